@@ -1,0 +1,30 @@
+package main
+
+import (
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// leadGroup makes the command the leader of a new process group that the kernel ends with this host, even when the
+// host is killed.
+func leadGroup(command *exec.Cmd) {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// keepThread keeps the calling goroutine on its thread: Linux sends a child's death signal when the thread that
+// started it ends, not the process.
+func keepThread() func() {
+	runtime.LockOSThread()
+	return runtime.UnlockOSThread
+}
+
+// signalGroup asks the command's group to leave, or kills it.
+func signalGroup(command *exec.Cmd, kill bool) {
+	signal := syscall.SIGTERM
+	if kill {
+		signal = syscall.SIGKILL
+	}
+	// An error means that the group is gone, which is what was wanted.
+	_ = syscall.Kill(-command.Process.Pid, signal)
+}

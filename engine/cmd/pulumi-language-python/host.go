@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/version"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// errLeaving answers calls that arrive while the host leaves.
+var errLeaving = errors.New("the language host is leaving because its engine told it to or went away")
+
+// languageHost answers the engine's questions about Python.
+type languageHost struct {
+	pulumirpc.UnimplementedLanguageRuntimeServer
+
+	// engine is the address of the engine that started this host.
+	engine string
+	// tracing is where the program sends its tracing data; empty for nowhere.
+	tracing string
+	// folder is where pulumi-language-python-exec lies.
+	folder   string
+	children *children
+}
+
+// Handshake tells a host that the engine attached to, rather than started, where that engine is.
+func (h *languageHost) Handshake(
+	_ context.Context, request *pulumirpc.LanguageHandshakeRequest,
+) (*pulumirpc.LanguageHandshakeResponse, error) {
+	h.engine = request.GetEngineAddress()
+	return &pulumirpc.LanguageHandshakeResponse{}, nil
+}
+
+// GetPluginInfo names the version of the SDK that this host was built from.
+func (h *languageHost) GetPluginInfo(context.Context, *emptypb.Empty) (*pulumirpc.PluginInfo, error) {
+	return &pulumirpc.PluginInfo{Version: version.Version}, nil
+}
+
+// Cancel ends the running programs.
+// Plugins stay: the engine cancels each of them itself, and ends it when it has saved what it was doing.
+func (h *languageHost) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+	h.children.endPrograms()
+	return &emptypb.Empty{}, nil
+}
+
+// optionsOf reads `runtime.options` of Pulumi.yaml or PulumiPlugin.yaml.
+func optionsOf(info *pulumirpc.ProgramInfo) (toolchain.PythonOptions, error) {
+	options := toolchain.PythonOptions{Root: info.GetRootDirectory(), ProgramDir: info.GetProgramDirectory()}
+	for name, raw := range info.GetOptions().AsMap() {
+		value, isText := raw.(string)
+		wrong := func(allowed string) error {
+			return fmt.Errorf("runtime option %s is %v; allowed: %s", name, raw, allowed)
+		}
+		switch name {
+		case "virtualenv":
+			if !isText {
+				return options, wrong("the path of a virtual environment, absolute or relative to the project")
+			}
+			options.Virtualenv = value
+		case "toolchain":
+			switch value {
+			case "pip":
+				options.Toolchain = toolchain.Pip
+			case "poetry":
+				options.Toolchain = toolchain.Poetry
+			case "uv":
+				options.Toolchain = toolchain.Uv
+			case "auto":
+				options.Toolchain = toolchain.Auto
+			default:
+				return options, wrong("pip, poetry, uv, auto")
+			}
+		case "typechecker":
+			switch value {
+			case "none", "":
+				options.Typechecker = toolchain.TypeCheckerNone
+			case "mypy":
+				options.Typechecker = toolchain.TypeCheckerMypy
+			case "pyright":
+				options.Typechecker = toolchain.TypeCheckerPyright
+			default:
+				return options, wrong("mypy, pyright, none")
+			}
+		}
+	}
+	return options, nil
+}
+
+// toolchainOf finds the Python that the program or plugin wants.
+func toolchainOf(info *pulumirpc.ProgramInfo) (toolchain.PythonOptions, toolchain.Toolchain, error) {
+	options, err := optionsOf(info)
+	if err != nil {
+		return options, nil, err
+	}
+	chain, err := toolchain.ResolveToolchain(options)
+	return options, chain, err
+}

@@ -1,0 +1,134 @@
+// Command pulumi-language-python is gpuinfra's language host for Python: the small gRPC service through which
+// Pulumi's engine runs a Python program or a Python plugin, installs its dependencies and generates its code.
+//
+// It owns the lifetime of what it starts (child.go) and answers the engine's questions over the SDK's own toolchains
+// and code generators.
+// It deliberately knows nothing of gpuinfra: a person who has Pulumi's own host uses that one instead.
+// Read next: host.go for the service, run.go for a program, plugin.go for a plugin.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/util/logging"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/util/rpcutil"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/version"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+	"google.golang.org/grpc"
+)
+
+const (
+	// healthEvery is how often the host asks whether its engine still answers.
+	healthEvery = time.Second
+	// parentEvery is how often the host looks whether its engine's process is still its parent.
+	parentEvery = 200 * time.Millisecond
+)
+
+func main() {
+	if err := serve(); err != nil {
+		fmt.Fprintf(os.Stderr, "pulumi-language-python: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func serve() error {
+	// A set of its own: the SDK's log library registers flags of the same names in the common one.
+	flags := flag.NewFlagSet("pulumi-language-python", flag.ContinueOnError)
+	tracing := flags.String("tracing", "", "endpoint for tracing data; handed on to the program")
+	logToStderr := flags.Bool("logtostderr", false, "log to standard error instead of files")
+	verbose := flags.Int("v", 0, "verbosity of the log")
+	showVersion := flags.Bool("version", false, "print the version and leave")
+	if err := flags.Parse(os.Args[1:]); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if *showVersion {
+		fmt.Println(version.Version)
+		return nil
+	}
+	logging.InitLogging(*logToStderr, *verbose, *verbose > 0)
+
+	engine := flags.Arg(0) // absent when the engine only asks what this plugin is
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	if engine != "" {
+		if err := rpcutil.Healthcheck(ctx, engine, healthEvery, leave); err != nil {
+			return fmt.Errorf("cannot watch the engine at %q: %w", engine, err)
+		}
+		go leaveWithParent(ctx, leave)
+	}
+
+	folder, err := folderOfExecutable()
+	if err != nil {
+		return err
+	}
+	host := &languageHost{engine: engine, tracing: *tracing, folder: folder, children: newChildren()}
+	cancel := make(chan bool)
+	handle, err := rpcutil.ServeWithOptions(rpcutil.ServeOptions{
+		Cancel: cancel,
+		Init: func(server *grpc.Server) error {
+			pulumirpc.RegisterLanguageRuntimeServer(server, host)
+			return nil
+		},
+		Options: rpcutil.TracingServerInterceptorOptions(nil),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d\n", handle.Port) // the engine reads the port from the first line
+
+	select {
+	case err = <-handle.Done:
+	case <-ctx.Done():
+		// Children first: a graceful stop waits for calls, and calls wait for children.
+		host.children.endAll()
+		close(cancel)
+		select {
+		case err = <-handle.Done:
+		case <-time.After(graceOfChildren): // a call that does not come back must not keep the host
+		}
+	}
+	return err
+}
+
+// leaveWithParent calls leave once this process has been handed to another parent, which is how a process learns at
+// once that its engine was killed.
+func leaveWithParent(ctx context.Context, leave context.CancelFunc) {
+	parent := os.Getppid()
+	ticker := time.NewTicker(parentEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if os.Getppid() != parent {
+				leave()
+				return
+			}
+		}
+	}
+}
+
+// folderOfExecutable is where pulumi-language-python-exec lies too.
+func folderOfExecutable() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot find this program's own path: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return filepath.Dir(path), nil
+}
