@@ -1,0 +1,320 @@
+"""The four ports on AWS, with boto3.
+
+boto3 is imported when the first port is used, so that a preview never pays for it. Credentials and endpoints come the
+way they come to any AWS tool (profile, role, environment), never from the evidence.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gpuinfra.handover.ports import (
+    EvidenceRef,
+    GroupExpected,
+    Identity,
+    IdentityExpired,
+    IdentityRefused,
+    Member,
+    Ports,
+    PortUnavailable,
+    Trouble,
+)
+
+LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
+PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+PROOF_LIMIT = 64 * 1024
+EVIDENCE_LIMIT = 8 * 1024 * 1024
+
+TROUBLES: tuple[tuple[str, str], ...] = (
+    # What EC2 puts into a scaling activity, and what it means for a person. First match wins.
+    (r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity", "capacity"),
+    (r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|LimitExceeded|quota", "quota"),
+    (r"SpotMaxPriceTooLow", "capacity"),
+    (r"UnauthorizedOperation|AccessDenied|not authorized|InvalidKmsKey|Client\.InternalError", "permission"),
+    (r"InvalidAMIID|image id .* does not exist|InvalidParameterCombination.*architecture", "image"),
+)
+
+
+def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+    """Ports of one region, under the operator's credentials."""
+    session = _session(region, profile, role_arn)
+    return Ports(
+        membership=AutoScalingMembership(session.client("autoscaling"), session.client("ec2")),
+        store=S3Evidence(session.client("s3"), bucket, prefix),
+        identity=StsIdentity(session.client("sts")),
+        console=Ec2Console(session.client("ec2")),
+    )
+
+
+def _session(region: str, profile: str, role_arn: str) -> Any:
+    import boto3
+
+    session = boto3.session.Session(region_name=region, profile_name=profile or None)
+    if role_arn:
+        given = session.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpuinfra-handover")["Credentials"]
+        session = boto3.session.Session(
+            region_name=region,
+            aws_access_key_id=given["AccessKeyId"],
+            aws_secret_access_key=given["SecretAccessKey"],
+            aws_session_token=given["SessionToken"],
+        )
+    return session
+
+
+def classify(message: str) -> str:
+    """The kind of a scaling activity's failure, from EC2's own text."""
+    return next((kind for pattern, kind in TROUBLES if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
+
+
+class AutoScalingMembership:
+    """Who is there: the groups' own word, with addresses and launch times from EC2."""
+
+    def __init__(self, autoscaling: Any, ec2: Any) -> None:
+        self._autoscaling = autoscaling
+        self._ec2 = ec2
+
+    def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
+        """Instances of the groups; one that EC2 does not know yet has no launch time."""
+        held: list[tuple[str, dict[str, Any]]] = []
+        with _asking():
+            for names in _chunks([g.group for g in groups], 50):
+                pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate(AutoScalingGroupNames=names)
+                for page in pages:
+                    for group in page["AutoScalingGroups"]:
+                        held += [(group["AutoScalingGroupName"], instance) for instance in group.get("Instances", [])]
+            details = self._details([instance["InstanceId"] for _, instance in held])
+        members: list[Member] = []
+        for group, instance in held:
+            more = details.get(instance["InstanceId"], {})
+            template = instance.get("LaunchTemplate") or {}
+            members.append(
+                Member(
+                    instance_id=instance["InstanceId"],
+                    group=group,
+                    template_id=template.get("LaunchTemplateId", ""),
+                    template_version=str(template.get("Version", "")),
+                    launched=more.get("LaunchTime"),
+                    zone=(more.get("Placement") or {}).get("AvailabilityZone") or instance.get("AvailabilityZone", ""),
+                    private_ip=more.get("PrivateIpAddress", ""),
+                    leaving=instance.get("LifecycleState", "").startswith(LEAVING)
+                    or (more.get("State") or {}).get("Name") in ("shutting-down", "terminated"),
+                )
+            )
+        return members
+
+    def _details(self, instances: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """EC2's description by instance id, asked by filter: an id that is gone must not fail the others."""
+        found: dict[str, dict[str, Any]] = {}
+        for ids in _chunks(list(instances), 200):
+            pages = self._ec2.get_paginator("describe_instances").paginate(Filters=[{"Name": "instance-id", "Values": ids}])
+            for page in pages:
+                for reservation in page["Reservations"]:
+                    found.update({i["InstanceId"]: i for i in reservation["Instances"]})
+        return found
+
+    def troubles(self, groups: Sequence[GroupExpected]) -> list[Trouble]:
+        """Failed activities that no later success has answered."""
+        found: list[Trouble] = []
+        for group in groups:
+            with _asking():
+                answer = self._autoscaling.describe_scaling_activities(AutoScalingGroupName=group.group, MaxRecords=20)
+            for activity in answer["Activities"]:
+                status = activity.get("StatusCode", "")
+                if status == "Successful" and "Launching" in activity.get("Description", ""):
+                    break
+                if status in ("Failed", "Cancelled") and activity.get("StatusMessage"):
+                    message = " ".join(str(activity["StatusMessage"]).split())
+                    found.append(Trouble(group=group.group, kind=classify(message), message=message, at=activity.get("StartTime")))
+        return found
+
+
+class S3Evidence:
+    """Evidence below one prefix of the evidence bucket: `<prefix>/[<owner>:]<instance>/<boot>/<seq>.json`."""
+
+    def __init__(self, s3: Any, bucket: str, prefix: str) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        self._prefix = prefix.strip("/") + "/"
+
+    def list(self) -> Iterator[EvidenceRef]:
+        """Every piece of evidence; keys of another shape are not evidence."""
+        with _asking():
+            pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            for page in pages:
+                for entry in page.get("Contents", []):
+                    ref = parse_key(self._prefix, entry)
+                    if ref is not None:
+                        yield ref
+
+    def read(self, ref: EvidenceRef) -> bytes:
+        """One piece of evidence, bounded."""
+        return self._get(ref.key, EVIDENCE_LIMIT)
+
+    def proof(self, ref: EvidenceRef) -> bytes | None:
+        """The proof beside it; None where none was put yet."""
+        try:
+            return self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
+        except PortUnavailable as error:
+            if "NoSuchKey" in str(error):
+                return None
+            raise
+
+    def _get(self, key: str, limit: int) -> bytes:
+        with _asking():
+            body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"]
+            return body.read(limit)
+
+
+KEY = re.compile(r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json")
+
+
+def parse_key(prefix: str, entry: dict[str, Any]) -> EvidenceRef | None:
+    """A listing's entry as evidence, or None where it is something else, such as a proof."""
+    match = KEY.fullmatch(entry["Key"].removeprefix(prefix))
+    if match is None:
+        return None
+    return EvidenceRef(
+        instance_id=match["instance"],
+        boot_id=match["boot"],
+        seq=int(match["seq"]),
+        key=entry["Key"],
+        etag=entry.get("ETag", ""),
+        modified=entry["LastModified"],
+        owner=match["owner"] or "",
+    )
+
+
+class Ec2Console:
+    """The console log as EC2 keeps it."""
+
+    def __init__(self, ec2: Any) -> None:
+        self._ec2 = ec2
+
+    def tail(self, instance_id: str, lines: int) -> list[str]:
+        """Its last lines; empty when EC2 has none."""
+        with _asking():
+            answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
+        return [harmless(line) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
+
+
+def harmless(text: str) -> str:
+    """Text from a node without anything that a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text.replace("\t", "    "))[:400]
+
+
+class StsIdentity:
+    """Replay a node's signed `GetCallerIdentity` at the region's own endpoint.
+
+    What the proof may say is fixed here to the letter; it chooses neither host, path, method nor body.
+    Only an answer about the operator's own account counts."""
+
+    def __init__(self, sts: Any) -> None:
+        self._sts = sts
+        self._endpoint: str = sts.meta.endpoint_url.rstrip("/")
+        self._account: str | None = None
+
+    def verify(self, proof: dict[str, object]) -> Identity:
+        """Who signed, over which evidence."""
+        headers, sha256 = check_proof(proof, urllib.parse.urlsplit(self._endpoint).netloc)
+        identity = parse_caller(self._send(headers), sha256)
+        if self._account is None:
+            with _asking():
+                self._account = str(self._sts.get_caller_identity()["Account"])
+        if identity.account != self._account:
+            raise IdentityRefused(f"its evidence was signed in account {identity.account}, not in {self._account}")
+        return identity
+
+    def _send(self, headers: dict[str, str]) -> bytes:
+        request = urllib.request.Request(f"{self._endpoint}/", data=PROOF_BODY.encode(), headers=headers, method="POST")
+        opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler())
+        try:
+            with opener.open(request, timeout=15) as answer:
+                return answer.read(PROOF_LIMIT)
+        except urllib.error.HTTPError as error:
+            text = error.read(PROOF_LIMIT).decode(errors="replace")
+            code = re.search(r"<Code>([\w.]+)</Code>", text)
+            name = code[1] if code else str(error.code)
+            if error.code >= 500 or name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
+                raise PortUnavailable(f"the identity service answered {error.code} {name}") from None
+            if name in ("ExpiredToken", "RequestExpired", "RequestExpiredException") or "expired" in text.lower():
+                raise IdentityExpired(f"its identity proof is too old ({name})") from None
+            raise IdentityRefused(f"the identity service refused its proof: {name}") from None
+        except OSError as error:
+            raise PortUnavailable(f"the identity service cannot be reached: {error}") from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would be a host that we did not choose."""
+
+    def redirect_request(self, *args: object, **more: object) -> None:
+        return None
+
+
+def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], str]:
+    """The headers to send and the evidence hash that they sign; raises `IdentityRefused` on anything unexpected."""
+    request = proof.get("request")
+    if proof.get("schema") != "gpuinfra.proof/1" or not isinstance(request, dict):
+        raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1")
+    wanted = {"method": "POST", "path": "/", "query": "", "body": PROOF_BODY}
+    for name, value in wanted.items():
+        if request.get(name) != value:
+            raise IdentityRefused(f"its identity proof has {name} {str(request.get(name))[:80]!r}, allowed is {value!r}")
+    raw = request.get("headers")
+    if not isinstance(raw, dict):
+        raise IdentityRefused("its identity proof has no headers")
+    given = {str(k).lower(): str(v) for k, v in raw.items()}
+    if len(given) != len(raw) or any("\n" in v or "\r" in v for v in given.values()):
+        raise IdentityRefused("its identity proof has doubled or broken headers")
+    if given.get("host", "") != host:
+        raise IdentityRefused(f"its identity proof is for host {given.get('host', '')[:80]}, this region's is {host}")
+    signed = re.search(r"SignedHeaders=([a-z0-9;-]+)", given.get("authorization", ""))
+    names = set(signed[1].split(";")) if signed else set()
+    lacking = {"host", "x-amz-date", "x-gpuinfra-evidence"} - names
+    if lacking:
+        raise IdentityRefused(f"its identity proof does not sign {', '.join(sorted(lacking))}")
+    sha256 = given.get("x-gpuinfra-evidence", "")
+    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise IdentityRefused("its identity proof carries no evidence hash")
+    send = {name: given[name] for name in names | {"authorization", "x-amz-security-token"} if name in given and name != "host"}
+    return send, sha256
+
+
+def parse_caller(answer: bytes, sha256: str) -> Identity:
+    """STS's XML answer as an identity."""
+    from defusedxml.ElementTree import fromstring
+
+    try:
+        root = fromstring(answer)
+    except Exception as error:
+        raise PortUnavailable(f"the identity service's answer cannot be read: {type(error).__name__}") from None
+    found = {element.tag.rpartition("}")[2]: (element.text or "") for element in root.iter()}
+    match = re.fullmatch(r"arn:[\w-]+:sts::(\d{12}):assumed-role/([\w+=,.@-]+)/([\w+=,.@-]+)", found.get("Arn", ""))
+    if match is None:
+        raise IdentityRefused(f"its evidence was signed by {found.get('Arn', 'nobody')[:120]}, which is no node's role")
+    return Identity(account=match[1], role=match[2], instance_id=match[3], evidence_sha256=sha256)
+
+
+class _asking:
+    """Turn what boto3 raises into `PortUnavailable` with the cloud's own words."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, PortUnavailable):
+            return
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if isinstance(error, BotoCoreError | ClientError | OSError):
+            raise PortUnavailable(" ".join(str(error).split())) from error
+
+
+def _chunks(items: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (items[i : i + size] for i in range(0, len(items), size))
+
+

@@ -1,0 +1,287 @@
+"""Judge a fleet: membership x instance id x boot id x template version x evidence.
+
+Pure: no clock, no network, no cloud. `watch` gathers what it needs. The judgement of one node's raw probe output is
+`gpuinfra.node.judge`, the same code that ran on the node; its own opinion in `checks` is never believed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
+
+Check = dict[str, object]
+JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[Check]]
+
+EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
+UNFINISHED = frozenset({"pending", "running", "reboot"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """The newest evidence of one instance, as read."""
+
+    ref: EvidenceRef
+    sha256: str
+    data: bytes
+    identity: Identity | None = None
+    """Who the cloud says signed it; None while nobody has vouched for it yet."""
+    identity_problem: str = ""
+    """Why nobody vouches for it."""
+    identity_final: bool = False
+    """True when waiting for a newer proof is pointless."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeVerdict:
+    """What is known about one node."""
+
+    label: str
+    """`gpu-1`: launch order within the pool, never reused while the stack lives."""
+    pool: str
+    group: str
+    instance_id: str
+    outcome: str
+    """`verified`, `failed`, `refused`, or `waiting`; a node that still waits at the deadline never reported."""
+    reason: str
+    settled: bool
+    """False while more time may change the outcome."""
+    boot_id: str = ""
+    machine: str = ""
+    zone: str = ""
+    private_ip: str = ""
+    evidence_key: str = ""
+    evidence_sha256: str = ""
+    checks: tuple[Check, ...] = ()
+    gpus: tuple[dict[str, object], ...] = ()
+    gpus_expected: int = 0
+    ssh_host_keys: tuple[str, ...] = ()
+
+    @property
+    def blocking(self) -> tuple[Check, ...]:
+        """The checks that keep this node from being handed over."""
+        return tuple(c for c in self.checks if blocks(c))
+
+    @property
+    def gpus_verified(self) -> int:
+        """GPUs that count as proven: all of a verified node's, none of any other's."""
+        return self.gpus_expected if self.outcome == "verified" else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetVerdict:
+    """What is known about all nodes."""
+
+    nodes: tuple[NodeVerdict, ...]
+    missing: dict[str, int] = field(default_factory=dict)
+    """Plan's group name -> how many nodes its group does not hold yet."""
+
+    @property
+    def verified(self) -> int:
+        """Nodes that earned their place."""
+        return sum(1 for node in self.nodes if node.outcome == "verified")
+
+    @property
+    def expected(self) -> int:
+        """Nodes that there should be: those there are and those that groups have not launched."""
+        return len(self.nodes) + sum(self.missing.values())
+
+    @property
+    def settled(self) -> bool:
+        """True when waiting longer cannot change anything that counts."""
+        return not self.missing and all(node.settled for node in self.nodes)
+
+    @property
+    def complete(self) -> bool:
+        """True when every node that should be there is verified."""
+        return not self.missing and all(node.outcome == "verified" for node in self.nodes)
+
+
+def blocks(check: Check) -> bool:
+    """True for a check of severity block or drain that did not end in pass or in a skip that the machine's record lists.
+
+    The node's judge turns a skip that is not listed into an error, so a skip is fine here."""
+    return check.get("severity") in ("block", "drain") and check.get("outcome") not in ("pass", "skip")
+
+
+def newest(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, EvidenceRef]:
+    """The evidence that counts, per instance: the newest boot's newest.
+
+    A boot is as new as the last thing that the store received from it; the store's clock decides, not the node's.
+    With `owners`, only folders of those writers count, so that nobody's evidence can hide a node's own."""
+    best: dict[str, EvidenceRef] = {}
+    boots: dict[tuple[str, str], EvidenceRef] = {}
+    for ref in refs:
+        if owners and ref.owner not in owners:
+            continue
+        key = (ref.instance_id, ref.boot_id)
+        if key not in boots or ref.seq > boots[key].seq:
+            boots[key] = ref
+    for ref in boots.values():
+        held = best.get(ref.instance_id)
+        if held is None or (ref.modified, ref.seq) > (held.modified, held.seq):
+            best[ref.instance_id] = ref
+    return best
+
+
+def judge_fleet(
+    pools: Sequence[PoolExpected],
+    members: Sequence[Member],
+    submissions: Mapping[str, Submission],
+    *,
+    judge_node: JudgeNode,
+    labels: Mapping[str, str] | None = None,
+) -> FleetVerdict:
+    """Verdict over all pools. `labels` are those of an earlier verdict: a node keeps its label, a new one gets the next."""
+    nodes: list[NodeVerdict] = []
+    missing: dict[str, int] = {}
+    labels = labels or {}
+    for pool in pools:
+        present: list[tuple[str, Member, str]] = []
+        for group in pool.groups:
+            held = [m for m in members if m.group == group.group and not m.leaving]
+            held.sort(key=lambda m: (m.launched.timestamp() if m.launched else 0.0, m.instance_id))
+            present += [(group.name, m, group.template_version) for m in held]
+            if len(held) < group.count:
+                missing[group.name] = group.count - len(held)
+        named = _labels(pool.name, [m.instance_id for _, m, _ in present], labels)
+        for group_name, member, version in present:
+            nodes.append(
+                _judge_one(pool, group_name, member, version, named[member.instance_id], submissions.get(member.instance_id), judge_node)
+            )
+    return FleetVerdict(nodes=tuple(nodes), missing=missing)
+
+
+def _labels(pool: str, instances: Sequence[str], earlier: Mapping[str, str]) -> dict[str, str]:
+    """Labels of a pool's instances; numbers of instances that are gone are not given again."""
+    numbers = [int(label.rpartition("-")[2]) for label in earlier.values() if label.rpartition("-")[0] == pool]
+    following = max(numbers, default=0) + 1
+    result: dict[str, str] = {}
+    for instance in instances:
+        if instance in earlier:
+            result[instance] = earlier[instance]
+        else:
+            result[instance] = f"{pool}-{following}"
+            following += 1
+    return result
+
+
+def _judge_one(
+    pool: PoolExpected,
+    group: str,
+    member: Member,
+    template_version: str,
+    label: str,
+    submission: Submission | None,
+    judge_node: JudgeNode,
+) -> NodeVerdict:
+    """One node: the first thing that is wrong decides."""
+    gpus_expected = pool.expectation.get("gpus", 0)
+    common: dict[str, object] = {
+        "label": label,
+        "pool": pool.name,
+        "group": group,
+        "instance_id": member.instance_id,
+        "machine": pool.machine,
+        "zone": member.zone,
+        "private_ip": member.private_ip,
+        "gpus_expected": gpus_expected if isinstance(gpus_expected, int) else 0,
+    }
+
+    def verdict(outcome: str, reason: str, *, settled: bool, **more: object) -> NodeVerdict:
+        return NodeVerdict(outcome=outcome, reason=reason, settled=settled, **{**common, **more})  # pyright: ignore[reportArgumentType]
+
+    if template_version and member.template_version and member.template_version != template_version:
+        return verdict(
+            "refused",
+            f"runs launch template version {member.template_version}, wanted is {template_version}; its group has to replace it",
+            settled=False,
+        )
+    if submission is None:
+        return verdict("waiting", "no evidence yet", settled=False)
+    ref = submission.ref
+    if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
+        return verdict("waiting", "its evidence is older than its launch, so it does not count", settled=False)
+    seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
+    evidence, problem = _read(submission, pool)
+    if evidence is None:
+        return verdict("refused", problem, settled=True, **seen)
+    if submission.identity is None:
+        reason = submission.identity_problem or "nobody vouches for its evidence yet"
+        return verdict("refused" if submission.identity_final else "waiting", reason, settled=submission.identity_final, **seen)
+    problem = _identity_problem(submission, submission.identity, pool)
+    if problem:
+        return verdict("refused", problem, settled=True, **seen)
+    probes, journal = evidence.get("probes"), evidence.get("state")
+    if not isinstance(probes, dict):
+        return verdict("refused", "its evidence holds no raw output to judge", settled=True, **seen)
+    journal = journal if isinstance(journal, dict) else None
+    checks = tuple(judge_node(probes, pool.expectation, journal))
+    seen["checks"] = checks
+    seen["gpus"] = tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict))
+    seen["ssh_host_keys"] = tuple(k for k in _list(evidence.get("ssh_host_keys")) if isinstance(k, str))
+    required = {str(c) for c in _list(pool.expectation.get("required"))}
+    absent = sorted(required - {str(c.get("id")) for c in checks})
+    if absent:
+        return verdict("failed", f"required checks did not run: {', '.join(absent)}", settled=True, **seen)
+    bad = [c for c in checks if blocks(c)]
+    if bad:
+        return verdict("failed", "; ".join(describe(c) for c in bad), settled=not _still_working(journal), **seen)
+    return verdict("verified", "", settled=True, **seen)
+
+
+def describe(check: Check) -> str:
+    """One check in one line: what was found, what was expected."""
+    unit = f" {check['unit']}" if check.get("unit") else ""
+    found, expected = check.get("found"), check.get("expected")
+    text = f"{check.get('id')} {check.get('name')}"
+    if check.get("outcome") == "error" or found is None:
+        return f"{text}: {check.get('reason') or 'could not be judged'}"
+    return f"{text}: found {_plain(found)}, expected {_plain(expected)}{unit}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(str(v) for v in value) or "none"
+    return str(value)
+
+
+def _list(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _read(submission: Submission, pool: PoolExpected) -> tuple[dict[str, object] | None, str]:
+    """The evidence as a mapping, or why it cannot be believed."""
+    ref = submission.ref
+    try:
+        evidence = json.loads(submission.data)
+    except (ValueError, RecursionError):
+        return None, f"its evidence {ref.key} is not JSON"
+    if not isinstance(evidence, dict) or evidence.get("schema") != EVIDENCE_SCHEMA:
+        return None, f"its evidence {ref.key} is not of schema {EVIDENCE_SCHEMA}"
+    if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
+        return None, f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but lies under {ref.instance_id}/{ref.boot_id}"
+    if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
+        return None, (
+            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, wanted is {pool.bundle_sha256[:12]}; replace the node"
+        )
+    return evidence, ""
+
+
+def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpected) -> str:
+    if identity.instance_id != submission.ref.instance_id:
+        return f"its evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
+    if identity.evidence_sha256 != submission.sha256:
+        return "its identity proof is over other evidence than what was read"
+    if pool.node_role and identity.role != pool.node_role:
+        return f"its evidence was signed under role {identity.role}, its pool runs under {pool.node_role}"
+    return ""
+
+
+def _still_working(journal: Mapping[str, object] | None) -> bool:
+    """True while the node's own journal says that steps are to come, so that a failed check is not the last word."""
+    steps = _list((journal or {}).get("steps"))
+    states = {str(step.get("status")) for step in steps if isinstance(step, dict)}
+    return "failed" not in states and bool(states & UNFINISHED)

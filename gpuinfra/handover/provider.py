@@ -1,0 +1,268 @@
+"""gpuinfra's own Pulumi provider: the resource `gpuinfra:index:NodesReady`.
+
+Create and Update wait until every node that should be there has proven itself, and fail with the reasons otherwise; the
+state of a failed one is kept, so that the next `up` judges again instead of starting over. Read asks membership and
+evidence anew, so a replaced node shows as drift. Delete does nothing: there is nothing in the cloud that is this resource.
+The servicer is the generated one; whoever wants components for other languages adds Construct here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent import futures
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf import any_pb2, empty_pb2
+from pulumi.runtime.proto import (
+    engine_pb2,
+    engine_pb2_grpc,
+    plugin_pb2,
+    provider_pb2,
+    provider_pb2_grpc,
+    status_pb2,
+)
+
+from gpuinfra.handover import wire
+from gpuinfra.handover.judge import Check
+from gpuinfra.handover.ports import Ports, PortUnavailable
+from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
+from gpuinfra.handover.wording import reasons
+from gpuinfra.node.judge import judge as judge_probes
+
+DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
+"""Shortens the deadline of one run (`90s`), without being a change of the declaration."""
+REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
+WAITS = ("all", "floor", "none")
+GRPC_OPTIONS = [("grpc.max_receive_message_length", 400 * 1024 * 1024), ("grpc.max_send_message_length", 400 * 1024 * 1024)]
+
+
+def judge_node(probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None) -> list[Check]:
+    """The node's own judge, on the raw output that it sent."""
+    return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
+
+
+def connect(inputs: Mapping[str, object]) -> Ports:
+    """The ports of the cloud that the inputs name."""
+    if inputs.get("cloud") == "aws":
+        from gpuinfra.handover import aws
+
+        return aws.connect(
+            str(inputs["region"]),
+            str(inputs["evidenceBucket"]),
+            str(inputs["evidencePrefix"]),
+            profile=str(inputs.get("profile") or ""),
+            role_arn=str(inputs.get("roleArn") or ""),
+        )
+    raise PortUnavailable(f"the handover on {inputs.get('cloud')} is not there yet; set `wait: none` to go on without it")
+
+
+class Engine:
+    """The engine's log, for progress and for warnings that belong to a resource."""
+
+    def __init__(self) -> None:
+        self._stub: engine_pb2_grpc.EngineStub | None = None
+
+    def attach(self, address: str) -> None:
+        """Log to the engine at this address."""
+        self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address, options=GRPC_OPTIONS))
+
+    def status(self, urn: str, text: str) -> None:
+        """A line of progress, shown beside the resource and not kept."""
+        self._log(urn, text, ephemeral=True)
+
+    def _log(self, urn: str, text: str, *, ephemeral: bool) -> None:
+        if self._stub is None:
+            return
+        try:
+            self._stub.Log(engine_pb2.LogRequest(severity=engine_pb2.INFO, message=text, urn=urn, ephemeral=ephemeral), timeout=5)
+        except grpc.RpcError:
+            return  # Progress that nobody takes is no reason to stop waiting.
+
+
+class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
+    """The provider's answers to the engine."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._engine = Engine()
+        self._cancelled = threading.Event()
+
+    # What the plugin is
+
+    def Handshake(self, request: Any, context: Any) -> Any:
+        self._engine.attach(request.engine_address)
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=False, accept_resources=False, accept_outputs=False)
+
+    def Attach(self, request: Any, context: Any) -> Any:
+        self._engine.attach(request.address)
+        return empty_pb2.Empty()
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        return plugin_pb2.PluginInfo(version=self._version)
+
+    def GetSchema(self, request: Any, context: Any) -> Any:
+        from gpuinfra.handover.schema import package_schema
+
+        return provider_pb2.GetSchemaResponse(schema=json.dumps(package_schema(self._version)))
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:
+        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+
+    def Configure(self, request: Any, context: Any) -> Any:
+        return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True, acceptResources=False, acceptOutputs=False)
+
+    def Cancel(self, request: Any, context: Any) -> Any:
+        self._cancelled.set()
+        return empty_pb2.Empty()
+
+    # The resource
+
+    def Check(self, request: Any, context: Any) -> Any:
+        inputs = wire.from_struct(request.news)
+        failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in check_inputs(request.type, inputs)]
+        return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
+
+    def Diff(self, request: Any, context: Any) -> Any:
+        state, news = wire.from_struct(request.olds), wire.from_struct(request.news)
+        changed = changes(state, wire.from_struct(request.old_inputs) or wire.inputs_of(state), news)
+        kinds = provider_pb2.DiffResponse
+        return kinds(changes=kinds.DIFF_SOME if changed else kinds.DIFF_NONE, diffs=changed)
+
+    def Create(self, request: Any, context: Any) -> Any:
+        inputs = wire.from_struct(request.properties)
+        if request.preview:
+            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(previewed(inputs)))
+        name = f"{inputs['cluster']}@{inputs['region']}"
+        return provider_pb2.CreateResponse(id=name, properties=self._wait(request.urn, name, inputs, {}, context))
+
+    def Update(self, request: Any, context: Any) -> Any:
+        inputs = wire.from_struct(request.news)
+        if request.preview:
+            return provider_pb2.UpdateResponse(properties=wire.to_struct(previewed(inputs)))
+        state = wire.from_struct(request.olds)
+        return provider_pb2.UpdateResponse(properties=self._wait(request.urn, request.id, inputs, state, context))
+
+    def Read(self, request: Any, context: Any) -> Any:
+        state = wire.from_struct(request.properties)
+        inputs = wire.from_struct(request.inputs) or wire.inputs_of(state)
+        if not inputs:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "NodesReady cannot be imported: it is nothing in the cloud; let `pulumi up` create it")
+        try:
+            outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
+        except PortUnavailable as error:
+            context.abort(grpc.StatusCode.UNAVAILABLE, f"the nodes cannot be looked at: {error}")
+        ready = outcome.ready if inputs.get("wait") != "none" else bool(state.get("ready", True))
+        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": ready}
+        return provider_pb2.ReadResponse(id=request.id, properties=wire.to_struct(properties), inputs=wire.to_struct(inputs))
+
+    def Delete(self, request: Any, context: Any) -> Any:
+        return empty_pb2.Empty()
+
+    def _wait(self, urn: str, name: str, inputs: dict[str, object], state: dict[str, object], context: Any) -> Any:
+        shorter = os.environ.get(DEADLINE_VARIABLE)
+        try:
+            wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None)
+            outcome = self._watch(urn, inputs, state, wait)
+        except ValueError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{DEADLINE_VARIABLE}: {error}")
+        except PortUnavailable as error:
+            _fail(context, name, {**inputs, **_nothing_known(state)}, [f"the nodes cannot be looked at: {error}"])
+        passed = outcome.ready or (wait.mode == "none" and outcome.ended == "once")
+        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": passed}
+        if not passed:
+            _fail(context, name, properties, reasons(outcome))
+        return wire.to_struct(properties)
+
+    def _watch(self, urn: str, inputs: dict[str, object], state: dict[str, object], wait: Wait) -> Outcome:
+        pools = wire.pools_of(inputs)
+        gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(state, pools))
+        return watch(
+            gatherer,
+            wait,
+            say=lambda text: self._engine.status(urn, text),
+            cancelled=self._cancelled,
+            labels=wire.labels_of(state),
+        )
+
+
+def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
+    """What is wrong with the inputs, as (property, reason)."""
+    if token != wire.TYPE:
+        return [("", f"{token} is not a type of gpuinfra; known is {wire.TYPE}")]
+    found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
+    if inputs.get("wait", "all") not in (*WAITS, wire.UNKNOWN):
+        found.append(("wait", f"wait is {inputs.get('wait')!r}, allowed are {', '.join(WAITS)}"))
+    if inputs.get("wait") == "floor" and not inputs.get("floor"):
+        found.append(("floor", "wait is 'floor', so floor has to say how many nodes are enough"))
+    return found
+
+
+def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
+    """Which properties are a reason to judge again; a fleet that is not ready is always one."""
+    names = sorted({*old_inputs, *news} - wire.WAITING_ONLY)
+    changed = [n for n in names if not n.startswith("__") and old_inputs.get(n) != news.get(n)]
+    if state.get("ready") is not True and news.get("wait") != "none":
+        changed.append("ready")
+    return changed
+
+
+def previewed(inputs: Mapping[str, object]) -> dict[str, object]:
+    """A preview's properties: what the nodes will say is not known before they are asked."""
+    return {**inputs, **dict.fromkeys(wire.OUTPUTS, wire.UNKNOWN)}
+
+
+def summary(outcome: Outcome) -> str:
+    """One line for people, kept in the state."""
+    verdict = outcome.verdict
+    gpus = sum(node.gpus_verified for node in verdict.nodes)
+    return f"{verdict.verified} of {verdict.expected} nodes and {gpus} GPUs verified"
+
+
+def _nothing_known(state: Mapping[str, object]) -> dict[str, object]:
+    """Outputs when nobody could be asked: what was known stays, ready is not claimed."""
+    known = {name: state[name] for name in wire.OUTPUTS if name in state}
+    return {"nodesVerified": 0, "gpusVerified": 0, "nodes": [], "summary": "not looked at", **known, "ready": False}
+
+
+def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequence[str]) -> NoReturn:
+    """Fail so that the engine keeps the state: the resource exists, it is only not ready."""
+    detail = any_pb2.Any()
+    detail.Pack(provider_pb2.ErrorResourceInitFailed(id=name, properties=wire.to_struct(properties), reasons=list(texts)))
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="\n".join(texts), details=[detail])
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, texts[0])
+    raise AssertionError("abort returns never")
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Run the plugin: print the port, answer until the engine leaves."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own = version("gpuinfra")
+    except PackageNotFoundError:
+        own = "0.0.0"
+    provider = NodesReadyProvider(own)
+    if arguments:
+        provider._engine.attach(arguments[0])
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=8), options=GRPC_OPTIONS)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    parent = os.getppid()
+    while os.getppid() == parent:  # The engine may be killed without a word; nobody else would end this process then.
+        time.sleep(0.5)
+    provider._cancelled.set()
+    server.stop(0)
+    return 0

@@ -1,0 +1,48 @@
+"""The package schema of gpuinfra's provider, which other Pulumi languages generate their SDK from."""
+
+from __future__ import annotations
+
+from gpuinfra.handover.wire import TYPE
+
+_STRING: dict[str, object] = {"type": "string"}
+_INTEGER: dict[str, object] = {"type": "integer"}
+_ANY: dict[str, object] = {"$ref": "pulumi.json#/Any"}
+
+
+def package_schema(version: str) -> dict[str, object]:
+    """The schema as a JSON document."""
+    inputs: dict[str, object] = {
+        "cloud": _STRING,
+        "cluster": _STRING,
+        "region": _STRING,
+        "evidenceBucket": _STRING,
+        "evidencePrefix": _STRING,
+        "pools": {"type": "array", "items": _ANY, "description": "Pools with their groups, expectation and bundle."},
+        "wait": {**_STRING, "description": "all, floor or none."},
+        "floor": {**_INTEGER, "description": "With wait=floor: how many verified nodes are enough."},
+        "deadlineS": {**_INTEGER, "description": "Seconds until the update gives up."},
+        "profile": _STRING,
+        "roleArn": _STRING,
+        "triggers": {"type": "object", "additionalProperties": _STRING},
+    }
+    outputs: dict[str, object] = {
+        "ready": {"type": "boolean", "description": "True when as many nodes as wait asks for are verified."},
+        "nodesVerified": _INTEGER,
+        "gpusVerified": _INTEGER,
+        "nodes": {"type": "array", "items": _ANY},
+        "summary": _STRING,
+    }
+    return {
+        "name": "gpuinfra",
+        "version": version,
+        "description": "GPU clusters whose nodes prove themselves",
+        "resources": {
+            TYPE: {
+                "description": "All nodes of a cluster, verified.",
+                "inputProperties": inputs,
+                "requiredInputs": ["cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools"],
+                "properties": {**inputs, **outputs},
+                "required": [*outputs],
+            }
+        },
+    }

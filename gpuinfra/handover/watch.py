@@ -1,0 +1,240 @@
+"""Ask the ports again and again until the verdict is final, the deadline passes or somebody cancels.
+
+Owns the loop and what is remembered between two looks: evidence already read, identities already vouched for.
+What a verdict is, `judge` says; how it is shown, the caller's `say` decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, newest
+from gpuinfra.handover.ports import (
+    EvidenceRef,
+    GroupExpected,
+    Identity,
+    IdentityExpired,
+    IdentityRefused,
+    PoolExpected,
+    Ports,
+    PortUnavailable,
+    Trouble,
+)
+
+POLL_S = 1.0
+POLL_MAX_S = 15.0
+STOCKOUT_PATIENCE_S = 300.0
+CONSOLE_LINES = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """How long to wait, and for how many."""
+
+    mode: str = "all"
+    """`all`, `floor`, `none`."""
+    floor: int = 0
+    deadline_s: float = 2700.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The last verdict, why the waiting ended, and what belongs beside it."""
+
+    verdict: FleetVerdict
+    ready: bool
+    ended: str
+    """`ready`, `settled`, `deadline`, `stock-out`, `cancelled`, `once`."""
+    seconds: float
+    troubles: tuple[Trouble, ...] = ()
+    consoles: dict[str, list[str]] = field(default_factory=dict)
+    """Instance id -> end of its console log, for those that never reported."""
+
+
+class Gatherer:
+    """One look after another at the same fleet."""
+
+    def __init__(self, ports: Ports, pools: Sequence[PoolExpected], *, judge_node: JudgeNode, trusted: Mapping[str, Identity] | None = None) -> None:
+        self._ports = ports
+        self._pools = pools
+        self._judge_node = judge_node
+        self._owners = {pool.evidence_owner for pool in pools if pool.evidence_owner}
+        self._trusted = dict(trusted or {})
+        self._read: dict[tuple[str, str], bytes] = {}
+        self._checks: dict[tuple[str, str], list[Check]] = {}
+        self._refused: dict[tuple[str, str], str] = {}
+
+    @property
+    def groups(self) -> list[GroupExpected]:
+        """All groups of all pools."""
+        return [group for pool in self._pools for group in pool.groups]
+
+    def look(self, labels: Mapping[str, str] | None = None) -> FleetVerdict:
+        """Ask membership and evidence once, and judge."""
+        members = self._ports.membership.members(self.groups)
+        refs = newest(self._ports.store.list(), self._owners)
+        here = {m.instance_id for m in members if not m.leaving}
+        submissions = {i: self._submission(ref) for i, ref in refs.items() if i in here}
+        return judge_fleet(self._pools, members, submissions, judge_node=self._judge, labels=labels)
+
+    def _submission(self, ref: EvidenceRef) -> Submission:
+        place = (ref.key, ref.etag)
+        if place not in self._read:
+            self._read[place] = self._ports.store.read(ref)
+        data = self._read[place]
+        sha256 = hashlib.sha256(data).hexdigest()
+        identity, problem, final = self._identity(ref, sha256)
+        return Submission(ref=ref, sha256=sha256, data=data, identity=identity, identity_problem=problem, identity_final=final)
+
+    def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
+        """Who vouches for this evidence. A verified hash is kept: an identity is asked for once."""
+        if sha256 in self._trusted:
+            return self._trusted[sha256], "", True
+        raw = self._ports.store.proof(ref)
+        if raw is None:
+            return None, "its evidence is there, its identity proof is not yet", False
+        if (sha256, hashlib.sha256(raw).hexdigest()) in self._refused:
+            return None, self._refused[sha256, hashlib.sha256(raw).hexdigest()], True
+        try:
+            proof = json.loads(raw)
+            if not isinstance(proof, dict):
+                raise IdentityRefused("its identity proof is not a JSON object")
+            identity = self._ports.identity.verify(proof)
+        except IdentityExpired as error:
+            return None, f"{error}; the node signs a new one every ten minutes", False
+        except (IdentityRefused, ValueError, RecursionError) as error:
+            reason = str(error) if isinstance(error, IdentityRefused) else "its identity proof is not JSON"
+            self._refused[sha256, hashlib.sha256(raw).hexdigest()] = reason
+            return None, reason, True
+        self._trusted[sha256] = identity
+        return identity, "", True
+
+    def _judge(self, probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None) -> list[Check]:
+        """Judging parses a lot of text, so the same evidence is judged once."""
+        wire = json.dumps([probes, journal, expectation], sort_keys=True)
+        place = (hashlib.sha256(wire.encode()).hexdigest(), "")
+        if place not in self._checks:
+            self._checks[place] = self._judge_node(probes, expectation, journal)
+        return self._checks[place]
+
+    def troubles(self, missing: Mapping[str, int]) -> list[Trouble]:
+        """What keeps the groups that lack nodes from getting them."""
+        short = [g for g in self.groups if g.name in missing]
+        return self._ports.membership.troubles(short) if short else []
+
+    def console(self, instance_id: str) -> list[str]:
+        """The end of a console log; a cloud that cannot give it must not hide the real finding."""
+        try:
+            return self._ports.console.tail(instance_id, CONSOLE_LINES)
+        except PortUnavailable:
+            return []
+
+
+def watch(
+    gatherer: Gatherer,
+    wait: Wait,
+    *,
+    say: Callable[[str], None],
+    cancelled: threading.Event,
+    labels: Mapping[str, str] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Look until there is nothing more to wait for."""
+    start = clock()
+    pause, said, stuck_since = POLL_S, "", None
+    told: set[str] = set()
+    troubles: list[Trouble] = []
+    while True:
+        verdict = _look(gatherer, labels, say, cancelled, start, wait, clock)
+        spent = clock() - start
+        if verdict is None:
+            return _end(gatherer, FleetVerdict(nodes=()), "cancelled" if cancelled.is_set() else "deadline", spent, [], wait)
+        if (line := progress(verdict)) != said:
+            said, pause = line, POLL_S
+            say(line)
+        if _enough(verdict, wait):
+            return _end(gatherer, verdict, "ready", spent, troubles, wait)
+        if wait.mode == "none":
+            return _end(gatherer, verdict, "once", spent, troubles, wait)
+        if verdict.settled:
+            return _end(gatherer, verdict, "settled", spent, troubles, wait)
+        try:
+            troubles = gatherer.troubles(verdict.missing)
+        except PortUnavailable:
+            troubles = []
+        for trouble in troubles:
+            if trouble.message not in told:
+                told.add(trouble.message)
+                say(f"{trouble.group}: {trouble.message}")
+        stuck_since = (stuck_since if stuck_since is not None else spent) if troubles else None
+        patience = min(STOCKOUT_PATIENCE_S, wait.deadline_s / 2)
+        only_missing = all(node.settled for node in verdict.nodes)
+        if stuck_since is not None and only_missing and spent - stuck_since >= patience:
+            return _end(gatherer, verdict, "stock-out", spent, troubles, wait)
+        if spent >= wait.deadline_s:
+            return _end(gatherer, verdict, "deadline", spent, troubles, wait)
+        if cancelled.wait(max(0.05, min(pause, wait.deadline_s - spent))):
+            return _end(gatherer, verdict, "cancelled", clock() - start, troubles, wait)
+        pause = min(pause * 1.2, POLL_MAX_S, max(POLL_S, wait.deadline_s / 60))
+
+
+def _look(
+    gatherer: Gatherer,
+    labels: Mapping[str, str] | None,
+    say: Callable[[str], None],
+    cancelled: threading.Event,
+    start: float,
+    wait: Wait,
+    clock: Callable[[], float],
+) -> FleetVerdict | None:
+    """One look, tried again while the cloud cannot be asked; None when time ran out or somebody cancelled."""
+    pause = POLL_S
+    while True:
+        try:
+            return gatherer.look(labels)
+        except PortUnavailable as error:
+            left = wait.deadline_s - (clock() - start)
+            if left <= 0 or wait.mode == "none":
+                raise
+            say(f"the cloud cannot be asked just now, trying again: {error}")
+            if cancelled.wait(min(pause, left)):
+                return None
+            pause = min(pause * 2, POLL_MAX_S)
+
+
+def _enough(verdict: FleetVerdict, wait: Wait) -> bool:
+    if wait.mode == "floor":
+        return verdict.verified >= wait.floor
+    return verdict.complete
+
+
+def _end(gatherer: Gatherer, verdict: FleetVerdict, ended: str, spent: float, troubles: Sequence[Trouble], wait: Wait) -> Outcome:
+    silent = [n.instance_id for n in verdict.nodes if n.outcome == "waiting"] if ended in ("deadline", "stock-out") else []
+    return Outcome(
+        verdict=verdict,
+        ready=bool(verdict.nodes) and _enough(verdict, wait),
+        ended=ended,
+        seconds=round(spent, 1),
+        troubles=tuple(troubles),
+        consoles={i: gatherer.console(i) for i in silent[:20]},
+    )
+
+
+def progress(verdict: FleetVerdict) -> str:
+    """One line: how many are verified, and who is not yet."""
+    rest = [n for n in verdict.nodes if n.outcome != "verified"]
+    parts = [f"{n.label} {n.outcome}" for n in rest[:6]]
+    parts += [f"{len(rest) - 6} more"] if len(rest) > 6 else []
+    parts += [f"{group} lacks {count}" for group, count in verdict.missing.items()]
+    line = f"{verdict.verified} of {verdict.expected} nodes verified"
+    return f"{line}; {', '.join(parts)}" if parts else line
+
+
+def never_reported(node: NodeVerdict) -> bool:
+    """True for a node of which nothing that counts was seen."""
+    return node.outcome == "waiting" and not node.evidence_sha256

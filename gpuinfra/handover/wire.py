@@ -1,0 +1,167 @@
+"""What crosses the wire between engine, plugin and state: the shape of the resource `gpuinfra:index:NodesReady`.
+
+Names are camelCase, as in every Pulumi provider. Values are plain: what the engine does not know yet during a preview
+is a marker string, and `has_unknown` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from google.protobuf import json_format, struct_pb2
+
+from gpuinfra.handover.judge import NodeVerdict
+from gpuinfra.handover.ports import GroupExpected, Identity, PoolExpected
+from gpuinfra.handover.watch import Outcome, Wait
+
+TYPE = "gpuinfra:index:NodesReady"
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""How the engine writes a string that it does not know yet (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
+OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "summary")
+WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
+"""Inputs about how one looks and not about what should be there: changing them is no reason to look again."""
+
+Properties = dict[str, object]
+
+
+def from_struct(struct: struct_pb2.Struct) -> Properties:
+    """Properties as plain Python values; whole numbers as int."""
+    value = _whole(json_format.MessageToDict(struct))
+    assert isinstance(value, dict)
+    return value
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {k: _whole(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_whole(v) for v in value]
+    return value
+
+
+def to_struct(properties: Mapping[str, object]) -> struct_pb2.Struct:
+    """Plain values as a protobuf struct."""
+    return json_format.ParseDict(dict(properties), struct_pb2.Struct())
+
+
+def has_unknown(value: object) -> bool:
+    """True when a value, or anything in it, is not known yet."""
+    if isinstance(value, dict):
+        return any(has_unknown(v) for v in value.values())
+    if isinstance(value, list):
+        return any(has_unknown(v) for v in value)
+    return value == UNKNOWN
+
+
+def inputs_of(properties: Mapping[str, object]) -> Properties:
+    """The inputs among a state's properties."""
+    return {k: v for k, v in properties.items() if k not in OUTPUTS and not k.startswith("__")}
+
+
+def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
+    """The pools that a resource's inputs declare."""
+    return [
+        PoolExpected(
+            name=str(pool["name"]),
+            machine=str(pool["machine"]),
+            bundle_sha256=str(pool.get("bundleSha256") or ""),
+            expectation=_mapping(pool.get("expectation")),
+            node_role=str(pool.get("nodeRole") or ""),
+            evidence_owner=str(pool.get("evidenceOwner") or ""),
+            groups=tuple(
+                GroupExpected(
+                    name=str(group["name"]),
+                    group=str(group["group"]),
+                    count=int(str(group["count"])),
+                    template_id=str(group.get("templateId") or ""),
+                    template_version=str(group.get("templateVersion") or ""),
+                )
+                for group in _mappings(pool.get("groups"))
+            ),
+        )
+        for pool in _mappings(inputs.get("pools"))
+    ]
+
+
+def wait_of(inputs: Mapping[str, object], shortened_s: float | None) -> Wait:
+    """How long to wait; an operator may shorten it for one run, never lengthen it."""
+    deadline = float(str(inputs.get("deadlineS") or 2700))
+    if shortened_s is not None:
+        deadline = min(deadline, shortened_s)
+    return Wait(mode=str(inputs.get("wait") or "all"), floor=int(str(inputs.get("floor") or 0)), deadline_s=deadline)
+
+
+def seconds(text: str) -> float:
+    """`90s`, `15m`, `1h` or plain seconds; raises ValueError with what is allowed."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        value = float(number) * units[unit]
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 86400:
+        raise ValueError(f"{text!r} is no duration; write seconds, minutes or hours up to a day, such as 90s, 15m, 1h")
+    return value
+
+
+def outputs_of(outcome: Outcome, summary: str) -> Properties:
+    """What the state keeps: enough to know a node again and not to ask for its identity twice; checks stay in the evidence."""
+    verdict = outcome.verdict
+    return {
+        "ready": outcome.ready,
+        "nodesVerified": verdict.verified,
+        "gpusVerified": sum(node.gpus_verified for node in verdict.nodes),
+        "nodes": [_node(node) for node in verdict.nodes],
+        "summary": summary,
+    }
+
+
+def _node(node: NodeVerdict) -> Properties:
+    return {
+        "label": node.label,
+        "pool": node.pool,
+        "group": node.group,
+        "instanceId": node.instance_id,
+        "machine": node.machine,
+        "zone": node.zone,
+        "privateIp": node.private_ip,
+        "outcome": node.outcome,
+        "reason": node.reason,
+        "bootId": node.boot_id,
+        "evidenceKey": node.evidence_key,
+        "evidenceSha256": node.evidence_sha256,
+        "gpus": node.gpus_expected,
+        "gpuUuids": [str(gpu.get("uuid", "")) for gpu in node.gpus],
+        "sshHostKeys": list(node.ssh_host_keys),
+        "failedChecks": [str(check.get("id")) for check in node.blocking],
+    }
+
+
+def labels_of(properties: Mapping[str, object]) -> dict[str, str]:
+    """Instance id -> label, from a state."""
+    return {str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))}
+
+
+def trusted_of(properties: Mapping[str, object], pools: list[PoolExpected]) -> dict[str, Identity]:
+    """Evidence hashes whose signer was verified before. Only verified nodes' are kept: the others are asked again."""
+    roles = {pool.name: pool.node_role for pool in pools}
+    return {
+        str(n["evidenceSha256"]): Identity(
+            account="",
+            role=roles.get(str(n.get("pool")), ""),
+            instance_id=str(n["instanceId"]),
+            evidence_sha256=str(n["evidenceSha256"]),
+        )
+        for n in _mappings(properties.get("nodes"))
+        if n.get("outcome") == "verified" and n.get("evidenceSha256")
+    }
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> list[dict[str, object]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

@@ -1,0 +1,43 @@
+"""Start gpuinfra's provider plugin.
+
+The engine starts this file with whatever Python it found. When that one lacks gpuinfra, the environment beside the
+checkout, or the one that the installation lies in, is used instead.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def _other_pythons():
+    """Interpreters that are likely to have gpuinfra: the checkout's environment, the installation's, the active one."""
+    roots = [HERE.parent / ".venv", *HERE.parents[2:7]]
+    if "VIRTUAL_ENV" in os.environ:
+        roots.append(Path(os.environ["VIRTUAL_ENV"]))
+    return [root / "bin" / "python" for root in roots if (root / "bin" / "python").exists()]
+
+
+def main():
+    """Serve, or become a Python that can."""
+    try:
+        from gpuinfra.handover.provider import serve
+    except ImportError as missing:
+        if (HERE.parent / "gpuinfra").is_dir() and str(HERE.parent) not in sys.path:
+            sys.path.append(str(HERE.parent))
+            return main()
+        for python in _other_pythons():
+            if os.environ.get("GPUINFRA_PLUGIN_PYTHON") != "chosen" and str(python) != sys.executable:
+                os.environ["GPUINFRA_PLUGIN_PYTHON"] = "chosen"
+                os.execv(python, [str(python), str(Path(__file__).resolve()), *sys.argv[1:]])
+        sys.stderr.write(
+            f"gpuinfra's plugin runs with {sys.executable}, which lacks {missing.name}; "
+            "install gpuinfra with its cloud's extra there, or name its environment in plugin/PulumiPlugin.yaml "
+            "under runtime.options.virtualenv\n"
+        )
+        return 3
+    return serve([a for a in sys.argv[1:] if not a.startswith("-")])
+
+
+sys.exit(main())
