@@ -1,0 +1,377 @@
+"""What Azure sells: sizes with their GPUs, InfiniBand, zones, capacity kinds and prices.
+
+Facts only. Sources: the size pages of Microsoft Learn (SIZES), the node health-check configurations that Azure
+publishes (NHC), the Retail Prices API (RETAIL), quota family names as schedulers use them (QUOTA).
+InfiniBand adapters are passed through and never declared as interfaces, so a layout holds Ethernet only.
+An allow-list decides what has InfiniBand: the letter `r` in a name is a convention that has exceptions.
+Regions and service prices are in `regions.py`; decisions are in `profile.py` and `gpuinfra.plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+from gpuinfra.clouds import gpus
+from gpuinfra.clouds.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
+
+_SIZES = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
+_NHC = "Azure/azurehpc-health-checks:conf/"
+_RETAIL = "https://prices.azure.com/api/retail/prices"
+_KAZ = "Azure/karpenter-provider-azure:pkg/providers/pricing/zz_generated.pricing.go"
+_FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_baseline/SKILL.md"
+_READ = date(2026, 11, 20)
+_ZONES_NOTE = "zones of one subscription's Resource SKUs list of 2026-08-13; others see other lists"
+SPOT_QUOTA = "lowPriorityCores"
+"""One pool counts the Spot cores of every family. https://learn.microsoft.com/azure/quotas/spot-quota"""
+
+K = CapacityKind
+_EITHER = frozenset({K.ON_DEMAND, K.SPOT})
+"""On-demand capacity reservations exclude every ND series and NCads H100 v5, so `reserved` is not sold for them.
+
+https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview, 2026-02-17
+"""
+_NC_A100 = _EITHER | {K.RESERVED}
+_ETHERNET = (NicShape(card=0, device=0, kind="nic"),)
+
+
+def _source(page: str, note: str = _ZONES_NOTE) -> Source:
+    return Source(page=_SIZES + page, read=_READ, note=note)
+
+
+def _price(kind: CapacityKind, region: str, usd: float, read: date, *, term: str = "", note: str = "") -> Price:
+    return Price(kind=kind, region=region, usd_per_hour=usd, read=read, source=_RETAIL, term=term, note=note)
+
+
+def _kaz(region: str, usd: float) -> Price:
+    return Price(kind=K.ON_DEMAND, region=region, usd_per_hour=usd, read=date(2026, 6, 18), source=_KAZ)
+
+
+def _quota(family: str) -> dict[CapacityKind, str]:
+    """Names are compared without case and without spaces, because both spellings circulate."""
+    return {K.ON_DEMAND: family, K.RESERVED: family, K.SPOT: SPOT_QUOTA}
+
+
+def _zones(text: str) -> dict[str, tuple[str, ...]]:
+    """Read `swedencentral:3 eastus2` into region -> zones; a region without a number names no zone."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in text.split():
+        region, _, zones = part.partition(":")
+        found[region] = tuple(zones.split(",")) if zones else ()
+    return found
+
+
+def _infiniband(gbps: float, generation: str, devices: int = 8) -> Fabric:
+    return Fabric(provider="infiniband", devices=devices, gbps=gbps * devices, generation=generation)
+
+
+def _floors(copy: float | None, one_node: float | None, hca: float | None, conf: str) -> tuple[Floor, ...]:
+    source = _NHC + conf
+    rows = (
+        ("B5", "host to device copy", copy, "GB/s"),
+        ("B2", "all-reduce of 16 GiB in one node", one_node, "GB/s"),
+        ("N5", "RDMA write with GPU memory, one adapter", hca, "Gb/s"),
+    )
+    return tuple(
+        Floor(check=check, what=what, at_least=value, unit=unit, source=source)
+        for check, what, value, unit in rows
+        if value is not None
+    )
+
+
+ND_A100_40 = MachineType(
+    name="Standard_ND96asr_v4",
+    family="ndv4",
+    gpu=gpus.A100_40,
+    gpus=8,
+    vcpus=96,
+    memory_gib=900,
+    local_disks=8,
+    local_disk_gb=6442,
+    network_gbps=24,
+    nics=_ETHERNET,
+    limits=NicLimits(cards=8, per_card=1, total=8, fabric=8),
+    fabric=_infiniband(200, "HDR"),
+    nvswitch=True,
+    numa_nodes=4,
+    capacity=_EITHER,
+    prices=(
+        _kaz("eastus", 27.197),
+        _kaz("westus2", 27.197),
+        _kaz("westeurope", 35.357),
+        _kaz("italynorth", 35.357),
+    ),
+    quotas=_quota("Standard NDASv4_A100 Family"),
+    floors=_floors(21, 228, 180, "nd96asr_v4.conf"),
+    source=_source("ndasra100v4-series"),
+    notes=("No Trusted Launch.",),
+)
+
+ND_A100_80 = replace(
+    ND_A100_40,
+    name="Standard_ND96amsr_A100_v4",
+    gpu=gpus.A100_80,
+    memory_gib=1900,
+    local_disk_gb=6872,
+    zones=_zones("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
+    prices=(
+        _price(K.ON_DEMAND, "eastus", 32.77, date(2026, 9, 27)),
+        _price(K.SPOT, "eastus2", 14.4188, date(2026, 1, 1), note="an older capture without a day"),
+        _price(K.ON_DEMAND, "eastus", 20.97, date(2026, 9, 27), term="1y", note="reserved instance: a price, not capacity"),
+        _price(K.ON_DEMAND, "eastus", 14.42, date(2026, 9, 27), term="3y", note="reserved instance: a price, not capacity"),
+    ),
+    quotas=_quota("standard NDAMSv4_A100Family"),
+    floors=_floors(21, 228, 180, "nd96amsr_a100_v4.conf"),
+    source=_source("ndma100v4-series"),
+)  # fmt: skip
+
+ND_H100 = MachineType(
+    name="Standard_ND96isr_H100_v5",
+    family="ndv5",
+    gpu=gpus.H100,
+    gpus=8,
+    vcpus=96,
+    memory_gib=1900,
+    local_disks=8,
+    local_disk_gb=30064,
+    network_gbps=80,
+    nics=_ETHERNET,
+    limits=NicLimits(cards=8, per_card=1, total=8, fabric=8),
+    fabric=_infiniband(400, "NDR"),
+    nvswitch=True,
+    numa_nodes=2,
+    capacity=_EITHER,
+    zones=_zones(
+        "canadacentral:2 italynorth:3 norwayeast southeastus swedencentral uksouth:3 westeurope:2 australiaeast centralus eastus "
+        "eastus2 japaneast koreacentral polandcentral southafricanorth southcentralus uaenorth westus2"
+    ),
+    prices=(
+        _price(K.ON_DEMAND, "eastus", 98.32, date(2026, 9, 16)),
+        _price(K.SPOT, "eastus", 18.1695, date(2026, 9, 16)),
+        _price(K.ON_DEMAND, "eastus", 62.92, date(2026, 9, 27), term="1y", note="reserved instance: a price, not capacity"),
+        _price(K.ON_DEMAND, "eastus", 43.16, date(2026, 9, 27), term="3y", note="reserved instance: a price, not capacity"),
+        _price(K.ON_DEMAND, "uksouth", 122.90, date(2026, 8, 13)),
+        _price(K.SPOT, "uksouth", 22.71, date(2026, 8, 13)),
+        *(_kaz(region, 98.32) for region in ("eastus2", "westus2", "westus3")),
+        _kaz("australiaeast", 142.60),
+        _kaz("japanwest", 152.40),
+    ),
+    quotas=_quota("standardNDSH100v5Family"),
+    floors=(
+        *_floors(48, 460, 380, "nd96isr_h100_v5.conf"),
+        Floor(check="B3", what="all-reduce of 16 GiB over many nodes", at_least=400, unit="GB/s", source=_FIELD_GUIDE + ": about 450 expected, below 300 replace"),
+    ),
+    source=_source("ndh100v5-series"),
+)  # fmt: skip
+
+ND_H200 = replace(
+    ND_H100,
+    name="Standard_ND96isr_H200_v5",
+    gpu=gpus.H200,
+    memory_gib=1850,
+    zones=_zones(
+        "polandcentral australiasoutheast ukwest francecentral italynorth spaincentral switzerlandnorth uksouth eastus2 westus3"
+    ),
+    prices=(
+        _price(K.ON_DEMAND, "eastus2", 84.80, date(2026, 9, 27)),
+        _price(K.SPOT, "eastus2", 84.80, date(2026, 10, 10), note="the Spot meter equalled on-demand that day: no discount"),
+        _price(K.ON_DEMAND, "eastus2", 46.52, date(2026, 9, 27), term="1y", note="reserved instance: a price, not capacity"),
+        _price(K.ON_DEMAND, "eastus2", 42.22, date(2026, 9, 27), term="3y", note="reserved instance: a price, not capacity"),
+        _kaz("polandcentral", 130.592),
+        *(_kaz(region, 84.80) for region in ("westus2", "westus3")),
+    ),
+    quotas=_quota("standardNDISRH200V5Family"),
+    floors=_floors(None, 431, 360, "nd96isr_h200_v5.conf"),
+    source=_source("nd-h200-v5-series"),
+    notes=("Adds an Ethernet RDMA device mlx5_an0 beside mlx5_ib0..7.",),
+)  # fmt: skip
+
+ND_GB200 = MachineType(
+    name="Standard_ND128isr_NDR_GB200_v6",
+    family="ndv6",
+    gpu=gpus.GB200,
+    gpus=4,
+    vcpus=128,
+    memory_gib=900,
+    arch="arm64",
+    local_disks=4,
+    local_disk_gb=16000,
+    network_gbps=160,
+    nics=_ETHERNET,
+    limits=NicLimits(cards=1, per_card=1, total=1, fabric=4),
+    fabric=_infiniband(400, "NDR", 4),
+    capacity=frozenset({K.ON_DEMAND}),
+    prices=(
+        *(_kaz(region, 108.16) for region in ("eastus", "eastus2", "westus2", "westus3")),
+        _kaz("brazilsouth", 216.32),
+        _kaz("uaecentral", 201.16),
+    ),
+    quotas=_quota("standardNDISRGB200V6NDRFamily"),
+    source=_source("nd-gb200-v6-series", "the page prints 160 in a column headed Mbps; the GB300 page says Gb/s"),
+    notes=("One rack is 18 machines and 72 GPUs in one NVLink domain; InfiniBand matters between racks only.",),
+)
+
+ND_GB300 = replace(
+    ND_GB200,
+    name="Standard_ND128isr_GB300_v6",
+    gpu=gpus.GB300,
+    memory_gib=864,
+    fabric=_infiniband(400, "XDR", 4),
+    prices=(),
+    quotas=_quota("standardNDISRGB300V6Family"),
+    floors=(
+        Floor(check="B3", what="all-reduce of 16 GiB inside a rack", at_least=800, unit="GB/s", source=_FIELD_GUIDE + ": about 937 expected, below 600 replace"),
+    ),
+    source=_source("nd-gb300-v6-series", "the page says 4 x 800 Gb/s, the field guide saw 4 x 400; the lower one counts"),
+    notes=(*ND_GB200.notes, "No service healing."),
+)  # fmt: skip
+
+ND_GB300_G5 = replace(
+    ND_GB300,
+    name="Standard_ND128isrG5_GB300_v6",
+    quotas=_quota("standardNDISRGB300G5V6Family"),
+)
+
+
+def _no_infiniband(base: MachineType, name: str) -> MachineType:
+    """A sibling whose name lacks the `r`: same board, no usable InfiniBand; its health checks carry no such test."""
+    return replace(
+        base,
+        name=name,
+        fabric=None,
+        limits=NicLimits(cards=8, per_card=1, total=8, fabric=0),
+        prices=(),
+        zones={},
+        floors=tuple(floor for floor in base.floors if floor.check in {"B2", "B5"}),
+        notes=("No usable InfiniBand: not for a job over several nodes.",),
+    )
+
+
+def _nc(
+    name: str,
+    gpu: str,
+    count: int,
+    vcpus: int,
+    memory: int,
+    gbps: float,
+    nics: int,
+    disk_gib: int,
+    quota: str,
+    page: str,
+    *,
+    zones: str = "",
+    prices: tuple[Price, ...] = (),
+    floors: tuple[Floor, ...] = (),
+    capacity: frozenset[CapacityKind] = _EITHER,
+    notes: tuple[str, ...] = (),
+) -> MachineType:
+    return MachineType(
+        name=name,
+        family=name.split("_")[1][:2].lower() + name.rsplit("_", 1)[1],
+        gpu=gpus.GPUS[gpu],
+        gpus=count,
+        vcpus=vcpus,
+        memory_gib=memory,
+        local_disks=count,
+        local_disk_gb=round(disk_gib * 1.073741824),
+        network_gbps=gbps,
+        nics=_ETHERNET,
+        limits=NicLimits(cards=nics, per_card=1, total=nics, fabric=0),
+        capacity=capacity,
+        zones=_zones(zones),
+        prices=prices,
+        quotas=_quota(quota),
+        floors=floors,
+        source=_source(page),
+        notes=notes,
+    )
+
+
+_NC_A100_REGIONS = (
+    "australiaeast brazilsouth canadacentral centralindia centralus eastus eastus2 francecentral germanywestcentral italynorth "
+    "japaneast koreacentral northeurope polandcentral southcentralus southeastasia swedencentral switzerlandnorth uksouth "
+    "westeurope westus westus2 westus3"
+)
+_NC_H100_REGIONS = (
+    "australiaeast canadacentral centralindia centralus eastus eastus2 germanywestcentral indonesiacentral japaneast koreacentral "
+    "malaysiawest northeurope southcentralus southeastasia spaincentral swedencentral switzerlandnorth uksouth westeurope westus "
+    "westus2 westus3"
+)
+_AUG = date(2026, 8, 13)
+
+_SINGLE = (
+    _nc(
+        "Standard_NC24ads_A100_v4", "A100-PCIE-80GB", 1, 24, 220, 20, 2, 894, "StandardNCADSA100v4Family", "nca100v4-series",
+        zones=_NC_A100_REGIONS, capacity=_NC_A100,
+        prices=(_price(K.ON_DEMAND, "eastus", 3.67, date(2026, 1, 1), note="captured in 2026, without a day"),),
+    ),
+    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100),
+    _nc(
+        "Standard_NC96ads_A100_v4", "A100-PCIE-80GB", 4, 96, 880, 80, 8, 3576, "StandardNCADSA100v4Family", "nca100v4-series",
+        zones=_NC_A100_REGIONS, capacity=_NC_A100,
+        prices=(_price(K.ON_DEMAND, "swedencentral", 19.10, _AUG), _price(K.SPOT, "swedencentral", 7.32, _AUG)),
+        floors=_floors(None, 25, None, "nc96ads_a100_v4.conf"),
+    ),
+    _nc(
+        "Standard_NC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCadsH100v5Family", "ncadsh100v5-series",
+        zones=_NC_H100_REGIONS,
+        prices=(
+            _price(K.ON_DEMAND, "eastus", 6.98, date(2026, 1, 1), note="captured in 2026, without a day"),
+            _price(K.ON_DEMAND, "spaincentral", 9.074, _AUG),
+            _price(K.SPOT, "spaincentral", 2.80, _AUG),
+        ),
+    ),
+    _nc(
+        "Standard_NC80adis_H100_v5", "H100-NVL", 2, 80, 640, 80, 4, 7152, "StandardNCadsH100v5Family", "ncadsh100v5-series",
+        zones=_NC_H100_REGIONS,
+        prices=(_price(K.ON_DEMAND, "spaincentral", 18.148, _AUG), _price(K.SPOT, "spaincentral", 5.595, _AUG)),
+        floors=_floors(None, 208, None, "nc80adis_h100_v5.conf"),
+    ),
+    _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential machine; memory size is not confirmed.",)),
+)  # fmt: skip
+
+
+def _cpu(name: str, vcpus: int, memory: int, gbps: float, nics: int) -> MachineType:
+    return MachineType(
+        name=name,
+        family=name.removeprefix("Standard_").split("_")[0][:1].lower() + name.rsplit("_", 1)[1],
+        gpu=None,
+        gpus=0,
+        vcpus=vcpus,
+        memory_gib=memory,
+        network_gbps=gbps,
+        nics=_ETHERNET,
+        limits=NicLimits(cards=nics, per_card=1, total=nics, fabric=0),
+        capacity=_EITHER | {K.RESERVED},
+        quotas=_quota("standardDSv5Family"),
+        source=Source(
+            page="https://learn.microsoft.com/azure/virtual-machines/sizes/general-purpose/dsv5-series", read=_READ
+        ),
+    )
+
+
+_CPU = (
+    _cpu("Standard_D4s_v5", 4, 16, 12.5, 2),
+    _cpu("Standard_D8s_v5", 8, 32, 12.5, 4),
+    _cpu("Standard_D16s_v5", 16, 64, 12.5, 8),
+    _cpu("Standard_D32s_v5", 32, 128, 16, 8),
+    _cpu("Standard_D64s_v5", 64, 256, 30, 8),
+)
+
+MACHINES: dict[str, MachineType] = {
+    machine.name: machine
+    for machine in (
+        ND_A100_40,
+        ND_A100_80,
+        ND_H100,
+        ND_H200,
+        ND_GB200,
+        ND_GB300,
+        ND_GB300_G5,
+        _no_infiniband(ND_H100, "Standard_ND96is_H100_v5"),
+        _no_infiniband(ND_H200, "Standard_ND96is_H200_v5"),
+        *_SINGLE,
+        *_CPU,
+    )
+}
+"""Name -> record."""

@@ -1,0 +1,82 @@
+"""Azure's regions, their pairs, and what its services cost.
+
+A region without a pair has no geo-redundant storage, so its second region is a free choice.
+https://learn.microsoft.com/azure/reliability/regions-paired, 2025-01-13
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+from gpuinfra.clouds.records import ServicePrice
+
+_BOTH_WAYS = (
+    ("eastus", "westus"),
+    ("eastus2", "centralus"),
+    ("northcentralus", "southcentralus"),
+    ("westus2", "westcentralus"),
+    ("canadacentral", "canadaeast"),
+    ("northeurope", "westeurope"),
+    ("uksouth", "ukwest"),
+    ("francecentral", "francesouth"),
+    ("germanywestcentral", "germanynorth"),
+    ("norwayeast", "norwaywest"),
+    ("swedencentral", "swedensouth"),
+    ("switzerlandnorth", "switzerlandwest"),
+    ("japaneast", "japanwest"),
+    ("koreacentral", "koreasouth"),
+    ("southeastasia", "eastasia"),
+    ("australiaeast", "australiasoutheast"),
+    ("southafricanorth", "southafricawest"),
+    ("uaenorth", "uaecentral"),
+    ("centralindia", "southindia"),
+)
+_ONE_WAY = (("westus3", "eastus"), ("brazilsouth", "southcentralus"))
+PAIRS = {
+    **{first: second for first, second in _BOTH_WAYS},
+    **{second: first for first, second in _BOTH_WAYS},
+    **dict(_ONE_WAY),
+}
+"""Region -> the region that geo-redundant storage copies to."""
+
+UNPAIRED = (
+    "italynorth", "polandcentral", "spaincentral", "israelcentral", "qatarcentral", "mexicocentral", "newzealandnorth", "austriaeast",
+    "indonesiacentral", "malaysiawest", "southeastus",
+)  # fmt: skip
+"""Regions without a pair."""
+
+REGIONS = frozenset(PAIRS) | frozenset(UNPAIRED)
+
+RDMA_NETWORK = "172.16.0.0/16"
+"""The service keeps this range for InfiniBand; no network or peer may overlap it.
+
+https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, 2026-09-25
+"""
+
+LUSTRE_SKUS = {
+    40: ("AMLFS-Durable-Premium-40", 48, 768),
+    125: ("AMLFS-Durable-Premium-125", 16, 128),
+    250: ("AMLFS-Durable-Premium-250", 8, 128),
+    500: ("AMLFS-Durable-Premium-500", 4, 128),
+}
+"""MB/s per TiB -> SKU, step and minimum in TiB, usual maximum in TiB.
+
+https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, 2024-11-11;
+kubernetes-sigs/azurelustre-csi-driver:pkg/azurelustre/azurelustre_test.go. Larger ones by ticket.
+"""
+
+LUSTRE_SUBNETS = ((16, 27), (40, 26), (92, 25), (196, 24), (400, 23))
+"""Capacity in TiB up to which a subnet of that prefix is enough. One file system per subnet.
+
+https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
+"""
+
+_INFRA = "infracost golden outputs, 2026-08"
+_READ = date(2026, 8, 15)
+SERVICE_PRICES = (
+    ServicePrice(key="nat_hour", unit="hour", region="*", usd=0.045, read=_READ, source=_INFRA),
+    ServicePrice(key="nat_gb", unit="GB", region="*", usd=0.045, read=_READ, source=_INFRA),
+    ServicePrice(key="endpoint_hour", unit="hour", region="*", usd=0.01, read=_READ, source=_INFRA),
+    ServicePrice(key="address_hour", unit="hour", region="*", usd=0.005, read=_READ, source=_INFRA),
+)
+"""Managed Lustre: no price was found in any source that was read; a plan names it as unknown."""

@@ -1,0 +1,440 @@
+"""What Google Cloud sells: machine types with their GPUs, network interfaces, zones, capacity kinds and prices.
+
+Facts only. Sources: the page on accelerator-optimized machines (AOM), the pages that create managed instance groups
+of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalogue of zones (SKY), reference blueprints (CT).
+Regions, images and service prices are in `regions.py`; decisions are in `profile.py` and `gpuinfra.plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+from gpuinfra.clouds import gpus
+from gpuinfra.clouds.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
+
+_AOM = "https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines"
+_PRC = "Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"
+_SKY = "skypilot-org/skypilot-catalog:catalogs/v9/gcp/vms.csv"
+_READ = date(2026, 11, 20)
+_PRC_READ = date(2026, 7, 30)
+_SKY_READ = date(2026, 8, 1)
+
+K = CapacityKind
+_ALL = frozenset({K.ON_DEMAND, K.SPOT, K.RESERVED, K.FLEX})
+_NO_ON_DEMAND = frozenset({K.SPOT, K.RESERVED, K.FLEX})
+_BOUND = frozenset({K.RESERVED})
+
+
+def _source(note: str = "") -> Source:
+    return Source(page=_AOM, read=_READ, note=note)
+
+
+def _nics(data: int) -> tuple[NicShape, ...]:
+    """One management interface and `data` interfaces, each in a network of its own, because a machine's gVNICs may not share one."""
+    rest = (NicShape(card=index, device=0, kind="gvnic", network=f"data-{index - 1}") for index in range(1, data + 1))
+    return (NicShape(card=0, device=0, kind="gvnic"), *rest)
+
+
+def _roce(rails: int) -> tuple[NicShape, ...]:
+    """Two host interfaces in two networks, then one RDMA interface per rail, all in one network with the RoCE profile."""
+    return (
+        NicShape(card=0, device=0, kind="gvnic"),
+        NicShape(card=1, device=0, kind="gvnic", network="host-1"),
+        *(NicShape(card=index + 2, device=0, kind="mrdma", network="roce") for index in range(rails)),
+    )
+
+
+def _limits(nics: int, fabric: int) -> NicLimits:
+    return NicLimits(cards=nics, per_card=1, total=nics, fabric=fabric)
+
+
+def _quota(family: str) -> dict[CapacityKind, str]:
+    """Newer families count by the Cloud Quotas id with the dimension `gpu_family`; spot and flex draw on its preemptible twin."""
+    plain = f"GPUS-PER-GPU-FAMILY-per-project-region gpu_family={family}"
+    return {
+        K.ON_DEMAND: plain,
+        K.RESERVED: plain,
+        K.SPOT: f"PREEMPTIBLE-{plain}",
+        K.FLEX: f"PREEMPTIBLE-{plain}",
+    }
+
+
+def _old_quota(metric: str) -> dict[CapacityKind, str]:
+    return {
+        K.ON_DEMAND: metric,
+        K.RESERVED: metric,
+        K.SPOT: f"PREEMPTIBLE_{metric}",
+        K.FLEX: f"PREEMPTIBLE_{metric}",
+    }
+
+
+def _zones(text: str) -> dict[str, tuple[str, ...]]:
+    """Read `us-central1:a,b us-east4:b` into region -> zones."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in text.split():
+        region, _, letters = part.partition(":")
+        found[region] = tuple(f"{region}-{letter}" for letter in letters.split(","))
+    return found
+
+
+def _price(
+    kind: CapacityKind,
+    region: str,
+    usd: float,
+    *,
+    term: str = "",
+    source: str = _PRC,
+    read: date = _PRC_READ,
+    note: str = "",
+) -> Price:
+    return Price(kind=kind, region=region, usd_per_hour=usd, read=read, source=source, term=term, note=note)
+
+
+def _both(**regions: tuple[float, float]) -> tuple[Price, ...]:
+    """On-demand and spot of several regions; `_` stands for `-` in a region's name."""
+    return tuple(
+        price
+        for region, (plain, spot) in regions.items()
+        for price in (
+            _price(K.ON_DEMAND, region.replace("_", "-"), plain),
+            _price(K.SPOT, region.replace("_", "-"), spot),
+        )
+    )
+
+
+def _committed(region: str, one_year: float, three_years: float) -> tuple[Price, ...]:
+    note = "committed use; GPUs need an attached reservation"
+    return (
+        _price(K.ON_DEMAND, region, one_year, term="1y", note=note),
+        _price(K.ON_DEMAND, region, three_years, term="3y", note=note),
+    )
+
+
+def _inferred(kind: CapacityKind, usd: float) -> Price:
+    note = "summed from a third party's GPU, core and memory rows; not confirmed"
+    return _price(kind, "us-central1", usd, source=_SKY, read=_SKY_READ, note=note)
+
+
+_CHS = "GoogleCloudPlatform/cluster-health-scanner:deploy/helm/health_checks/nccl_healthcheck"
+_BLOCK_NOTE = "No plain on-demand: a reservation, spot or flex-start."
+
+A3_HIGH = MachineType(
+    name="a3-highgpu-8g",
+    family="a3-high",
+    gpu=gpus.H100,
+    gpus=8,
+    vcpus=208,
+    memory_gib=1872,
+    local_disks=16,
+    local_disk_gb=6442,
+    network_gbps=1000,
+    nics=_nics(4),
+    limits=_limits(5, 4),
+    fabric=Fabric(provider="tcpx", devices=4, gbps=800, rdma_read=False, rdma_write=False),
+    nvswitch=True,
+    numa_nodes=2,
+    hypervisor="sapphire-rapids",
+    capacity=_ALL,
+    zones=_zones(
+        "asia-east1:c asia-northeast1:b asia-south1:c asia-south2:b asia-southeast1:b,c australia-southeast1:c europe-north1:c "
+        "europe-west1:b,c europe-west3:c europe-west4:b,c europe-west9:c us-central1:a,b,c us-east4:a,b,c us-east5:a us-west1:a,b "
+        "us-west4:a"
+    ),
+    prices=(
+        *_both(
+            us_central1=(88.490, 50.610),
+            us_east4=(88.56, 36.32),
+            us_east5=(99.58, 37.28),
+            us_west1=(88.49, 50.61),
+            europe_west1=(97.37, 38.07),
+            europe_west4=(112.54, 44.12),
+            asia_southeast1=(114.28, 51.22),
+        ),
+        *_committed("us-central1", 61.384, 38.864),
+    ),
+    quotas=_quota("NVIDIA_H100"),
+    floors=(
+        Floor(check="B3", what="all-gather of 512 MiB over two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md"),
+        Floor(check="B5", what="host to device copy", at_least=48, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board"),
+    ),
+    source=_source(),
+    notes=("TCPX needs Container-Optimized OS or a kernel of its own.",),
+)  # fmt: skip
+
+A3_EDGE = replace(
+    A3_HIGH,
+    name="a3-edgegpu-8g",
+    family="a3-edge",
+    network_gbps=400,
+    fabric=Fabric(provider="tcpx", devices=4, gbps=400, rdma_read=False, rdma_write=False),
+    zones={},
+    prices=(),
+    source=_source("pages disagree on its bandwidth (400, 600 in two regions, up to 800); the lowest counts"),
+)
+
+A3_MEGA = replace(
+    A3_HIGH,
+    name="a3-megagpu-8g",
+    family="a3-mega",
+    network_gbps=1800,
+    nics=_nics(8),
+    limits=_limits(9, 8),
+    fabric=Fabric(provider="tcpxo", devices=8, gbps=1600, rdma_read=False, rdma_write=False),
+    zones=_zones(
+        "asia-east1:c asia-northeast1:b asia-southeast1:b,c australia-southeast1:c europe-north1:c europe-west1:b,c europe-west3:c "
+        "europe-west4:b,c us-central1:a,b,c us-east4:a,b,c us-east5:a us-west1:a,b us-west4:a"
+    ),
+    prices=(
+        _inferred(K.ON_DEMAND, 92.87),
+        _inferred(K.SPOT, 50.2),
+        *_both(
+            us_east4=(92.94, 23.28),
+            us_east5=(94.07, 35.20),
+            europe_west1=(102.19, 40.10),
+            europe_west4=(118.24, 46.24),
+            asia_southeast1=(119.98, 53.67),
+        ),
+        *_committed("us-east4", 63.94, 40.49),
+    ),
+    quotas=_quota("NVIDIA_H100_MEGA"),
+    floors=(
+        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md"),
+        *(floor for floor in A3_HIGH.floors if floor.check == "B5"),
+    ),
+    source=_source("one page says 1,800 Gbps, another 1,600: the eight data interfaces, nic0 not counted"),
+    notes=("Takes nine networks of the project's quota.",),
+)  # fmt: skip
+
+A3_ULTRA = MachineType(
+    name="a3-ultragpu-8g",
+    family="a3-ultra",
+    gpu=gpus.H200,
+    gpus=8,
+    vcpus=224,
+    memory_gib=2952,
+    local_disks=32,
+    local_disk_gb=12885,
+    network_gbps=3600,
+    nics=_roce(8),
+    limits=_limits(10, 8),
+    fabric=Fabric(provider="gib", devices=8, gbps=3200, generation="CX-7"),
+    nvswitch=True,
+    numa_nodes=2,
+    hypervisor="emerald-rapids",
+    capacity=_NO_ON_DEMAND,
+    zones=_zones(
+        "asia-south1:b asia-south2:c europe-west1:b europe-west4:a us-central1:b us-east4:b us-east5:a us-south1:b us-west1:c"
+    ),
+    prices=(_inferred(K.ON_DEMAND, 88.1), _inferred(K.SPOT, 47.7)),
+    quotas=_quota("NVIDIA_H200"),
+    floors=(
+        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md"),
+    ),
+    source=_source(),
+    notes=(_BLOCK_NOTE,),
+)  # fmt: skip
+
+A4 = replace(
+    A3_ULTRA,
+    name="a4-highgpu-8g",
+    family="a4",
+    gpu=gpus.B200,
+    memory_gib=3968,
+    zones=_zones(
+        "asia-northeast1:b asia-southeast1:b europe-north1:b,c europe-west4:b us-central1:b us-east1:b us-east4:b us-south1:b "
+        "us-west2:c us-west3:b,c"
+    ),
+    prices=(
+        _inferred(K.SPOT, 37.8),
+        _price(
+            K.SPOT,
+            "us-west2",
+            51.6,
+            source="dstackai/dstack:mkdocs/docs/examples/clusters/gcp.md",
+            read=date(2025, 10, 15),
+        ),
+    ),
+    quotas=_quota("NVIDIA_B200"),
+    floors=(Floor(check="B3", what="all-gather over two nodes", at_least=250, unit="GB/s", source=_CHS),),
+)
+
+A4X = MachineType(
+    name="a4x-highgpu-4g",
+    family="a4x",
+    gpu=gpus.GB200,
+    gpus=4,
+    vcpus=140,
+    memory_gib=884,
+    arch="arm64",
+    local_disks=4,
+    local_disk_gb=12885,
+    network_gbps=2000,
+    nics=_roce(4),
+    limits=_limits(6, 4),
+    fabric=Fabric(provider="gib", devices=4, gbps=1600, generation="CX-7"),
+    hypervisor="grace",
+    capacity=_BOUND,
+    quotas=_quota("NVIDIA_GB200"),
+    floors=(Floor(check="B3", what="all-gather over two nodes", at_least=160, unit="GB/s", source=_CHS),),
+    source=_source(),
+    notes=(
+        "Reservation only: no spot, no flex-start, no resize request.",
+        "An NVLink domain is 18 machines, 72 GPUs.",
+    ),
+)
+
+_A2_80_ZONES = "asia-southeast1:c europe-west4:a us-central1:a,c us-east4:c us-east5:a,b"
+
+
+def _a2(
+    name: str,
+    gpu: str,
+    count: int,
+    vcpus: int,
+    memory: int,
+    disks: int,
+    gbps: float,
+    *,
+    prices: tuple[Price, ...] = (),
+    zones: str = "",
+) -> MachineType:
+    return MachineType(
+        name=name,
+        family="a2",
+        gpu=gpus.GPUS[gpu],
+        gpus=count,
+        vcpus=vcpus,
+        memory_gib=memory,
+        local_disks=disks,
+        local_disk_gb=round(disks * 375 * 1.073741824),
+        network_gbps=gbps,
+        nics=_nics(0),
+        limits=_limits(1, 0),
+        nvswitch=count >= 8,
+        numa_nodes=2 if count >= 8 else None,
+        hypervisor="cascade-lake",
+        capacity=_ALL,
+        zones=_zones(zones) if zones else {},
+        prices=prices,
+        quotas=_old_quota("NVIDIA_A100_GPUS" if gpu == "A100-40GB" else "NVIDIA_A100_80GB_GPUS"),
+        source=_source(),
+    )
+
+
+_A2 = (
+    _a2("a2-highgpu-1g", "A100-40GB", 1, 12, 85, 0, 24, prices=(*_both(us_central1=(3.673, 1.928)), *_committed("us-central1", 2.314, 1.286))),
+    _a2("a2-highgpu-2g", "A100-40GB", 2, 24, 170, 0, 32),
+    _a2("a2-highgpu-4g", "A100-40GB", 4, 48, 340, 0, 50),
+    _a2(
+        "a2-highgpu-8g", "A100-40GB", 8, 96, 680, 0, 100,
+        prices=(
+            *_both(us_central1=(29.387, 15.424), us_east4=(31.48, 18.89), us_east5=(29.39, 11.69), europe_west4=(29.98, 13.54), asia_southeast1=(32.11, 19.27)),
+            *_committed("us-central1", 18.514, 10.286),
+        ),
+    ),
+    _a2("a2-megagpu-16g", "A100-40GB", 16, 96, 1360, 0, 100, prices=(*_both(us_central1=(55.740, 29.256)), *_committed("us-central1", 35.115, 19.509))),
+    _a2("a2-ultragpu-1g", "A100-80GB", 1, 12, 170, 1, 24, zones=_A2_80_ZONES, prices=_both(us_central1=(5.069, 2.760))),
+    _a2("a2-ultragpu-2g", "A100-80GB", 2, 24, 340, 2, 32, zones=_A2_80_ZONES),
+    _a2("a2-ultragpu-4g", "A100-80GB", 4, 48, 680, 4, 50, zones=_A2_80_ZONES),
+    _a2(
+        "a2-ultragpu-8g", "A100-80GB", 8, 96, 1360, 8, 100, zones=_A2_80_ZONES,
+        prices=_both(us_central1=(40.550, 22.076), us_east4=(45.66, 18.94), us_east5=(44.52, 14.22), europe_west4=(44.65, 23.56), asia_southeast1=(49.98, 25.99)),
+    ),
+)  # fmt: skip
+
+_A3_SMALL_NOTE = "Fewer than eight GPUs are sold as spot and flex-start only."
+
+
+def _a3_small(count: int, gbps: float, spot: float, listed: float) -> MachineType:
+    return replace(
+        A3_HIGH,
+        name=f"a3-highgpu-{count}g",
+        family="a3-high",
+        gpus=count,
+        vcpus=26 * count,
+        memory_gib=234 * count,
+        local_disks=2 * count,
+        local_disk_gb=round(750 * count * 1.073741824),
+        network_gbps=gbps,
+        nics=_nics(0),
+        limits=_limits(1, 0),
+        fabric=None,
+        nvswitch=False,
+        numa_nodes=None,
+        capacity=frozenset({K.SPOT, K.FLEX}),
+        prices=(
+            _price(K.SPOT, "us-central1", spot),
+            _price(K.ON_DEMAND, "us-central1", listed, note="list price for reference; not sold so"),
+        ),
+        floors=tuple(floor for floor in A3_HIGH.floors if floor.check == "B5"),
+        notes=(_A3_SMALL_NOTE,),
+    )
+
+
+_A3_SMALL = (
+    _a3_small(1, 25, 6.326, 11.061),
+    _a3_small(2, 50, 12.652, 22.122),
+    _a3_small(4, 100, 25.305, 44.245),
+)
+
+
+def _g2(vcpus: int, memory: int, count: int, gbps: float, prices: tuple[Price, ...] = ()) -> MachineType:
+    return MachineType(
+        name=f"g2-standard-{vcpus}",
+        family="g2",
+        gpu=gpus.L4,
+        gpus=count,
+        vcpus=vcpus,
+        memory_gib=memory,
+        network_gbps=gbps,
+        nics=_nics(0),
+        limits=_limits(1, 0),
+        hypervisor="cascade-lake",
+        capacity=_ALL,
+        prices=prices,
+        quotas=_old_quota("NVIDIA_L4_GPUS"),
+        source=_source("local SSD is optional and not attached"),
+    )
+
+
+_G2 = (
+    _g2(4, 16, 1, 10, (*_both(us_central1=(0.707, 0.397)), *_committed("us-central1", 0.445, 0.318))),
+    _g2(8, 32, 1, 16),
+    _g2(12, 48, 1, 16),
+    _g2(16, 64, 1, 32),
+    _g2(24, 96, 2, 32),
+    _g2(32, 128, 1, 32),
+    _g2(48, 192, 4, 50),
+    _g2(96, 384, 8, 100, (*_both(us_central1=(8.003, 4.499)), *_committed("us-central1", 5.042, 3.602))),
+)
+
+
+def _cpu(vcpus: int, gbps: float) -> MachineType:
+    return MachineType(
+        name=f"n2-standard-{vcpus}",
+        family="n2",
+        gpu=None,
+        gpus=0,
+        vcpus=vcpus,
+        memory_gib=4 * vcpus,
+        network_gbps=gbps,
+        nics=_nics(0),
+        limits=_limits(1, 0),
+        hypervisor="cascade-lake",
+        capacity=frozenset({K.ON_DEMAND, K.SPOT, K.RESERVED}),
+        quotas={K.ON_DEMAND: "N2_CPUS", K.RESERVED: "N2_CPUS", K.SPOT: "PREEMPTIBLE_CPUS"},
+        source=Source(page="https://docs.cloud.google.com/compute/docs/general-purpose-machines", read=_READ),
+    )
+
+
+_CPU = (_cpu(4, 10), _cpu(8, 16), _cpu(16, 32), _cpu(32, 32), _cpu(64, 32))
+
+MACHINES: dict[str, MachineType] = {
+    machine.name: machine
+    for machine in (A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU)
+}
+"""Name -> record."""
+
+VARIANTS = ("-nolssd", "-lowmem")
+"""Suffixes of types that differ in local disks or memory only; they are looked up by their base."""

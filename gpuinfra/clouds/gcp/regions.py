@@ -1,0 +1,55 @@
+"""Google Cloud's regions, addresses it keeps for itself, Lustre's steps and what services cost."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from gpuinfra.clouds.records import ServicePrice
+
+REGIONS = frozenset(
+    {
+        "africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3", "asia-south1",
+        "asia-south2", "asia-southeast1", "asia-southeast2", "australia-southeast1", "australia-southeast2", "europe-central2",
+        "europe-north1", "europe-north2", "europe-southwest1", "europe-west1", "europe-west10", "europe-west12", "europe-west2",
+        "europe-west3", "europe-west4", "europe-west6", "europe-west8", "europe-west9", "me-central1", "me-central2", "me-west1",
+        "northamerica-northeast1", "northamerica-northeast2", "northamerica-south1", "southamerica-east1", "southamerica-west1",
+        "us-central1", "us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4",
+    }
+)  # fmt: skip
+"""https://cloud.google.com/compute/docs/regions-zones, read 2026-11"""
+
+IAP_RANGE = "35.235.240.0/20"
+"""Sources of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
+HEALTH_CHECK_RANGES = ("35.191.0.0/16", "130.211.0.0/22")
+"""Sources of health checks for auto-healing; inferred from Google's load-balancing pages."""
+RESERVED_ADDRESSES = 4
+"""Addresses that Google keeps in each primary range; inferred."""
+
+
+def region_of(zone: str) -> str | None:
+    """The region of a zone name, None when no region has such zones."""
+    region, dash, letter = zone.rpartition("-")
+    return region if dash and region in REGIONS and len(letter) == 1 and letter.isalpha() else None
+
+
+LUSTRE_TIERS = {
+    125: (72_000, 12_240_000, ((None, 72_000),)),
+    250: (36_000, 40_032_000, ((6_120_000, 36_000), (None, 288_000))),
+    500: (18_000, 20_016_000, ((3_060_000, 18_000), (None, 144_000))),
+    1000: (9_000, 10_008_000, ((1_530_000, 9_000), (None, 72_000))),
+}
+"""MB/s per TiB -> minimum GiB, maximum GiB, steps as (up to GiB, step GiB).
+
+https://docs.cloud.google.com/managed-lustre/docs/quotas, read 2026-11; an instance made below a switch can only grow to it.
+"""
+
+_INFRA = "infracost golden outputs, 2026-08"
+_READ = date(2026, 8, 15)
+SERVICE_PRICES = (
+    ServicePrice(key="nat_vm_hour", unit="VM-hour", region="*", usd=0.0014, read=_READ, source=_INFRA),
+    ServicePrice(key="nat_gb", unit="GB", region="*", usd=0.045, read=_READ, source=_INFRA),
+    ServicePrice(key="address_hour", unit="hour", region="*", usd=0.005, read=_READ, source=_INFRA, certain=False),
+    ServicePrice(key="disk_gib_month:pd-balanced", unit="GiB-month", region="us-central1", usd=0.10, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
+    ServicePrice(key="disk_gib_month:pd-ssd", unit="GiB-month", region="us-central1", usd=0.17, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
+)  # fmt: skip
+"""Managed Lustre: no price was found in any source that was read; a plan names it as unknown."""
