@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Settles on one kernel before anything is built for it: headers for the running kernel, then a hold on all of it.
+#
+# Reads:  KERNEL_FLAVOUR  Ubuntu's kernel family on this cloud: aws
+#         KERNEL_RELEASE  exact kernel wanted, as `uname -r` prints it: 6.8.0-1040-aws; empty keeps the running one
+# Proves: /lib/modules/<running kernel>/build exists, the kernel is the wanted one, and apt will not move it.
+# Reboots when another kernel has to run first: the lock names one, or the mirror has no headers for this one any more.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+main() {
+  load_versions
+  need_root
+  need_tools uname apt-get apt-cache apt-mark dpkg-query
+  need_variables KERNEL_FLAVOUR
+  local running
+  running=$(uname -r)
+
+  if [[ -n ${KERNEL_RELEASE:-} && $running != "$KERNEL_RELEASE" ]]; then
+    boot_into "$KERNEL_RELEASE"
+  fi
+  if ! [[ -e /lib/modules/$running/build ]]; then
+    get_headers "$running"
+  fi
+  hold_kernel "$running"
+
+  end_dry_run
+  [[ -e /lib/modules/$running/build ]] ||
+    die "/lib/modules/$running/build is missing although linux-headers-$running is installed"
+  apt-mark showhold | grep -q '^linux-' || die "apt-mark shows no hold on the kernel"
+  record kernel "$running"
+  proved "kernel $running has its headers and is held"
+}
+
+get_headers() {
+  local running=$1
+  apt_refresh_for "linux-headers-$running"
+  if package_known "linux-headers-$running"; then
+    install_packages "linux-headers-$running"
+    return
+  fi
+  # Old kernels leave the mirrors; then the newest kernel comes first and its headers with it.
+  would "install the newest linux-$KERNEL_FLAVOUR, because no headers for $running exist any more, and reboot" && end_dry_run
+  release_kernel
+  install_packages "linux-image-$KERNEL_FLAVOUR" "linux-headers-$KERNEL_FLAVOUR"
+  reboot_needed "no repository has headers for kernel $running any more; the newest $KERNEL_FLAVOUR kernel is installed"
+}
+
+apt_refresh_for() { package_known "$1" || dry_run || apt_refresh; }
+
+boot_into() {
+  local release=$1
+  would "install kernel $release and reboot into it" && end_dry_run
+  release_kernel
+  install_packages "linux-image-$release" "linux-headers-$release"
+  if command -v update-grub >/dev/null; then
+    if put_file /etc/default/grub.d/90-gpuinfra.cfg \
+      "GRUB_DEFAULT=\"Advanced options for Ubuntu>Ubuntu, with Linux $release\""; then
+      update-grub
+    fi
+  fi
+  reboot_needed "kernel $(uname -r) runs, the lock names $release"
+}
+
+# Our own hold of an earlier run must not keep out the kernel that a newer lock names.
+release_kernel() {
+  local held
+  mapfile -t held < <(apt-mark showhold | grep '^linux-' || true)
+  ((${#held[@]} == 0)) || apt-mark unhold "${held[@]}" >/dev/null
+}
+
+hold_kernel() {
+  local packages
+  mapfile -t packages < <(packages_matching "linux-image-$1" "linux-headers-$1" "linux-modules-$1" \
+    "linux-modules-extra-$1" "linux-image-$KERNEL_FLAVOUR*" "linux-headers-$KERNEL_FLAVOUR*" "linux-$KERNEL_FLAVOUR*")
+  ((${#packages[@]} > 0)) || dry_run || refuse "apt knows no installed package of kernel $1; was it built by hand?"
+  ((${#packages[@]} == 0)) || hold "${packages[@]}"
+}
+
+main "$@"

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Brings NVIDIA's driver, or proves the one that the image brought.
+#
+# Reads:  DRIVER_VERSION                  580.126.20
+#         DRIVER_RANGE_MIN, _MAX          versions that an image may bring: 580.95, 581 (excluded)
+#         DRIVER_FLAVOUR                  open or proprietary kernel module
+#         DRIVER_PACKAGE                  nvidia-open or cuda-drivers
+#         CUDA_KEYRING_URL, _SHA256       package that brings NVIDIA's repository and its key
+# Proves: the loaded module has an accepted version and the wanted flavour, was built for this kernel, and user space
+#         answers with the same version. How many GPUs answer is for the checks to judge.
+# Reboots when an older module or nouveau is loaded and holds the devices.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg dpkg-query modinfo modprobe lsmod systemctl uname
+  need_variables DRIVER_VERSION DRIVER_FLAVOUR DRIVER_PACKAGE
+
+  local found
+  found=$(module_version)
+  if [[ -z $found ]]; then
+    install_driver
+  elif accepted DRIVER "$found"; then
+    unchanged "driver $found is installed; the lock accepts $(wanted DRIVER)"
+  else
+    refuse "driver $found is installed, the lock accepts $(wanted DRIVER); choose an image that brings it, or image: plain"
+  fi
+
+  leave_nouveau
+  if ! dry_run && loaded_version >/dev/null && [[ $(loaded_version) != "$(module_version)" ]]; then
+    reboot_needed "module $(loaded_version) is loaded, $(module_version) is installed"
+  fi
+  load_module nvidia
+  load_module nvidia_uvm
+  service_on nvidia-persistenced.service
+
+  end_dry_run
+  prove
+}
+
+module_version() { modinfo -F version nvidia 2>/dev/null || true; }
+
+loaded_version() {
+  [[ -r /proc/driver/nvidia/version ]] || return 1
+  sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | head -n 1
+}
+
+install_driver() {
+  need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
+  [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
+  if [[ -z $(package_version cuda-keyring) ]]; then
+    would "add NVIDIA's repository" || add_nvidia_repository
+  fi
+  # The pinning package first, in a transaction of its own: apt reads pins when it starts.
+  install_packages "nvidia-driver-pinning-$DRIVER_VERSION"
+  install_packages "$DRIVER_PACKAGE"
+  dry_run || prove_built
+}
+
+add_nvidia_repository() {
+  local deb
+  deb=$(work_folder driver)/cuda-keyring.deb
+  fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
+  dpkg -i "$deb"
+  point_at_mirror
+  changed "added NVIDIA's repository"
+}
+
+point_at_mirror() {
+  local list
+  [[ -n ${MIRROR_URL:-} ]] || return 0
+  for list in /etc/apt/sources.list.d/cuda-*.list; do
+    [[ -f $list ]] || continue
+    sed -i "s|https://developer.download.nvidia.com|${MIRROR_URL%/}/developer.download.nvidia.com|" "$list"
+  done
+}
+
+# "added" or "built" is not "installed": then the module is missing after the next boot.
+prove_built() {
+  local status
+  status=$(dkms status)
+  grep -q "^nvidia/$DRIVER_VERSION, $(uname -r), .*: installed" <<<"$status" ||
+    die "dkms did not install the driver for kernel $(uname -r): $(grep '^nvidia' <<<"$status" || printf 'no entry')"
+}
+
+leave_nouveau() {
+  module_loaded nouveau || return 0
+  would "keep nouveau away from the GPUs and reboot" && return 0
+  put_file /etc/modprobe.d/gpuinfra-nouveau.conf $'blacklist nouveau\noptions nouveau modeset=0' || true
+  update-initramfs -u
+  reboot_needed "nouveau holds the GPUs"
+}
+
+prove() {
+  local loaded answer versions
+  loaded=$(loaded_version) || die "/proc/driver/nvidia/version is missing: the module is not loaded"
+  accepted DRIVER "$loaded" || die "module $loaded is loaded, the lock accepts $(wanted DRIVER)"
+  module_fits nvidia || die "the module on disk was built for $(modinfo -F vermagic nvidia), not for $(uname -r)"
+  case $DRIVER_FLAVOUR in
+    open) grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the proprietary module is loaded, the lock wants the open one" ;;
+    proprietary) ! grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the open module is loaded, the lock wants the proprietary one" ;;
+    *) refuse "DRIVER_FLAVOUR is $DRIVER_FLAVOUR; allowed are open and proprietary" ;;
+  esac
+  command -v nvidia-smi >/dev/null || die "nvidia-smi is missing: the driver's user space is not installed"
+  # GPUs that are gone are the checks' finding; here only the two halves of the driver are compared.
+  answer=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>&1) || true
+  versions=$(grep -xE '[0-9]{3}\.[0-9.]+' <<<"$answer" | sort -u) || true
+  if [[ $versions != "$loaded" && $answer != *"No devices were found"* ]]; then
+    die "module $loaded is loaded, but nvidia-smi answers: $(head -n 1 <<<"$answer")"
+  fi
+  record driver "$loaded"
+  record driver_flavour "$DRIVER_FLAVOUR"
+  proved "driver $loaded ($DRIVER_FLAVOUR module) is loaded and user space agrees"
+}
+
+main "$@"

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Runs NVIDIA's fabric manager, which joins the GPUs of an NVSwitch machine; without it CUDA fails with error 802.
+#
+# Reads:  FABRIC_MANAGER_PACKAGE  nvidia-fabricmanager
+# Proves: its version equals the loaded driver's to the last digit, and the service runs now and at the next boot.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+readonly UNIT=nvidia-fabricmanager.service
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg-query systemctl
+  need_variables FABRIC_MANAGER_PACKAGE
+  local driver found
+  driver=$(loaded_driver)
+  found=$(manager_version)
+
+  if [[ -n $driver && $found == "$driver" ]]; then
+    unchanged "fabric manager $found is installed, as the driver"
+  else
+    # One letter of difference and the service refuses to start, so the version is the driver's and not the lock's.
+    install_packages "$FABRIC_MANAGER_PACKAGE=${driver:-${DRIVER_VERSION:?}}-*"
+  fi
+  service_on "$UNIT"
+
+  end_dry_run
+  found=$(manager_version)
+  [[ $found == "$driver" ]] ||
+    die "fabric manager is ${found:-absent}, the driver is $driver; both must be equal: install $FABRIC_MANAGER_PACKAGE=$driver-*"
+  systemctl is-active --quiet "$UNIT" || die "$UNIT is not active: $(service_reason "$UNIT")"
+  record fabric_manager "$found"
+  proved "fabric manager $found runs"
+}
+
+loaded_driver() {
+  if [[ -r /proc/driver/nvidia/version ]]; then
+    sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | head -n 1
+  elif ! dry_run; then
+    refuse "no driver is loaded; step 30-driver comes first"
+  fi
+}
+
+manager_version() {
+  command -v nv-fabricmanager >/dev/null || return 0
+  nv-fabricmanager --version 2>/dev/null | grep -oE '[0-9]{3}\.[0-9.]+' | head -n 1 || true
+}
+
+main "$@"

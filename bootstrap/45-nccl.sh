@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Brings the host's NCCL, or proves the one that the image brought. Frameworks carry their own; MPI programs use this one.
+#
+# Reads:  NCCL_VERSION          version of NVIDIA's packages: 2.27.5-1+cuda12.9
+#         NCCL_RANGE_MIN, _MAX  versions that an image may bring: 2.27, 3 (excluded)
+# Proves: the loader finds libnccl.so.2, and its version is accepted.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg-query ldconfig
+  need_variables NCCL_VERSION
+  local found
+  found=$(nccl_version)
+
+  if [[ -n $found ]] && accepted NCCL "$found"; then
+    unchanged "NCCL $found is installed; the lock accepts $(wanted NCCL)"
+  else
+    install_packages "libnccl2=$NCCL_VERSION" "libnccl-dev=$NCCL_VERSION"
+    dry_run || ldconfig
+  fi
+
+  end_dry_run
+  found=$(nccl_version)
+  [[ -n $found ]] || die "the loader does not find libnccl.so.2 (ldconfig -p)"
+  accepted NCCL "$found" || die "NCCL $found is installed, the lock accepts $(wanted NCCL)"
+  record nccl "$found"
+  proved "the loader finds NCCL $found"
+}
+
+# The package's version where a package brought it, else the one in the library's own file name.
+nccl_version() {
+  local library packaged
+  library=$(ldconfig -p | awk '$1 == "libnccl.so.2" { print $NF; exit }')
+  [[ -n $library ]] || return 0
+  packaged=$(package_version libnccl2)
+  if [[ -n $packaged ]]; then
+    printf '%s\n' "$packaged"
+  else
+    readlink -f "$library" | sed -n 's/.*libnccl\.so\.\([0-9]*\.[0-9.]*\)$/\1/p'
+  fi
+}
+
+main "$@"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Brings EFA: kernel module, libfabric and the NCCL plugin, by Amazon's installer, or proves what the image brought.
+#
+# Reads:  EFA_INSTALLER_VERSION          1.51.0
+#         EFA_INSTALLER_RANGE_MIN, _MAX  versions that an image may bring: 1.29, 2 (excluded)
+#         EFA_INSTALLER_URL              https://efa-installer.amazonaws.com/aws-efa-installer-1.51.0.tar.gz
+#         EFA_INSTALLER_KEY_URL          https://efa-installer.amazonaws.com/aws-efa-installer.key
+#         EFA_INSTALLER_KEY_FINGERPRINT  40 hex digits
+# Proves: module efa is loaded and fits the kernel, libfabric has the efa provider, the NCCL plugin's library exists.
+#         How many devices answer is for the checks to judge.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+readonly HOME_OF_EFA=/opt/amazon/efa
+readonly INSTALLED=/opt/amazon/efa_installed_packages
+
+main() {
+  load_versions
+  need_root
+  need_tools modprobe modinfo lsmod tar gzip
+  need_variables EFA_INSTALLER_VERSION EFA_INSTALLER_URL EFA_INSTALLER_KEY_URL EFA_INSTALLER_KEY_FINGERPRINT
+  local found
+  found=$(installer_version)
+
+  if accepted EFA_INSTALLER "$found" && [[ -n $(nccl_plugin) ]]; then
+    unchanged "EFA installer $found has run; the lock accepts $(wanted EFA_INSTALLER)"
+  else
+    would "run EFA installer $EFA_INSTALLER_VERSION" || run_installer
+  fi
+  load_module efa
+
+  end_dry_run
+  found=$(installer_version)
+  accepted EFA_INSTALLER "$found" || die "EFA installer ${found:-none} has run, the lock accepts $(wanted EFA_INSTALLER)"
+  module_fits efa || die "module efa was built for $(modinfo -F vermagic efa), not for $(uname -r)"
+  "$HOME_OF_EFA/bin/fi_info" -l | grep -q '^efa:' || die "libfabric in $HOME_OF_EFA has no efa provider (fi_info -l)"
+  [[ -n $(nccl_plugin) ]] || die "/opt/amazon/ofi-nccl has no libnccl-net library; NCCL would fall back to TCP"
+  record efa_installer "$found"
+  proved "EFA $found: module loaded, provider efa, NCCL plugin $(nccl_plugin)"
+}
+
+installer_version() { sed -n 's/^# EFA installer version: //p' "$INSTALLED" 2>/dev/null || true; }
+
+nccl_plugin() { find /opt/amazon/ofi-nccl/ -name 'libnccl-net*.so*' 2>/dev/null | sort | head -n 1; }
+
+run_installer() {
+  local work tarball
+  need_tools curl gpg
+  work=$(work_folder efa)
+  tarball=$work/aws-efa-installer-$EFA_INSTALLER_VERSION.tar.gz
+  download "$EFA_INSTALLER_URL" "$tarball"
+  download "$EFA_INSTALLER_URL.sig" "$tarball.sig"
+  download "$EFA_INSTALLER_KEY_URL" "$work/key"
+  verify_signature "$tarball" "$tarball.sig" "$work/key" "$EFA_INSTALLER_KEY_FINGERPRINT"
+  rm -rf -- "$work/aws-efa-installer"
+  tar -xzf "$tarball" -C "$work" --no-same-owner
+  mend_packages
+  apt_refresh
+  (cd "$work/aws-efa-installer" && ./efa_installer.sh -y)
+  changed "ran EFA installer $EFA_INSTALLER_VERSION"
+}
+
+main "$@"

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Brings the Lustre client for exactly this kernel and mounts the cluster's Lustre file systems.
+#
+# Reads:  LUSTRE_CLIENT_RANGE_MIN, _MAX     versions of the client that fit the file system: 2.12, 2.18 (excluded)
+#         LUSTRE_REPOSITORY, LUSTRE_SUITE   https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu, jammy
+#         LUSTRE_KEY_URL, _KEY_FINGERPRINT  the repository's key; 40 hex digits
+#         LUSTRE_META_PACKAGE               lustre-client-modules-aws
+#         GPUINFRA_FILE_SYSTEMS             lines of `kind mount dns_name mount_name`, from node.json
+# Proves: the module fits the running kernel, and each file system is mounted from its own server and takes a write.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+readonly MOUNT_OPTIONS=noatime,flock,_netdev,x-systemd.automount,x-systemd.requires=network-online.target
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg-query modprobe modinfo uname mount mountpoint findmnt
+  need_variables LUSTRE_CLIENT_RANGE_MIN LUSTRE_CLIENT_RANGE_MAX
+  local kind mount server name
+
+  if module_fits lustre && in_range; then
+    unchanged "Lustre client $(client_version) fits kernel $(uname -r)"
+  else
+    install_client
+  fi
+  load_module lustre
+  while read -r kind mount server name; do
+    [[ $kind != lustre ]] || mount_one "$mount" "$server@tcp:/$name"
+  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+
+  end_dry_run
+  module_fits lustre || die "module lustre was built for $(modinfo -F vermagic lustre), not for $(uname -r)"
+  in_range || die "Lustre client is $(client_version), the lock accepts from $LUSTRE_CLIENT_RANGE_MIN up to below $LUSTRE_CLIENT_RANGE_MAX"
+  while read -r kind mount server name; do
+    [[ $kind != lustre ]] || prove_mount "$mount" "$server@tcp:/$name"
+  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+  record lustre_client "$(client_version)"
+  proved "Lustre client $(client_version) fits kernel $(uname -r), and its file systems take writes"
+}
+
+client_version() { lfs --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1 || true; }
+in_range() { version_in "$(client_version)" "$LUSTRE_CLIENT_RANGE_MIN" "$LUSTRE_CLIENT_RANGE_MAX"; }
+
+install_client() {
+  local modules
+  modules=lustre-client-modules-$(uname -r)
+  need_tools gpg curl
+  need_variables LUSTRE_REPOSITORY LUSTRE_SUITE LUSTRE_KEY_URL LUSTRE_KEY_FINGERPRINT LUSTRE_META_PACKAGE
+  add_repository fsx-lustre-client "$LUSTRE_REPOSITORY" "$LUSTRE_SUITE main" "$LUSTRE_KEY_URL" "$LUSTRE_KEY_FINGERPRINT"
+  if ! dry_run; then
+    apt_refresh
+    package_known "$modules" ||
+      refuse "the vendor has no Lustre client for kernel $(uname -r); it has $(known_kernels); set one of them as the lock's kernel"
+  fi
+  install_packages "$modules" "$LUSTRE_META_PACKAGE"
+}
+
+known_kernels() {
+  apt-cache pkgnames lustre-client-modules- | sed -n 's/^lustre-client-modules-\([0-9]\)/\1/p' |
+    sort -V | tail -n 3 | paste -sd ' ' -
+}
+
+mount_one() {
+  local mount=$1 source=$2 line
+  line="$source $mount lustre $MOUNT_OPTIONS 0 0"
+  if ! grep -qxF -- "$line" /etc/fstab 2>/dev/null; then
+    would "add $mount to /etc/fstab" || {
+      write_fstab "$mount" "$line"
+      systemctl daemon-reload
+      changed "added $mount to /etc/fstab"
+    }
+  fi
+  if [[ $(source_of "$mount") != "$source" ]]; then
+    would "mount $mount" || {
+      mkdir -p "$mount"
+      retry 5 "mounting $mount" mount "$mount"
+      changed "mounted $mount"
+    }
+  fi
+}
+
+# The line of this mount point is replaced, never doubled.
+write_fstab() {
+  local mount=$1 line=$2
+  {
+    [[ ! -f /etc/fstab ]] || awk -v mount="$mount" '$1 ~ /^#/ || $2 != mount' /etc/fstab
+    printf '%s\n' "$line"
+  } >/etc/fstab.gpuinfra-new
+  mv -f -- /etc/fstab.gpuinfra-new /etc/fstab
+}
+
+source_of() { findmnt -n -t lustre -o SOURCE --mountpoint "$1" 2>/dev/null | head -n 1 || true; }
+
+prove_mount() {
+  local mount=$1 source=$2 probe word
+  [[ $(source_of "$mount") == "$source" ]] || die "$mount is not mounted from $source but from $(source_of "$mount")"
+  probe=$mount/.gpuinfra-$(uname -n)-$$
+  word="written at $(date -u +%FT%TZ)"
+  printf '%s\n' "$word" >"$probe" || die "$mount does not take a write"
+  sync "$probe" 2>/dev/null || sync
+  [[ $(<"$probe") == "$word" ]] || die "$mount gives back other bytes than were written"
+  rm -f -- "$probe"
+}
+
+main "$@"

@@ -1,0 +1,101 @@
+"""Fetch the bundle from S3 with the node's own role. Arguments: bucket, key, region, sha256, where to put it.
+
+It travels in user data, so it is short and needs Python's standard library only.
+curl could sign too, but the curl of Ubuntu 22.04 signs S3 requests wrongly.
+"""
+
+import datetime
+import email.utils
+import hashlib
+import hmac
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+PATIENCE_S = 900
+METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def metadata(path, method="GET", **headers):
+    request = urllib.request.Request(METADATA + path, method=method, headers=headers)
+    return DIRECT.open(request, timeout=5).read().decode()
+
+
+def credentials():
+    token = metadata("/latest/api/token", "PUT", **{"X-aws-ec2-metadata-token-ttl-seconds": "300"})
+    folder = "/latest/meta-data/iam/security-credentials/"
+    role = metadata(folder, **{"X-aws-ec2-metadata-token": token}).split()[0]
+    return json.loads(metadata(folder + role, **{"X-aws-ec2-metadata-token": token}))
+
+
+def place(bucket, key, region):
+    """Endpoint and path, by the SDKs' own variables; a bucket name with dots does not fit the certificate of its host."""
+    path = urllib.parse.quote(key, safe="/-_.~")
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if os.environ.get(name):
+            return os.environ[name].rstrip("/"), "/" + bucket + "/" + path
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    if "." in bucket:
+        return "https://s3.%s.%s" % (region, domain), "/" + bucket + "/" + path
+    return "https://%s.s3.%s.%s" % (bucket, region, domain), "/" + path
+
+
+def signed(bucket, key, region, offset_s):
+    who = credentials()
+    base, path = place(bucket, key, region)
+    url = urllib.parse.urlsplit(base)
+    path = url.path + path
+    now = datetime.datetime.fromtimestamp(time.time() + offset_s, datetime.timezone.utc)
+    stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+    empty = hashlib.sha256(b"").hexdigest()
+    headers = {"host": url.netloc, "x-amz-content-sha256": empty, "x-amz-date": stamp, "x-amz-security-token": who["Token"]}
+    names = ";".join(sorted(headers))
+    lines = "".join("%s:%s\n" % (name, headers[name]) for name in sorted(headers))
+    canonical = "\n".join(["GET", path, "", lines, names, empty])
+    scope = "%s/%s/s3/aws4_request" % (day, region)
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    secret = ("AWS4" + who["SecretAccessKey"]).encode()
+    for part in (day, region, "s3", "aws4_request"):
+        secret = hmac.new(secret, part.encode(), hashlib.sha256).digest()
+    headers["authorization"] = "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s" % (
+        who["AccessKeyId"], scope, names, hmac.new(secret, text.encode(), hashlib.sha256).hexdigest())
+    return urllib.request.Request(url.scheme + "://" + url.netloc + path, headers=headers)
+
+
+def main():
+    bucket, key, region, sha256, target = sys.argv[1:]
+    until, pause, offset_s = time.monotonic() + PATIENCE_S, 1, 0.0
+    while True:
+        try:
+            with urllib.request.urlopen(signed(bucket, key, region, offset_s), timeout=60) as answer:
+                data = answer.read()
+            found = hashlib.sha256(data).hexdigest()
+            if found == sha256:
+                break
+            why = "its SHA-256 is %s, not %s" % (found, sha256)
+        except urllib.error.HTTPError as error:
+            said = error.read(2000).decode("utf-8", "replace")
+            why = "HTTP %d %s" % (error.code, said.partition("<Code>")[2].partition("</Code>")[0])
+            if "RequestTimeTooSkewed" in said and error.headers.get("Date"):
+                offset_s = email.utils.parsedate_to_datetime(error.headers["Date"]).timestamp() - time.time()
+                why += ": this machine's clock is off by %d s" % -offset_s
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            why = str(error)
+        # A new role reaches S3 some seconds late, and a new NAT gateway some minutes.
+        if time.monotonic() + pause > until:
+            sys.exit("s3://%s/%s cannot be fetched: %s" % (bucket, key, why))
+        print("s3://%s/%s: %s; again in %d s" % (bucket, key, why, pause), file=sys.stderr, flush=True)
+        time.sleep(pause)
+        pause = min(pause * 2, 30)
+    with open(target, "wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+main()

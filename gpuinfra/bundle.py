@@ -1,0 +1,151 @@
+"""The bundle of one pool: steps, node part and expectation in one archive, and the user data that fetches it.
+
+It owns the archive's layout (docs/design.md, "Bundle") and its determinism: the same plan gives the same bytes on every
+machine and Python, because the checksum is in user data, and other user data is another node.
+It decides nothing; the plan chose the steps, and `bootstrap/` holds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import shlex
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuinfra.errors import GpuinfraError
+from gpuinfra.plan.model import PoolPlan
+from gpuinfra.shipped import shipped
+
+USER_DATA_LIMIT = 16 * 1024
+"""Bytes that EC2 takes, before base64; https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html."""
+_NODE_PART = Path(__file__).with_name("node")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_MAIN = "import sys\n\nfrom gpuinfra.node.__main__ import main\n\nsys.exit(main())\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One archive with its checksum."""
+
+    data: bytes = field(repr=False)
+    sha256: str
+
+    @property
+    def key(self) -> str:
+        """Where it lies in the evidence bucket."""
+        return f"bootstrap/{self.sha256}.tar.gz"
+
+
+def build(pool: PoolPlan) -> Bundle:
+    """The bundle of one pool."""
+    scripts = shipped("bootstrap")
+    files = {
+        "bootstrap/lib.sh": (scripts / "lib.sh").read_bytes(),
+        "expectation.json": _json(pool.expectation),
+        "node.pyz": node_part(),
+        "steps.json": _json(
+            {
+                "schema": "gpuinfra.steps/1",
+                "steps": [
+                    {"id": s.id, "file": f"bootstrap/{s.id}.sh", "timeout_s": s.timeout_s, "retries": s.retries}
+                    for s in pool.steps
+                ],
+            }
+        ),
+        "versions.env": versions_env(pool.versions).encode(),
+    }
+    for step in pool.steps:
+        source = scripts / f"{step.id}.sh"
+        if not source.is_file():
+            known = ", ".join(sorted(path.stem for path in scripts.glob("[0-9]*.sh")))
+            raise GpuinfraError(f"pool {pool.name} names the step {step.id!r}, but there are only {known}")
+        files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
+    for unit in sorted((scripts / "units").glob("gpuinfra-*")):
+        files[f"units/{unit.name}"] = unit.read_bytes()
+    data = _gzip(_tar(files))
+    return Bundle(data=data, sha256=hashlib.sha256(data).hexdigest())
+
+
+def user_data(node_config: Mapping[str, object]) -> str:
+    """The script that cloud-init runs at first boot; `node_config` becomes `/etc/gpuinfra/node.json`.
+
+    The result is plain text below 16 KiB and holds no secret, because every process on a node can read it.
+    """
+    boot = shipped("bootstrap") / "boot"
+    fetcher = boot / f"fetch-{node_config['cloud']}.py"
+    if not fetcher.is_file():
+        known = ", ".join(sorted(path.stem.removeprefix("fetch-") for path in boot.glob("fetch-*.py")))
+        raise GpuinfraError(f"no user data for the cloud {node_config['cloud']!r} yet; there is one for {known}")
+    text = (boot / "user-data.sh").read_text(encoding="utf-8")
+    text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
+    text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
+    size = len(text.encode())
+    if size >= USER_DATA_LIMIT:
+        raise GpuinfraError(
+            f"user data of pool {node_config.get('pool')!r} would be {size} bytes, EC2 takes {USER_DATA_LIMIT}; "
+            "use shorter names or fewer file systems"
+        )
+    return text
+
+
+def versions_env(versions: Mapping[str, str]) -> str:
+    """The software lock as shell variables that are safe to source."""
+    lines = []
+    for name, value in sorted(versions.items()):
+        if not _VARIABLE.fullmatch(name):
+            raise GpuinfraError(f"versions: {name!r} is not a shell variable in capitals")
+        if any(ord(letter) < 32 for letter in value):
+            raise GpuinfraError(f"versions: {name} holds a line break or control character")
+        lines.append(f"{name}={shlex.quote(value)}\n")
+    return "".join(lines)
+
+
+def node_part() -> bytes:
+    """`gpuinfra/node/` as one file that Python runs. Stored, not compressed, so that it starts sooner."""
+    files = {"__main__.py": _MAIN.encode(), "gpuinfra/__init__.py": b""}
+    for path in sorted(_NODE_PART.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
+            files[f"gpuinfra/node/{path.relative_to(_NODE_PART).as_posix()}"] = path.read_bytes()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
+        for name, content in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, date_time=_LONG_AGO)
+            entry.external_attr = 0o644 << 16
+            entry.create_system = 3  # Unix, also when the operator's machine is not
+            target.writestr(entry, content)
+    return b"#!/usr/bin/env python3\n" + archive.getvalue()
+
+
+def _json(content: object) -> bytes:
+    return (json.dumps(content, sort_keys=True, indent=1) + "\n").encode()
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as target:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o755 if name.startswith("bootstrap/") and name != "bootstrap/lib.sh" else 0o644
+            target.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def _gzip(data: bytes) -> bytes:
+    """Gzip with stored blocks: zlib's releases and its rivals compress to different bytes, storing has one outcome."""
+    parts = [struct.pack("<2sBBLBB", b"\x1f\x8b", 8, 0, 0, 0, 255)]
+    for start in range(0, max(len(data), 1), 0xFFFF):
+        block = data[start : start + 0xFFFF]
+        last = start + 0xFFFF >= len(data)
+        parts += [struct.pack("<BHH", last, len(block), len(block) ^ 0xFFFF), block]
+    parts.append(struct.pack("<LL", zlib.crc32(data), len(data) & 0xFFFFFFFF))
+    return b"".join(parts)

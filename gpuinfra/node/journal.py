@@ -1,0 +1,189 @@
+"""The journal of a node's steps: what was done, in a file that a kill at any moment leaves whole.
+
+It owns `state.json` (docs/design.md, "Journal of a node") and the lock that keeps a second run out.
+It decides nothing about steps; `steps.py` does.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+SCHEMA = "gpuinfra.state/1"
+PENDING, RUNNING, REBOOT, DONE, FAILED = "pending", "running", "reboot", "done", "failed"
+LEFTOVER_GRACE_S = 10.0
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace `path` so that a reader, or a run after a power cut, sees the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".new")
+    try:
+        with open(draft, "w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(draft, path)
+    except OSError:
+        try:
+            draft.unlink()
+        except OSError:
+            pass
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class Journal:
+    """What each step came to, written after every change."""
+
+    def __init__(self, path: Path, bundle_sha256: str, boot_id: str) -> None:
+        self.path = path
+        self.boot_id = boot_id
+        self.broken: Optional[str] = None
+        """Why an earlier journal could not be read; it was put aside and every step proves itself anew."""
+        before = self._read()
+        self.steps: Dict[str, Dict[str, Any]] = {}
+        for entry in before.get("steps", []):
+            if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+                self.steps[entry["id"]] = entry
+        recorded = before.get("recorded")
+        self.recorded: Dict[str, str] = dict(recorded) if isinstance(recorded, dict) else {}
+        self.bundle_sha256 = bundle_sha256
+
+    def _read(self) -> Dict[str, Any]:
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        except UnicodeDecodeError as error:
+            return self._put_aside(str(error))
+        try:
+            state = json.loads(text)
+        except ValueError as error:
+            return self._put_aside(str(error))
+        if not isinstance(state, dict) or state.get("schema") != SCHEMA or not isinstance(state.get("steps"), list):
+            return self._put_aside(f"it is not of schema {SCHEMA}")
+        return state
+
+    def _put_aside(self, reason: str) -> Dict[str, Any]:
+        self.broken = reason
+        os.replace(self.path, self.path.with_name(self.path.name + ".broken"))
+        return {}
+
+    def expect(self, hashes: Dict[str, str]) -> None:
+        """Take over the bundle's list of steps, in its order; a step whose hash changed is pending again."""
+        steps = {}
+        for step, digest in hashes.items():
+            entry = self.steps.get(step)
+            if entry is None or entry.get("hash") != digest:
+                entry = {"id": step, "hash": digest, "status": PENDING, "started": None, "seconds": 0.0,
+                         "attempts": 0, "reboots": 0, "boot_id": None, "changed": False, "reason": None}
+            steps[step] = entry
+        self.steps = steps
+
+    def update(self, step: str, **fields: Any) -> None:
+        """Change one step's entry and write the journal."""
+        self.steps[step].update(fields)
+        self.write()
+
+    def write(self) -> None:
+        """Write all of it."""
+        entries: List[Dict[str, Any]] = list(self.steps.values())
+        state = {"schema": SCHEMA, "bundle_sha256": self.bundle_sha256, "boot_id": self.boot_id,
+                 "steps": entries, "recorded": dict(sorted(self.recorded.items()))}
+        write_whole(self.path, json.dumps(state, indent=1) + "\n")
+
+
+class Locked(Exception):
+    """Another run holds the lock; the text names it."""
+
+
+class Lock:
+    """One run at a time. The kernel frees the lock when its holder dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock is held
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = self._read().get("pid")
+            self._handle.close()
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise Locked(f"another run holds {path} (process {holder}); wait for it, or end that process") from None
+            raise
+        self._end_leftover(self._read())
+        self._write({"pid": os.getpid()})
+
+    def started(self, group: int) -> None:
+        """Note the process group of the step that runs now, so that a next run can end what a kill left of it."""
+        self._write({"pid": os.getpid(), "group": group, "began": process_began(group)})
+
+    def ended(self) -> None:
+        """No step runs now."""
+        self._write({"pid": os.getpid()})
+
+    def release(self) -> None:
+        """Let the next run in."""
+        self._handle.close()
+
+    def _read(self) -> Dict[str, Any]:
+        self._handle.seek(0)
+        try:
+            content = json.loads(self._handle.read() or "{}")
+        except ValueError:
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _write(self, content: Dict[str, Any]) -> None:
+        try:
+            self._handle.seek(0)
+            self._handle.truncate()
+            self._handle.write(json.dumps(content))
+            self._handle.flush()
+        except OSError:
+            pass  # a full disk: the lock itself holds, only the note about it is lost
+
+    @staticmethod
+    def _end_leftover(content: Dict[str, Any]) -> None:
+        group, began = content.get("group"), content.get("began")
+        # Process ids come round again, so the leader must have begun when the note says; a leader that is gone
+        # while members live leaves its id unused, because the kernel does not give away a group's id.
+        if not isinstance(group, int) or group <= 1 or process_began(group) not in (None, began):
+            return
+        end_group(group)
+
+
+def process_began(pid: int) -> Optional[int]:
+    """When the process began, in ticks since boot; None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
+            return int(handle.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
+    """Ask a process group to end, then make it."""
+    for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(group, number)
+        except (ProcessLookupError, PermissionError):
+            return
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            try:
+                os.killpg(group, 0)
+            except (ProcessLookupError, PermissionError):
+                return
+            time.sleep(0.05)

@@ -1,0 +1,359 @@
+"""Runs the bundle's steps in order, and can be killed at any moment.
+
+`steps.json` names the steps, `journal.py` remembers them, `bootstrap/lib.sh` is how they report.
+A step that is done with the same content (its file, lib.sh, versions.env) is not run again, not even after a reboot:
+the checks look at the machine after every boot, and a step that proves itself twice an hour would only be a slower check.
+`--again` runs them all; each is safe to run twice.
+A step is done when it ended with 0 *and* reported a proof.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from . import journal as j
+
+SCHEMA = "gpuinfra.steps/1"
+EXIT_REFUSED, EXIT_REBOOT = 65, 194
+DONE, FAILED, WRONG_USE, ENVIRONMENT = 0, 1, 2, 3
+MOST_REBOOTS = 2
+"""A step that asks for a third reboot in a row never gets what it waits for."""
+REBOOT_PATIENCE_S = 900
+FULL_BELOW_BYTES = 1 << 20
+
+
+class Unusable(Exception):
+    """This machine or bundle cannot run steps; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the bundle."""
+
+    id: str
+    file: Path
+    timeout_s: float
+    retries: int
+    hash: str
+
+
+@dataclass
+class Attempt:
+    """What one try of a step came to."""
+
+    code: Optional[int]
+    """Exit code; None when it ran out of time."""
+    seconds: float
+    changed: List[str] = field(default_factory=list)
+    would: List[str] = field(default_factory=list)
+    recorded: Dict[str, str] = field(default_factory=dict)
+    proofs: List[str] = field(default_factory=list)
+    reason: Optional[str] = None
+
+    @property
+    def status(self) -> str:
+        """`done`, `reboot` or `failed`."""
+        if self.code == EXIT_REBOOT:
+            return j.REBOOT
+        return j.DONE if self.code == 0 and self.proofs else j.FAILED
+
+
+class Voice:
+    """The log on the node, standard output (systemd's journal) and the console, which people see from outside."""
+
+    def __init__(self, log: Path, console: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.log_path = log
+        self._console: Optional[int] = None
+        try:
+            self._console = os.open(console, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_APPEND | os.O_CLOEXEC)
+        except OSError:
+            pass  # no console here: the log has it all
+
+    def say(self, text: str) -> None:
+        """One line for everybody. A full disk or a closed pipe never stops a run."""
+        line = "".join(c if c.isprintable() else " " for c in text)
+        stamped = f"{utc_now()} {line}\n"
+        for target, content in ((self.log, stamped), (1, f"gpuinfra: {line}\n"), (self._console, f"gpuinfra: {line}\r\n")):
+            if target is None:
+                continue
+            try:
+                os.write(target, content.encode("utf-8", "replace"))
+            except OSError:
+                pass
+
+    def size(self) -> int:
+        """Where the log ends now."""
+        return os.fstat(self.log).st_size
+
+    def last_line(self, since: int) -> str:
+        """The last thing that was said after that place."""
+        try:
+            with open(self.log_path, "rb") as handle:
+                handle.seek(max(since, self.size() - 65536))
+                lines = [line.strip() for line in handle.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        except OSError:
+            return ""
+        return lines[-1][:300] if lines else ""
+
+
+class Runner:
+    """One run over the bundle's steps."""
+
+    def __init__(self, steps: Sequence[Step], journal: j.Journal, lock: j.Lock, voice: Voice, environment: Dict[str, str],
+                 reports: Path, options: argparse.Namespace) -> None:
+        self.steps = steps
+        self.journal = journal
+        self.lock = lock
+        self.voice = voice
+        self.environment = environment
+        self.reports = reports
+        self.options = options
+        self.group: Optional[int] = None
+
+    def run(self) -> int:
+        """Every step that is not done yet; stops at the first that fails."""
+        worked = changed = 0
+        for number, step in enumerate(self.steps, 1):
+            entry = self.journal.steps[step.id]
+            place = f"step {number} of {len(self.steps)} {step.id}"
+            if entry["status"] == j.DONE and not self.options.again:
+                continue
+            if entry["status"] == j.REBOOT and entry["boot_id"] == self.journal.boot_id:
+                return self._reboot(place, entry)
+            if entry["status"] == j.RUNNING:
+                self.voice.say(f"{place}: an earlier run was killed in it; it runs again from its beginning")
+            attempt = self._try(step, place, entry)
+            worked += 1
+            changed += bool(attempt.changed)
+            if attempt.status == j.REBOOT:
+                return self._reboot(place, self.journal.steps[step.id])
+            if attempt.status == j.FAILED:
+                self.voice.say(f"{place} failed: {attempt.reason}")
+                self.voice.say(f"the whole story is in {self.voice.log_path}; mend the cause, then: "
+                               "systemctl restart gpuinfra-bootstrap.service gpuinfra-verify.service")
+                return FAILED
+        total = f"{len(self.steps)} steps done"
+        if worked == 0:
+            self.voice.say(f"{total}, nothing to do")
+        else:
+            self.voice.say(f"{total}, {worked} ran now, {changed or 'none'} of them changed something")
+        return DONE
+
+    def dry_run(self) -> int:
+        """What each step would change; the journal stays as it is."""
+        for step in self.steps:
+            attempt = self._run_once(step, {"GPUINFRA_DRY_RUN": "1"})
+            if attempt.status == j.FAILED:
+                self.voice.say(f"{step.id}: cannot tell: {attempt.reason}")
+            elif attempt.would:
+                for text in attempt.would:
+                    self.voice.say(f"{step.id}: would {text}")
+            else:
+                self.voice.say(f"{step.id}: would change nothing")
+        return DONE
+
+    def _try(self, step: Step, place: str, entry: Dict[str, Any]) -> Attempt:
+        started = time.monotonic()
+        changed = bool(entry["changed"]) and entry["status"] in (j.REBOOT, j.RUNNING)
+        tries = entry["attempts"] if entry["status"] == j.RUNNING else 0
+        self.voice.say(f"{place} begins")
+        attempt = Attempt(None, 0.0)
+        for number in range(step.retries + 1):
+            tries += 1
+            self.journal.update(step.id, status=j.RUNNING, started=utc_now(), attempts=tries, reason=None,
+                                boot_id=self.journal.boot_id, changed=changed)
+            attempt = self._run_once(step, {})
+            changed = changed or bool(attempt.changed)
+            if attempt.status != j.FAILED or attempt.code == EXIT_REFUSED or number == step.retries:
+                break
+            pause = self.options.retry_pause_s * 3**number
+            self.voice.say(f"{place} failed, try {number + 1} of {step.retries + 1}: {attempt.reason}; again in {pause:g} s")
+            time.sleep(pause)
+        reboots = entry.get("reboots", 0) + 1 if attempt.status == j.REBOOT else 0
+        if reboots > MOST_REBOOTS:
+            attempt.code, attempt.reason = 1, f"it asks for reboot number {reboots} in a row: {attempt.reason}"
+        attempt.changed = attempt.changed or (["earlier"] if changed else [])
+        if attempt.status == j.DONE:
+            # What was proven and that it is done go to the disk in one write.
+            self.journal.recorded.update(attempt.recorded)
+        self.journal.update(step.id, status=attempt.status, seconds=round(time.monotonic() - started, 1),
+                            changed=changed, reboots=reboots, reason=attempt.reason if attempt.status != j.DONE else None)
+        if attempt.status == j.DONE:
+            how = f"changed {len(attempt.changed)} things" if changed else "nothing to change"
+            self.voice.say(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
+        return attempt
+
+    def _run_once(self, step: Step, extra: Dict[str, str]) -> Attempt:
+        self.reports.mkdir(parents=True, exist_ok=True)
+        report = self.reports / f"{step.id}.report"
+        report.write_text("", encoding="utf-8")
+        environment = {**self.environment, **extra, "GPUINFRA_STEP": step.id, "GPUINFRA_REPORT": str(report)}
+        since, began = self.voice.size(), time.monotonic()
+        # Output goes to the file itself and not through a pipe, so a step outlives no reader and a daemon holds nobody.
+        process = subprocess.Popen(["bash", str(step.file)], stdin=subprocess.DEVNULL, stdout=self.voice.log,
+                                   stderr=self.voice.log, env=environment, cwd="/", start_new_session=True)
+        self.group = process.pid
+        self.lock.started(process.pid)
+        code: Optional[int]
+        try:
+            code = process.wait(step.timeout_s)
+        except subprocess.TimeoutExpired:
+            j.end_group(process.pid)
+            process.wait()
+            code = None
+        self.group = None
+        self.lock.ended()
+        attempt = Attempt(code, time.monotonic() - began)
+        self._read_report(report, attempt)
+        if attempt.status != j.DONE:
+            attempt.reason = self._reason(step, attempt, since)
+        return attempt
+
+    @staticmethod
+    def _read_report(report: Path, attempt: Attempt) -> None:
+        for line in report.read_text(encoding="utf-8", errors="replace").splitlines():
+            kind, _, text = line.partition("\t")
+            if kind == "record":
+                name, _, value = text.partition("\t")
+                attempt.recorded[name] = value
+            elif kind == "changed":
+                attempt.changed.append(text)
+            elif kind == "would":
+                attempt.would.append(text)
+            elif kind == "proved":
+                attempt.proofs.append(text)
+            elif kind in ("failed", "reboot"):
+                attempt.reason = text
+
+    def _reason(self, step: Step, attempt: Attempt, since: int) -> str:
+        said = attempt.reason or self.voice.last_line(since) or "it said nothing"
+        if free_bytes(self.voice.log_path.parent) < FULL_BELOW_BYTES:
+            return f"the disk of {self.voice.log_path.parent} is full; free some room ({said})"
+        if attempt.code is None:
+            return f"it took longer than its limit of {step.timeout_s:g} s; its last words: {self.voice.last_line(since)}"
+        if attempt.code == 0:
+            return "it ended without a proof of what it did"
+        if attempt.code < 0:
+            return f"it was ended by signal {-attempt.code}; its last words: {said}"
+        return said
+
+    def _reboot(self, place: str, entry: Dict[str, Any]) -> int:
+        self.voice.say(f"{place} goes on after a reboot: {entry['reason']}")
+        if self.options.no_reboot:
+            return EXIT_REBOOT
+        done = subprocess.run(["systemctl", "reboot"], stdin=subprocess.DEVNULL, check=False)
+        if done.returncode != 0:
+            self.voice.say(f"systemctl reboot ended with exit code {done.returncode}; reboot this machine by hand")
+            return FAILED
+        # Ending now would let the checks start in the minute before the machine goes down.
+        time.sleep(REBOOT_PATIENCE_S)
+        self.voice.say(f"the machine did not reboot within {REBOOT_PATIENCE_S} s; reboot it by hand")
+        return FAILED
+
+    def interrupted(self, number: int, _frame: object) -> None:
+        """End the step that runs and leave; the journal says `running`, so the next run takes it up again."""
+        if self.group is not None:
+            j.end_group(self.group, grace_s=5.0)
+        self.voice.say(f"ended by signal {number}; the next run goes on here")
+        raise SystemExit(128 + number)
+
+
+def step_hash(file: Path, lib: Path, versions: Path) -> str:
+    """What a step's content is: its file, lib.sh and versions.env."""
+    return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, lib, versions))).hexdigest()
+
+
+def read_steps(bundle: Path) -> List[Step]:
+    """The bundle's steps in order."""
+    source = bundle / "steps.json"
+    try:
+        content = json.loads(source.read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            raise Unusable(f"{source} has the schema {content['schema']}, this runner reads {SCHEMA}; fetch the bundle again")
+        lib, versions = bundle / "bootstrap" / "lib.sh", bundle / "versions.env"
+        return [Step(str(s["id"]), bundle / s["file"], float(s["timeout_s"]), int(s["retries"]),
+                     step_hash(bundle / s["file"], lib, versions)) for s in content["steps"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unusable(f"{source} is not a list of steps that can be run ({error}); fetch the bundle again") from None
+
+
+def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
+    """What steps read of node.json, beside the environment of this process."""
+    try:
+        node = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Unusable(f"{config} cannot be read ({error}); user data writes it") from None
+    systems = [" ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
+               for s in node.get("file_systems", [])]
+    return {**os.environ,
+            "PATH": os.environ.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": os.environ.get("HOME") or "/root",
+            "GPUINFRA_CLOUD": str(node.get("cloud", "")), "GPUINFRA_CLUSTER": str(node.get("cluster", "")),
+            "GPUINFRA_POOL": str(node.get("pool", "")), "GPUINFRA_REGION": str(node.get("region", "")),
+            "GPUINFRA_FILE_SYSTEMS": "\n".join(systems), "GPUINFRA_VERSIONS": str(bundle / "versions.env")}
+
+
+def utc_now() -> str:
+    """The time in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def free_bytes(folder: Path) -> int:
+    """Room left where that folder is."""
+    return shutil.disk_usage(folder).free
+
+
+def _options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="node.pyz steps", description="Run the bundle's steps that are not done yet.")
+    parser.add_argument("--dry-run", action="store_true", help="say what would change, change nothing")
+    parser.add_argument("--again", action="store_true", help="run every step, also those that are done")
+    parser.add_argument("--no-reboot", action="store_true", help=f"end with exit code {EXIT_REBOOT} where a reboot is needed")
+    parser.add_argument("--bundle", type=Path, default=None, help="the unpacked bundle; default: where node.pyz lies")
+    parser.add_argument("--root", type=Path, default=Path("/"), help="where /etc, /var and /run are; default: /")
+    parser.add_argument("--retry-pause-s", type=float, default=5.0, help="pause before the second try; each next one is three times as long")
+    return parser.parse_args(argv)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Exit code 0 done or rebooting, 1 a step failed, 2 wrong use, 3 this machine cannot run them now."""
+    options = _options(argv)
+    root: Path = options.root
+    bundle = (options.bundle or Path(sys.argv[0]).resolve().parent).resolve()
+    try:
+        voice = Voice(root / "var/log/gpuinfra/bootstrap.log", root / "dev/console")
+        steps = read_steps(bundle)
+        environment = node_environment(root / "etc/gpuinfra/node.json", bundle)
+        lock = j.Lock(root / "var/lib/gpuinfra/lock")
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        journal = j.Journal(root / "var/lib/gpuinfra/state.json", bundle.name, boot_id)
+        runner = Runner(steps, journal, lock, voice, environment, root / "run/gpuinfra", options)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, runner.interrupted)
+        if options.dry_run:
+            journal.expect({step.id: step.hash for step in steps})
+            return runner.dry_run()
+        if journal.broken:
+            voice.say(f"the journal could not be read ({journal.broken}); it is kept beside, every step proves itself anew")
+        journal.expect({step.id: step.hash for step in steps})
+        journal.write()
+        return runner.run()
+    except (Unusable, j.Locked) as error:
+        print(f"gpuinfra: {error}", file=sys.stderr)
+    except OSError as error:
+        full = free_bytes(root) < FULL_BELOW_BYTES or error.errno == 28
+        print(f"gpuinfra: {'the disk is full: ' if full else ''}{error}; the journal on disk is whole, run again after mending it",
+              file=sys.stderr)
+    return ENVIRONMENT
