@@ -131,6 +131,8 @@ class Subnet:
     cidr: str
     role: str
     """`nodes` (private), `nat` (public, holds nothing but the NAT gateway), `storage`."""
+    existing_id: str | None = None
+    """The cloud's id of a subnet that is there already and only used; None where this plan makes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +143,8 @@ class NetworkPlan:
     subnets: tuple[Subnet, ...]
     egress: str
     """`nat` or `endpoints`."""
+    existing_id: str | None = None
+    """The cloud's id of a network that is there already and only used; None where this plan makes it."""
     gateway_endpoints: tuple[str, ...] = ()
     """AWS service suffixes: `s3`."""
     interface_endpoints: tuple[str, ...] = ()

@@ -1,0 +1,268 @@
+"""A pool of nodes: one launch template and one Auto Scaling group for each of the plan's groups.
+
+One template per group, so that a new version rolls one group at a time and a capacity block's market type touches nobody else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from gpuinfra import bundle, naming
+from gpuinfra.clouds.aws.scope import Scope, child
+from gpuinfra.clouds.aws.template import TemplateArgs, launch_template, node_user_data, pinned_image
+from gpuinfra.engine.keep import cache_folder
+from gpuinfra.plan.model import Group, PoolPlan
+
+WARMUP_S = 1200
+"""Time that a new node gets before a rolling update goes on: driver, reboot and checks of an 8-GPU machine take about a quarter of an hour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePoolArgs:
+    """What a pool stands on; everything but the plan may be somebody else's."""
+
+    scope: Scope
+    plan: PoolPlan
+    subnet_id: pulumi.Input[str]
+    """The private subnet of all its nodes."""
+    security_group_id: pulumi.Input[str]
+    """Group of every interface (`Security.nodes_group_id`)."""
+    profile_arn: pulumi.Input[str]
+    """Instance profile of its nodes (`NodeRole.profile_arn`)."""
+    bucket: pulumi.Input[str]
+    """Bucket that its bundle is put into and its evidence is written to."""
+    evidence_prefix: str
+    """Where its nodes write in the bucket."""
+    evidence_owner: pulumi.Input[str]
+    """Unique id of the nodes' role, first half of each node's folder."""
+    key_arn: pulumi.Input[str] | None = None
+    """Key of its disks; left out, the account's default for EBS is used."""
+    file_systems: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    """What its nodes mount: `kind`, `mount`, `dns_name`, `mount_name`; may hold outputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningGroup:
+    """One group of the pool, for those who wait for its nodes."""
+
+    plan: Group
+    wanted: int
+    """Nodes that should be there now: none before a window opens."""
+    name: pulumi.Output[str]
+    template_id: pulumi.Output[str]
+    template_version: pulumi.Output[int]
+    resource: aws.autoscaling.Group
+
+
+class NodePool(pulumi.ComponentResource):
+    """Nodes of one machine type, launched by one Auto Scaling group for each kind of capacity."""
+
+    group_names: dict[str, pulumi.Output[str]]
+    """Names of the Auto Scaling groups, by the plan's names."""
+    bundle_sha256: str
+    """Checksum of what its nodes run at boot."""
+
+    def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:aws:NodePool", name, None, opts)
+        self._name, self._args = name, args
+        self.plan = args.plan
+        """What the pool was planned as."""
+        built = bundle.build(args.plan)
+        self.bundle_sha256 = built.sha256
+        key = self._upload(built)
+        image_id = pinned_image(name, args.scope, args.plan, self)
+        placement = self._placement_groups()
+        user_data = node_user_data(self._node_config(key), bundle.user_data)
+        self.groups = tuple(self._group(group, image_id, user_data, placement) for group in args.plan.groups)
+        """The groups, in the plan's order."""
+        self.group_names = {group.plan.name: group.name for group in self.groups}
+        self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
+
+    def _upload(self, built: bundle.Bundle) -> pulumi.Output[str]:
+        """The bundle in the bucket, under a key that is its checksum: what a template names never changes under it."""
+        args = self._args
+        uploaded = aws.s3.BucketObjectv2(
+            naming.logical(self._name, "bundle"),
+            bucket=args.bucket,
+            key=f"bootstrap/{built.sha256}.tar.gz",
+            source=pulumi.FileAsset(str(_on_disk(built))),
+            content_type="application/gzip",
+            region=args.scope.region,
+            tags=args.scope.tagged(naming.logical(self._name, "bundle")),
+            opts=child(self),
+        )
+        return uploaded.key
+
+    def _node_config(self, key: pulumi.Output[str]) -> dict[str, Any]:
+        """`node.json`, as docs/design.md has it."""
+        args = self._args
+        return {
+            "schema": "gpuinfra.node/1",
+            "cloud": "aws",
+            "cluster": args.scope.cluster,
+            "pool": args.plan.name,
+            "region": args.scope.region,
+            "evidence": {"bucket": args.bucket, "prefix": args.evidence_prefix, "owner": args.evidence_owner},
+            "bundle": {"bucket": args.bucket, "key": key, "sha256": self.bundle_sha256},
+            "file_systems": [dict(one) for one in args.file_systems],
+        }
+
+    def _placement_groups(self) -> dict[str, aws.ec2.PlacementGroup]:
+        scope = self._args.scope
+        wanted = dict.fromkeys(group.placement_group for group in self._args.plan.groups if group.placement_group)
+        return {
+            wish: aws.ec2.PlacementGroup(
+                naming.logical(self._name, "placement", index),
+                strategy="cluster",
+                region=scope.region,
+                tags=scope.tagged(naming.logical(self._name, "placement", index)),
+                opts=child(self),
+            )
+            for index, wish in enumerate(wanted)
+        }
+
+    def _group(
+        self, group: Group, image_id: pulumi.Output[str], user_data: pulumi.Output[str], placement: dict[str, aws.ec2.PlacementGroup]
+    ) -> RunningGroup:
+        args, pool = self._args, self._args.plan
+        logical = naming.logical(args.scope.cluster, group.name)
+        template = launch_template(
+            naming.logical(logical, "template"),
+            TemplateArgs(
+                scope=args.scope,
+                pool=pool,
+                group=group,
+                image_id=image_id,
+                security_group_id=args.security_group_id,
+                profile_arn=args.profile_arn,
+                key_arn=args.key_arn,
+                user_data=user_data,
+            ),
+            self,
+        )
+        spot = group.kind == "spot"
+        wanted = 0 if group.starts_at else group.count
+        # latest_version and not "$Latest": a new version has to show as a change, or nothing rolls.
+        version = template.latest_version.apply(str)
+        scaling = aws.autoscaling.Group(
+            logical,
+            min_size=0,
+            desired_capacity=wanted,
+            max_size=group.max_count,
+            vpc_zone_identifiers=[args.subnet_id],
+            launch_template=None if spot else aws.autoscaling.GroupLaunchTemplateArgs(id=template.id, version=version),
+            mixed_instances_policy=_all_spot(template, version, group) if spot else None,
+            capacity_rebalance=True if spot else None,
+            capacity_reservation_specification=_reservation(group),
+            placement_group=placement[group.placement_group].name if group.placement_group else None,
+            health_check_type="EC2",
+            health_check_grace_period=WARMUP_S,
+            # Scarce capacity arrives late or not at all; whoever waits for it reads the group's activities and says which.
+            wait_for_capacity_timeout="0",
+            ignore_failed_scaling_activities=True,
+            instance_refresh=_rolling(group),
+            termination_policies=["OldestLaunchTemplate", "OldestInstance"],
+            tags=self._propagated(group),
+            region=args.scope.region,
+            opts=child(self, ignore_changes=["desiredCapacity", "minSize", "maxSize"] if group.starts_at else None),
+        )
+        self._window(logical, group, scaling)
+        return RunningGroup(
+            plan=group,
+            wanted=wanted,
+            name=scaling.name,
+            template_id=template.id,
+            template_version=template.latest_version,
+            resource=scaling,
+        )
+
+    def _propagated(self, group: Group) -> list[aws.autoscaling.GroupTagArgs]:
+        scope, pool = self._args.scope, self._args.plan
+        tags = scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name)
+        return [aws.autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=True) for key, value in sorted(tags.items())]
+
+    def _window(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
+        """A group with a window is empty outside it; the group's own schedule fills and empties it."""
+        moments = (("start", group.starts_at, group.count), ("end", group.ends_at, 0))
+        for what, moment, count in moments:
+            if moment is None:
+                continue
+            aws.autoscaling.Schedule(
+                naming.logical(logical, what),
+                scheduled_action_name=what,
+                autoscaling_group_name=scaling.name,
+                start_time=moment,
+                min_size=0,
+                max_size=group.max_count,
+                desired_capacity=count,
+                region=self._args.scope.region,
+                opts=child(self),
+            )
+
+
+def _all_spot(template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
+    """Nothing but spot: a group takes no template with a market option, so that the distribution says it (aws.md 2.5)."""
+    specification = aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
+        launch_template_id=template.id, version=version
+    )
+    distribution = aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs(
+        on_demand_base_capacity=0,
+        on_demand_percentage_above_base_capacity=0,
+        spot_allocation_strategy=group.spot_strategy,
+        spot_max_price=None if group.max_price_usd is None else f"{group.max_price_usd:g}",
+    )
+    return aws.autoscaling.GroupMixedInstancesPolicyArgs(
+        launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(launch_template_specification=specification),
+        instances_distribution=distribution,
+    )
+
+
+def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecificationArgs | None:
+    if group.kind == "block" or group.reservation_preference is None:
+        return None
+    target = None
+    if group.reservation_id or group.reservation_group_arn:
+        target = aws.autoscaling.GroupCapacityReservationSpecificationCapacityReservationTargetArgs(
+            capacity_reservation_ids=[group.reservation_id] if group.reservation_id else None,
+            capacity_reservation_resource_group_arns=[group.reservation_group_arn] if group.reservation_group_arn else None,
+        )
+    return aws.autoscaling.GroupCapacityReservationSpecificationArgs(
+        capacity_reservation_preference=group.reservation_preference, capacity_reservation_target=target
+    )
+
+
+def _rolling(group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
+    """A new template version rolls through the group: one node first, then a tenth at a time; full capacity is given back before it is asked for again."""
+    count = max(group.count, 1)
+    step = max(1, count // 10)
+    first = math.ceil(100 / count)
+    return aws.autoscaling.GroupInstanceRefreshArgs(
+        strategy="Rolling",
+        preferences=aws.autoscaling.GroupInstanceRefreshPreferencesArgs(
+            min_healthy_percentage=(count - step) * 100 // count if group.terminate_first else 100,
+            max_healthy_percentage=100 if group.terminate_first else min(200, 100 + math.ceil(step * 100 / count)),
+            instance_warmup=str(WARMUP_S),
+            skip_matching=True,
+            checkpoint_percentages=[first, 100] if first < 100 else [100],
+            checkpoint_delay=str(WARMUP_S),
+        ),
+    )
+
+
+def _on_disk(built: bundle.Bundle) -> Path:
+    """The bundle as a file, because the engine takes binary content from files only; the same content is the same file."""
+    folder = cache_folder() / "bundles"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{built.sha256}.tar.gz"
+    if not path.exists() or path.stat().st_size != len(built.data):
+        half = path.with_suffix(f".{id(built)}.part")
+        half.write_bytes(built.data)
+        half.replace(path)
+    return path

@@ -1,0 +1,10 @@
+"""The program of every stack in this folder: what its file declares is what it gets."""
+
+import pulumi
+
+from gpuinfra import GpuCluster
+from gpuinfra.stack import declared
+
+spec = declared()
+for name, value in GpuCluster(spec.name, spec).outputs.items():
+    pulumi.export(name, value)
