@@ -1,0 +1,46 @@
+# Everything a person needs: `make rehearse` and `make test`. Each line is a command that can be typed by hand.
+PYTHON ?= python3
+BIN := .venv/bin
+STACK ?= aws-p4d
+
+.PHONY: rehearse test test-long lint bench lock clean engine dev
+
+rehearse: ## bring the cluster of a stack up on Pulumi's engine, with stand-ins for cloud and nodes
+	@$(PYTHON) tools/environment.py aws
+	@$(BIN)/python -m gpuinfra.engine
+	@$(BIN)/gpuinfra rehearse up $(STACK)
+
+test: dev engine lint ## everything that is checked on each change
+	$(BIN)/python -m pytest -m "not long"
+
+test-long: dev engine ## what takes many minutes: every kill, every random spec
+	$(BIN)/python -m pytest -m long
+
+lint: dev ## style, types, node steps, language host
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --level error
+	$(BIN)/python tools/lint_shell.py
+	$(BIN)/python tools/lint_go.py
+
+bench: dev engine ## ratios, not timed tests
+	for file in bench/*.py; do $(BIN)/python "$$file" || exit 1; done
+
+dev:
+	@$(PYTHON) tools/environment.py dev
+
+engine: dev
+	@$(BIN)/python -m gpuinfra.engine
+
+UV_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command "make lock"
+lock: dev ## take the newest versions that pyproject.toml allows into requirements/
+	$(UV_LOCK) --upgrade pyproject.toml --extra aws --extra azure --extra gcp \
+		--group dev --group build --output-file requirements/dev.txt
+	$(UV_LOCK) --upgrade pyproject.toml --extra aws --group build \
+		--constraint requirements/dev.txt --output-file requirements/aws.txt
+	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt
+
+clean: ## what was made here; engines in the user's cache stay
+	rm -rf .venv .rehearsal .pytest_cache .ruff_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

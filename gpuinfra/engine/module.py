@@ -1,0 +1,65 @@
+"""What `engine/go.mod` says: which Pulumi, which Go, and a key that changes with the sources."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuinfra.shipped import shipped
+
+CLI = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
+"""The Go package of Pulumi's own command line."""
+HOST = "./cmd/pulumi-language-python"
+"""The Go package of this project's language host, inside `engine/`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """The Go module that holds the engine."""
+
+    folder: Path
+    version: str
+    """Of Pulumi, without the leading v. Also the oldest one on PATH that is used, because it is the one tested with."""
+    go: str
+    """The oldest Go that builds it."""
+    digest: str
+    """Of every source file, so that a changed host is built again."""
+
+    def key(self, programs: tuple[str, ...]) -> str:
+        """The name of a folder that holds exactly these programs built from exactly these sources."""
+        machine = f"{sys.platform}-{platform.machine().lower()}"
+        names = "-".join(sorted(program.rsplit("/", 1)[-1] for program in programs))
+        return f"{self.version}-{self.digest[:12]}-{machine}-{names}"
+
+
+def read_module(folder: Path | None = None) -> Module:
+    """Read `engine/`; `folder` is for tests."""
+    folder = folder or shipped("engine")
+    text = (folder / "go.mod").read_text()
+    return Module(
+        folder=folder,
+        version=_only(r"^\s*(?:require )?github\.com/pulumi/pulumi/pkg/v3 v(\S+)", text),
+        go=_only(r"^go (\S+)", text),
+        digest=_digest(folder),
+    )
+
+
+def _only(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is None:
+        raise ValueError(f"engine/go.mod has no line like {pattern}")
+    return match[1]
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    sources = [path for path in folder.rglob("*") if path.suffix in {".go", ".mod", ".sum"} and path.is_file()]
+    for path in sorted(sources, key=lambda path: path.relative_to(folder).as_posix()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Make `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|dev`.
+
+Standard library only, because it runs before anything is installed.
+One environment serves both targets: `dev` holds all that `aws` holds, in the same versions.
+A stamp, written last, says what was installed from which files; an interrupted run leaves none and is done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+WHAT = {
+    "aws": "Pulumi with its AWS SDK",
+    "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools",
+}
+INCLUDES = {"aws": ("aws", "dev"), "dev": ("dev",)}
+"""Target -> the stamps that satisfy it."""
+OLDEST = (3, 11)
+MISSING = 3
+"""Exit code: the environment is missing something."""
+
+
+def main() -> int:
+    """Install the target named on the command line; silent and fast when it is there already."""
+    if len(sys.argv) != 2 or sys.argv[1] not in WHAT:
+        print(f"usage: {sys.argv[0]} {'|'.join(WHAT)}", file=sys.stderr)
+        return 2
+    target = sys.argv[1]
+    if sys.version_info < OLDEST:
+        return missing(
+            f"python3 is {sys.version.split()[0]}; gpuinfra needs Python 3.11 or newer: make ... PYTHON=python3.12"
+        )
+    if is_there(target):
+        return 0
+    try:
+        with only_one():
+            return 0 if is_there(target) else install(target)
+    except KeyboardInterrupt:
+        say("interrupted; the next run goes on")
+        return 130
+
+
+def install(target: str) -> int:
+    """Make the environment, install the locked files, this checkout, and the stamp."""
+    started = time.monotonic()
+    say(f"installing {WHAT[target]} into .venv")
+    if not works(PYTHON) or not (VENV / ".base").exists():
+        if VENV.exists():
+            shutil.rmtree(VENV)
+        made = subprocess.run([sys.executable, "-m", "venv", VENV], capture_output=True, text=True)
+        if made.returncode:
+            said = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
+            return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({said[-1]})")
+        (VENV / ".base").touch()
+    for stamp in VENV.glob(".installed-*.json"):
+        stamp.unlink()  # until the end, nothing is said to be whole
+
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
+    lock = ROOT / "requirements" / f"{target}.txt"
+    # uv first: it installs the large provider SDKs in seconds where pip takes minutes.
+    uv = VENV / "bin" / "uv"
+    with_uv = run([*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "uv.txt"])
+    # Bars on a terminal; elsewhere the two lines of this script are enough.
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    with_uv = with_uv and run([uv, *quiet, "pip", "install", "--python", PYTHON, "--require-hashes", "-r", lock])
+    if not with_uv:
+        # pip knows private indexes and proxies that uv has not been told about.
+        say("uv cannot install here; pip tries, which takes some minutes")
+        if not run([*pip, "install", "--no-compile", "--require-hashes", "-r", lock]):
+            return missing(f"cannot install {lock.relative_to(ROOT)}; is a Python package index within reach?")
+    if not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
+        return missing("cannot install this checkout into .venv; the lines above say why")
+
+    write(VENV / f".installed-{target}.json", fingerprint(target))
+    say(f"installed in {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def is_there(target: str) -> bool:
+    """Whether a stamp of the target, or of one that includes it, matches the files of now."""
+    for name in INCLUDES[target]:
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads((VENV / f".installed-{name}.json").read_text()) == fingerprint(name) and PYTHON.exists():
+                return True
+    return False
+
+
+def fingerprint(target: str) -> dict[str, str]:
+    """What the environment was made from."""
+    names = [f"requirements/{target}.txt", "requirements/uv.txt", "pyproject.toml"]
+    files = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}
+    # A moved checkout or another Python makes another environment.
+    return files | {"root": str(ROOT), "python": f"{sysconfig.get_platform()} {sys.version_info[:2]}"}
+
+
+@contextlib.contextmanager
+def only_one() -> Iterator[None]:
+    """One run at a time for this checkout. The lock is outside .venv, which may have to be made anew."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("GPUINFRA_CACHE") or base / "gpuinfra") / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(ROOT).encode()).hexdigest()[:16]
+    with (folder / f"environment-{name}.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            say(f"waiting for process {file.read().strip()}, which is installing into the same .venv")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def run(command: list[str | Path]) -> bool:
+    """Run it with its output on stderr; whether it succeeded."""
+    return subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, cwd=ROOT).returncode == 0
+
+
+def works(python: Path) -> bool:
+    """Whether this is a Python of the version that runs now: an upgraded system leaves dead environments behind."""
+    question = "import sys, pip; print(sys.version_info[:2])"
+    try:
+        answer = subprocess.run([python, "-c", question], capture_output=True, text=True)
+    except OSError:
+        return False
+    return answer.returncode == 0 and answer.stdout.strip() == str(sys.version_info[:2])
+
+
+def write(path: Path, content: dict[str, str]) -> None:
+    """Whole or not at all."""
+    half = path.with_suffix(".part")
+    half.write_text(json.dumps(content, indent=1))
+    half.replace(path)
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(f"environment: {line}", file=sys.stderr, flush=True)
+
+
+def missing(line: str) -> int:
+    """Say what this machine lacks."""
+    say(line)
+    return MISSING
+
+
+if __name__ == "__main__":
+    sys.exit(main())

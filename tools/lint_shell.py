@@ -1,0 +1,41 @@
+"""Lint and format check of every shell file under git: shellcheck and shfmt, both from wheels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+
+
+def main() -> int:
+    """Exit 0 when all are clean; the tools say what is not."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    files = sorted(name for name in listed.stdout.split("\0") if name and is_shell(ROOT / name))
+    if not files:
+        print("no shell files", file=sys.stderr)
+        return 1
+    commands = [
+        [BIN / "shellcheck", "--external-sources", "--source-path=SCRIPTDIR", *files],
+        [BIN / "shfmt", "--diff", "--indent", "2", "--case-indent", *files],
+    ]
+    return max(subprocess.run(command, cwd=ROOT).returncode for command in commands)
+
+
+def is_shell(path: Path) -> bool:
+    """By its name or its first line. Recordings are data."""
+    if "recordings" in path.parts or not path.is_file():
+        return False
+    if path.suffix in {".sh", ".bash"}:
+        return True
+    with path.open("rb") as file:
+        first = file.readline(100)
+    return first.startswith(b"#!") and first.rstrip().endswith((b"/bash", b"/sh", b" bash", b" sh"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
