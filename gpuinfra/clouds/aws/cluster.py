@@ -215,7 +215,7 @@ def _pool_ready(pool: NodePool, role: NodeRole) -> PoolReady:
             GroupReady(
                 name=group.plan.name,
                 group=group.name,
-                count=group.wanted,
+                count=group.plan.count,
                 template_id=group.template_id,
                 template_version=group.template_version,
             )

@@ -15,8 +15,9 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import bundle, naming
+from gpuinfra.clouds.aws.resources import made_placement_groups
 from gpuinfra.clouds.aws.scope import Scope, child
-from gpuinfra.clouds.aws.template import TemplateArgs, launch_template, node_user_data, pinned_image
+from gpuinfra.clouds.aws.template import TemplateArgs, launch_template, node_tags, node_user_data, pinned_image
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.plan.model import Group, PoolPlan
 
@@ -53,8 +54,6 @@ class RunningGroup:
     """One group of the pool, for those who wait for its nodes."""
 
     plan: Group
-    wanted: int
-    """Nodes that should be there now: none before a window opens."""
     name: pulumi.Output[str]
     template_id: pulumi.Output[str]
     template_version: pulumi.Output[int]
@@ -116,7 +115,6 @@ class NodePool(pulumi.ComponentResource):
 
     def _placement_groups(self) -> dict[str, aws.ec2.PlacementGroup]:
         scope = self._args.scope
-        wanted = dict.fromkeys(group.placement_group for group in self._args.plan.groups if group.placement_group)
         return {
             wish: aws.ec2.PlacementGroup(
                 naming.logical(self._name, "placement", index),
@@ -125,7 +123,7 @@ class NodePool(pulumi.ComponentResource):
                 tags=scope.tagged(naming.logical(self._name, "placement", index)),
                 opts=child(self),
             )
-            for index, wish in enumerate(wanted)
+            for index, wish in enumerate(made_placement_groups(self._args.plan))
         }
 
     def _group(
@@ -148,26 +146,25 @@ class NodePool(pulumi.ComponentResource):
             self,
         )
         spot = group.kind == "spot"
-        wanted = 0 if group.starts_at else group.count
         # latest_version and not "$Latest": a new version has to show as a change, or nothing rolls.
         version = template.latest_version.apply(str)
         scaling = aws.autoscaling.Group(
             logical,
             min_size=0,
-            desired_capacity=wanted,
+            desired_capacity=group.count,
             max_size=group.max_count,
             vpc_zone_identifiers=[args.subnet_id],
             launch_template=None if spot else aws.autoscaling.GroupLaunchTemplateArgs(id=template.id, version=version),
             mixed_instances_policy=_all_spot(template, version, group) if spot else None,
             capacity_rebalance=True if spot else None,
             capacity_reservation_specification=_reservation(group),
-            placement_group=placement[group.placement_group].name if group.placement_group else None,
+            placement_group=placement[group.placement_group].name if group.placement_group in placement else group.placement_group,
             health_check_type="EC2",
             health_check_grace_period=WARMUP_S,
             # Scarce capacity arrives late or not at all; whoever waits for it reads the group's activities and says which.
             wait_for_capacity_timeout="0",
             ignore_failed_scaling_activities=True,
-            instance_refresh=_rolling(group),
+            instance_refresh=_rolling(pool, group),
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
             region=args.scope.region,
@@ -176,7 +173,6 @@ class NodePool(pulumi.ComponentResource):
         self._window(logical, group, scaling)
         return RunningGroup(
             plan=group,
-            wanted=wanted,
             name=scaling.name,
             template_id=template.id,
             template_version=template.latest_version,
@@ -185,7 +181,7 @@ class NodePool(pulumi.ComponentResource):
 
     def _propagated(self, group: Group) -> list[aws.autoscaling.GroupTagArgs]:
         scope, pool = self._args.scope, self._args.plan
-        tags = scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name)
+        tags = node_tags(scope, pool, group)
         return [aws.autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=True) for key, value in sorted(tags.items())]
 
     def _window(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
@@ -238,11 +234,14 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
     )
 
 
-def _rolling(group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
-    """A new template version rolls through the group: one node first, then a tenth at a time; full capacity is given back before it is asked for again."""
+def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
+    """A new template version rolls through the group: the canary first, then no more at a time than the pool allows.
+
+    Where capacity is full, a node is given up before its successor is asked for.
+    """
     count = max(group.count, 1)
-    step = max(1, count // 10)
-    first = math.ceil(100 / count)
+    step = max(1, count * pool.at_once_percent // 100)
+    first = math.ceil(min(pool.canary, count) * 100 / count)
     return aws.autoscaling.GroupInstanceRefreshArgs(
         strategy="Rolling",
         preferences=aws.autoscaling.GroupInstanceRefreshPreferencesArgs(
@@ -250,7 +249,7 @@ def _rolling(group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
             max_healthy_percentage=100 if group.terminate_first else min(200, 100 + math.ceil(step * 100 / count)),
             instance_warmup=str(WARMUP_S),
             skip_matching=True,
-            checkpoint_percentages=[first, 100] if first < 100 else [100],
+            checkpoint_percentages=[first, 100] if 0 < first < 100 else [100],
             checkpoint_delay=str(WARMUP_S),
         ),
     )

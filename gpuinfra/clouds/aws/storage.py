@@ -70,6 +70,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             metadata_configuration=_metadata(plan),
             efa_enabled=True if plan.efa else None,
             data_compression_type="LZ4",
+            automatic_backup_retention_days=plan.backup_days or None,
             subnet_ids=args.subnet_id,
             security_group_ids=[args.security_group_id],
             kms_key_id=args.key_arn,
@@ -110,7 +111,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         return aws.fsx.DataRepositoryAssociation(
             naming.logical(name, "link"),
             file_system_id=file_system.id,
-            file_system_path="/",
+            file_system_path=plan.bucket_path,
             data_repository_path=pulumi.Output.concat("s3://", bucket, "/", plan.bucket_prefix),
             batch_import_meta_data_on_create=True,
             delete_data_in_filesystem=False,

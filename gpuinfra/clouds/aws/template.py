@@ -41,7 +41,7 @@ class TemplateArgs:
 def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> aws.ec2.LaunchTemplate:
     """The launch template of one group."""
     scope, pool, group = args.scope, args.pool, args.group
-    marks = scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name)
+    marks = node_tags(scope, pool, group)
     return aws.ec2.LaunchTemplate(
         name,
         description=f"{pool.machine}, {group.kind}",
@@ -68,6 +68,11 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
         tags=scope.tagged(name),
         opts=child(parent),
     )
+
+
+def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
+    """Tags of a group's nodes and of what belongs to them; membership is read from them."""
+    return {**scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name), **pool.tags}
 
 
 def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:

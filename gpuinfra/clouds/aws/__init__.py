@@ -1,0 +1,87 @@
+"""AWS: what it sells (`catalog`), what is decided differently there (`profile`), and the components that translate a plan.
+
+`profile` and `catalog` are pure. The components are imported when they are asked for, so that a plan never waits for an SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuinfra.clouds.aws.audit import (
+        AuditTrail,
+        AuditTrailArgs,
+        Budget,
+        BudgetArgs,
+        Evidence,
+        EvidenceArgs,
+        Foundation,
+        FoundationArgs,
+        Key,
+        KeyArgs,
+    )
+    from gpuinfra.clouds.aws.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.aws.network import Network, NetworkArgs
+    from gpuinfra.clouds.aws.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.aws.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.aws.scope import Scope
+    from gpuinfra.clouds.aws.security import Security, SecurityArgs
+    from gpuinfra.clouds.aws.storage import SharedFilesystem, SharedFilesystemArgs
+
+_MODULES = {
+    "audit": (
+        "AuditTrail",
+        "AuditTrailArgs",
+        "Budget",
+        "BudgetArgs",
+        "Evidence",
+        "EvidenceArgs",
+        "Foundation",
+        "FoundationArgs",
+        "Key",
+        "KeyArgs",
+    ),
+    "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
+    "network": ("Network", "NetworkArgs"),
+    "nodes": ("NodePool", "NodePoolArgs"),
+    "roles": ("NodeRole", "NodeRoleArgs"),
+    "scope": ("Scope",),
+    "security": ("Security", "SecurityArgs"),
+    "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AuditTrail",
+    "AuditTrailArgs",
+    "Budget",
+    "BudgetArgs",
+    "Evidence",
+    "EvidenceArgs",
+    "Foundation",
+    "FoundationArgs",
+    "Key",
+    "KeyArgs",
+    "Lock",
+    "Network",
+    "NetworkArgs",
+    "NodePool",
+    "NodePoolArgs",
+    "NodeRole",
+    "NodeRoleArgs",
+    "PrivateBucket",
+    "PrivateBucketArgs",
+    "Scope",
+    "Security",
+    "SecurityArgs",
+    "SharedFilesystem",
+    "SharedFilesystemArgs",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a component from its home."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"gpuinfra.clouds.aws.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'gpuinfra.clouds.aws' has no attribute {name!r}")

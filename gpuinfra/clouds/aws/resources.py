@@ -1,0 +1,201 @@
+"""What a plan will be made of: type and logical name of every resource, and which of them a destroy keeps.
+
+Pure, so that `gpuinfra plan` can say it without an engine or an SDK.
+The components are written in Pulumi's words and this list in a table's; a test holds the two together, resource by resource.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpuinfra import naming
+from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, Plan, PoolPlan
+
+AUDIT = "audit is kept: what happened in the account has to be readable after the cluster is gone"
+KEY = "keys outlive what they encrypt"
+EVIDENCE = "evidence of nodes is read long after they are gone"
+DATA = "holds data"
+SETTINGS = "a bucket whose settings are gone is not locked any more"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    """One resource of a plan."""
+
+    type: str
+    name: str
+    """Logical name."""
+    kept: str | None = None
+    """Why a destroy leaves it, None where it is removed."""
+
+
+def count(plan: Plan) -> dict[str, int]:
+    """Resources by type."""
+    return dict(sorted(Counter(thing.type for thing in things(plan)).items()))
+
+
+def kept(plan: Plan) -> tuple[Kept, ...]:
+    """What a destroy leaves, and why."""
+    return tuple(Kept(what=thing.name, type=thing.type, why=thing.kept) for thing in things(plan) if thing.kept)
+
+
+def things(plan: Plan) -> tuple[Thing, ...]:
+    """Every resource that a cloud will hold, in no particular order."""
+    found: list[Thing] = []
+    audited = "foundation" in plan.layers and plan.audit.trail
+    logged = audited and plan.audit.existing_bucket is None
+    if "foundation" in plan.layers:
+        found += _foundation(plan, audited=audited, logged=logged)
+    if "site" in plan.layers:
+        if plan.network and plan.network.existing_id is None:
+            found += _network(naming.logical(plan.name, "network"), plan.network)
+        found += _security(plan)
+        for file_system in plan.file_systems:
+            found += _file_system(plan, file_system, logged=logged)
+    if "cluster" in plan.layers and plan.pools:
+        found += _node_role(naming.logical(plan.name, "node"))
+        for pool in plan.pools:
+            found += _pool(plan.name, pool)
+        found.append(Thing(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
+    return tuple(found)
+
+
+def _foundation(plan: Plan, *, audited: bool, logged: bool) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "foundation")
+    audit = naming.logical(name, "audit")
+    if audited:
+        yield from _key(naming.logical(audit, "key"))
+        events = naming.logical(audit, "events")
+        yield Thing(type="aws:cloudwatch/logGroup:LogGroup", name=events, kept=AUDIT)
+        yield Thing(type="aws:iam/role:Role", name=events)
+        yield Thing(type="aws:iam/rolePolicy:RolePolicy", name=events)
+        yield Thing(type="aws:cloudtrail/trail:Trail", name=naming.logical(audit, "trail"))
+    if logged:
+        yield from _bucket(naming.logical(audit, "access"), AUDIT)
+        yield from _bucket(naming.logical(audit, "records"), AUDIT, "lock", "logging")
+    yield from _key(naming.logical(name, "data"))
+    store = naming.logical(name, "evidence", "store")
+    yield from _bucket(store, EVIDENCE, *(("logging",) if logged else ()))
+    if plan.budget:
+        yield Thing(type="aws:budgets/budget:Budget", name=naming.logical(name, "budget", "month"))
+
+
+def _key(name: str) -> Iterator[Thing]:
+    yield Thing(type="aws:kms/key:Key", name=naming.logical(name, "key"), kept=KEY)
+    yield Thing(type="aws:kms/alias:Alias", name=naming.logical(name, "alias"), kept=KEY)
+
+
+_BUCKET_SETTINGS = {
+    "public": "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "ownership": "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+    "versioning": "aws:s3/bucketVersioning:BucketVersioning",
+    "encryption": "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "policy": "aws:s3/bucketPolicy:BucketPolicy",
+    "lifecycle": "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+}
+_BUCKET_EXTRAS = {
+    "lock": "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",
+    "logging": "aws:s3/bucketLogging:BucketLogging",
+}
+
+
+def _bucket(name: str, why: str, *extras: str) -> Iterator[Thing]:
+    yield Thing(type="aws:s3/bucket:Bucket", name=naming.logical(name, "bucket"), kept=why)
+    for part, type_ in _BUCKET_SETTINGS.items():
+        yield Thing(type=type_, name=naming.logical(name, part), kept=SETTINGS)
+    for part in extras:
+        yield Thing(type=_BUCKET_EXTRAS[part], name=naming.logical(name, part), kept=SETTINGS)
+
+
+def _network(name: str, plan: NetworkPlan) -> Iterator[Thing]:
+    def thing(type_: str, *parts: str | int, why: str | None = None) -> Thing:
+        return Thing(type=type_, name=naming.logical(name, *parts), kept=why)
+
+    yield thing("aws:ec2/vpc:Vpc", "vpc")
+    yield thing("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "default-group")
+    for subnet in plan.subnets:
+        yield thing("aws:ec2/subnet:Subnet", subnet.name)
+        yield thing("aws:ec2/routeTableAssociation:RouteTableAssociation", subnet.name, "routes")
+        if subnet.role == "nat":
+            yield thing("aws:ec2/eip:Eip", subnet.name, "address")
+            yield thing("aws:ec2/natGateway:NatGateway", subnet.name, "gateway")
+    nat = plan.egress == "nat"
+    if nat:
+        yield thing("aws:ec2/internetGateway:InternetGateway", "internet")
+        yield thing("aws:ec2/routeTable:RouteTable", "nat-routes", 0)
+        yield thing("aws:ec2/route:Route", "nat-way-out", 0)
+    zones = dict.fromkeys(subnet.zone for subnet in plan.subnets if subnet.role != "nat")
+    for index in range(len(zones)):
+        yield thing("aws:ec2/routeTable:RouteTable", "private-routes", index)
+        if nat:
+            yield thing("aws:ec2/route:Route", "private-way-out", index)
+    for service in (*plan.gateway_endpoints, *plan.interface_endpoints):
+        yield thing("aws:ec2/vpcEndpoint:VpcEndpoint", "endpoint", service.replace(".", "-"))
+    if plan.interface_endpoints:
+        yield thing("aws:ec2/securityGroup:SecurityGroup", "endpoints")
+        yield thing("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "endpoints", "https")
+    yield thing("aws:cloudwatch/logGroup:LogGroup", "flow", why=AUDIT)
+    yield thing("aws:iam/role:Role", "flow")
+    yield thing("aws:iam/rolePolicy:RolePolicy", "flow")
+    yield thing("aws:ec2/flowLog:FlowLog", "flow")
+
+
+def _security(plan: Plan) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "security")
+    lustre = [one for one in plan.file_systems if one.kind == "lustre"]
+    pairs = ["fabric"]
+    groups = ["nodes"]
+    if lustre:
+        groups.append("storage")
+        spans = 1 if any(one.efa for one in lustre) else 2
+        pairs += [naming.logical(pair, index) for pair in ("servers", "servers-nodes", "nodes-servers") for index in range(spans)]
+    for group in groups:
+        yield Thing(type="aws:ec2/securityGroup:SecurityGroup", name=naming.logical(name, group))
+    for pair in pairs:
+        yield Thing(type="aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", name=naming.logical(name, pair, "in"))
+        yield Thing(type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", name=naming.logical(name, pair, "out"))
+    for port in (80, 443):
+        yield Thing(type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", name=naming.logical(name, "web", port))
+
+
+def _file_system(plan: Plan, file_system: FileSystemPlan, *, logged: bool) -> Iterable[Thing]:
+    if file_system.kind != "lustre":
+        return
+    name = naming.logical(plan.name, file_system.name)
+    stays = file_system.lifetime_reason or DATA if file_system.lifetime is Lifetime.KEPT else None
+    yield Thing(type="aws:cloudwatch/logGroup:LogGroup", name=naming.logical(name, "log"))
+    yield Thing(type="aws:fsx/lustreFileSystem:LustreFileSystem", name=naming.logical(name, "lustre"), kept=stays)
+    if file_system.bucket == "auto":
+        yield from _bucket(naming.logical(name, "data"), DATA, *(("logging",) if logged else ()))
+    if file_system.bucket is not None:
+        yield Thing(type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", name=naming.logical(name, "link"))
+
+
+def _node_role(name: str) -> Iterator[Thing]:
+    yield Thing(type="aws:iam/role:Role", name=naming.logical(name, "role"))
+    yield Thing(type="aws:iam/rolePolicy:RolePolicy", name=naming.logical(name, "own"))
+    yield Thing(type="aws:iam/rolePolicyAttachment:RolePolicyAttachment", name=naming.logical(name, "sessions"))
+    yield Thing(type="aws:iam/instanceProfile:InstanceProfile", name=naming.logical(name, "profile"))
+
+
+def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
+    name = naming.logical(cluster, pool.name)
+    yield Thing(type="aws:s3/bucketObjectv2:BucketObjectv2", name=naming.logical(name, "bundle"))
+    if pool.image.source == "ssm":
+        yield Thing(type="aws:ssm/parameter:Parameter", name=naming.logical(name, "image", naming.text_token(pool.image.ref)))
+    for index in range(len(made_placement_groups(pool))):
+        yield Thing(type="aws:ec2/placementGroup:PlacementGroup", name=naming.logical(name, "placement", index))
+    for group in pool.groups:
+        logical = naming.logical(cluster, group.name)
+        yield Thing(type="aws:ec2/launchTemplate:LaunchTemplate", name=naming.logical(logical, "template"))
+        yield Thing(type="aws:autoscaling/group:Group", name=logical)
+        for what, moment in (("start", group.starts_at), ("end", group.ends_at)):
+            if moment is not None:
+                yield Thing(type="aws:autoscaling/schedule:Schedule", name=naming.logical(logical, what))
+
+
+def made_placement_groups(pool: PoolPlan) -> tuple[str, ...]:
+    """The plan's names of the placement groups that the pool makes; one that is there already is only named."""
+    return tuple(dict.fromkeys(group.placement_group for group in pool.groups if group.placement_group and not group.placement_existing))

@@ -1,0 +1,134 @@
+"""Pulumi mocks that write down every registration: type, name, inputs, parent, and the options that decide its life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+from pulumi.runtime import mocks, settings, sync_await
+from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.stack import run_pulumi_func
+
+ACCOUNT = "000000000000"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """One resource as the engine was told about it."""
+
+    type: str
+    name: str
+    custom: bool
+    inputs: dict[str, Any]
+    parent: str
+    """URN of the parent, empty for the stack itself."""
+    retained: bool
+    protected: bool
+    ignored: tuple[str, ...]
+    depends_on: tuple[str, ...]
+    urn: str
+
+
+@dataclass
+class Recording:
+    """Everything that one program registered."""
+
+    resources: list[Registered] = field(default_factory=list)
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Outputs that components registered, by URN."""
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def of(self, type_: str) -> list[Registered]:
+        """Custom resources of one type, sorted by name."""
+        return sorted((one for one in self.resources if one.type == type_), key=lambda one: one.name)
+
+    def one(self, type_: str, name: str | None = None) -> Registered:
+        """The only resource of a type, or the one of that name."""
+        found = [resource for resource in self.of(type_) if name is None or resource.name == name]
+        assert len(found) == 1, f"{len(found)} of {type_} {name or ''}: {[resource.name for resource in found]}"
+        return found[0]
+
+    @property
+    def custom(self) -> list[Registered]:
+        """Resources that a cloud holds."""
+        return [one for one in self.resources if one.custom and not one.type.startswith("pulumi:")]
+
+
+class _Monitor(mocks.MockMonitor):
+    """The mock monitor, writing down the requests themselves: options such as `retainOnDelete` reach no mock."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(_Cloud(recording))
+        self._recording = recording
+
+    def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> Any:
+        response = super().RegisterResource(request)
+        self._recording.resources.append(
+            Registered(
+                type=request.type,
+                name=request.name,
+                custom=request.custom,
+                inputs=_plain(mocks.rpc.deserialize_properties(request.object)),
+                parent=request.parent,
+                retained=request.retainOnDelete,
+                protected=request.protect,
+                ignored=tuple(request.ignoreChanges),
+                depends_on=tuple(request.dependencies),
+                urn=response.urn,
+            )
+        )
+        return response
+
+    def RegisterResourceOutputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> Any:
+        self._recording.outputs[request.urn] = _plain(mocks.rpc.deserialize_properties(request.outputs))
+        return super().RegisterResourceOutputs(request)
+
+
+class _Cloud(pulumi.runtime.Mocks):
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        """An id that can be recognised, and the inputs with the outputs that others read."""
+        known = {
+            "arn": f"arn:aws:mock:us-east-1:{ACCOUNT}:{args.name}",
+            "bucket": args.name,
+            "dnsName": f"{args.name}.fsx.us-east-1.amazonaws.com",
+            "mountName": "mockmount",
+            "keyId": f"key-{args.name}",
+            "latestVersion": 1,
+            "uniqueId": "AROA00000000000000001",
+            "allocationId": f"eipalloc-{args.name}",
+            "name": args.name,
+        }
+        return f"{args.name}-id", {**known, **args.inputs}
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        """What the account answers."""
+        self._recording.calls.append((args.token, dict(args.args)))
+        if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
+            return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/somebody", "id": ACCOUNT, "userId": "AIDA0"}
+        if args.token == "aws:ssm/getParameter:getParameter":
+            return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}
+        raise AssertionError(f"the program asks for {args.token}, which nothing in a plan needs")
+
+
+def record(program: Callable[[], None], *, project: str = "gpuinfra", stack: str = "test", preview: bool = False) -> Recording:
+    """Run a program against the mocks and answer everything it registered."""
+    recording = Recording()
+    mocks.set_mocks(_Cloud(recording), project=project, stack=stack, preview=preview, monitor=_Monitor(recording), organization="organization")
+    settings.SETTINGS.rpc_manager.clear()
+    settings.SETTINGS.outputs.clear()
+    sync_await._sync_await(run_pulumi_func(program))
+    return recording
+
+
+def _plain(value: Any) -> Any:
+    """Nested values without Pulumi's wrappers."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
