@@ -86,8 +86,18 @@ class Journal:
         for step, digest in hashes.items():
             entry = self.steps.get(step)
             if entry is None or entry.get("hash") != digest:
-                entry = {"id": step, "hash": digest, "status": PENDING, "started": None, "seconds": 0.0,
-                         "attempts": 0, "reboots": 0, "boot_id": None, "changed": False, "reason": None}
+                entry = {
+                    "id": step,
+                    "hash": digest,
+                    "status": PENDING,
+                    "started": None,
+                    "seconds": 0.0,
+                    "attempts": 0,
+                    "reboots": 0,
+                    "boot_id": None,
+                    "changed": False,
+                    "reason": None,
+                }
             steps[step] = entry
         self.steps = steps
 
@@ -99,8 +109,13 @@ class Journal:
     def write(self) -> None:
         """Write all of it."""
         entries: List[Dict[str, Any]] = list(self.steps.values())
-        state = {"schema": SCHEMA, "bundle_sha256": self.bundle_sha256, "boot_id": self.boot_id,
-                 "steps": entries, "recorded": dict(sorted(self.recorded.items()))}
+        state = {
+            "schema": SCHEMA,
+            "bundle_sha256": self.bundle_sha256,
+            "boot_id": self.boot_id,
+            "steps": entries,
+            "recorded": dict(sorted(self.recorded.items())),
+        }
         write_whole(self.path, json.dumps(state, indent=1) + "\n")
 
 
@@ -113,7 +128,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock is held
+        self._handle = open(path, "a+", encoding="utf-8")
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -86,7 +86,11 @@ class Voice:
         """One line for everybody. A full disk or a closed pipe never stops a run."""
         line = "".join(c if c.isprintable() else " " for c in text)
         stamped = f"{utc_now()} {line}\n"
-        for target, content in ((self.log, stamped), (1, f"gpuinfra: {line}\n"), (self._console, f"gpuinfra: {line}\r\n")):
+        for target, content in (
+            (self.log, stamped),
+            (1, f"gpuinfra: {line}\n"),
+            (self._console, f"gpuinfra: {line}\r\n"),
+        ):
             if target is None:
                 continue
             try:
@@ -112,8 +116,16 @@ class Voice:
 class Runner:
     """One run over the bundle's steps."""
 
-    def __init__(self, steps: Sequence[Step], journal: j.Journal, lock: j.Lock, voice: Voice, environment: Dict[str, str],
-                 reports: Path, options: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        journal: j.Journal,
+        lock: j.Lock,
+        voice: Voice,
+        environment: Dict[str, str],
+        reports: Path,
+        options: argparse.Namespace,
+    ) -> None:
         self.steps = steps
         self.journal = journal
         self.lock = lock
@@ -142,8 +154,10 @@ class Runner:
                 return self._reboot(place, self.journal.steps[step.id])
             if attempt.status == j.FAILED:
                 self.voice.say(f"{place} failed: {attempt.reason}")
-                self.voice.say(f"the whole story is in {self.voice.log_path}; mend the cause, then: "
-                               "systemctl restart gpuinfra-bootstrap.service gpuinfra-verify.service")
+                self.voice.say(
+                    f"the whole story is in {self.voice.log_path}; mend the cause, then: "
+                    "systemctl restart gpuinfra-bootstrap.service gpuinfra-verify.service"
+                )
                 return FAILED
         total = f"{len(self.steps)} steps done"
         if worked == 0:
@@ -173,14 +187,23 @@ class Runner:
         attempt = Attempt(None, 0.0)
         for number in range(step.retries + 1):
             tries += 1
-            self.journal.update(step.id, status=j.RUNNING, started=utc_now(), attempts=tries, reason=None,
-                                boot_id=self.journal.boot_id, changed=changed)
+            self.journal.update(
+                step.id,
+                status=j.RUNNING,
+                started=utc_now(),
+                attempts=tries,
+                reason=None,
+                boot_id=self.journal.boot_id,
+                changed=changed,
+            )
             attempt = self._run_once(step, {})
             changed = changed or bool(attempt.changed)
             if attempt.status != j.FAILED or attempt.code == EXIT_REFUSED or number == step.retries:
                 break
             pause = self.options.retry_pause_s * 3**number
-            self.voice.say(f"{place} failed, try {number + 1} of {step.retries + 1}: {attempt.reason}; again in {pause:g} s")
+            self.voice.say(
+                f"{place} failed, try {number + 1} of {step.retries + 1}: {attempt.reason}; again in {pause:g} s"
+            )
             time.sleep(pause)
         reboots = entry.get("reboots", 0) + 1 if attempt.status == j.REBOOT else 0
         if reboots > MOST_REBOOTS:
@@ -189,8 +212,14 @@ class Runner:
         if attempt.status == j.DONE:
             # What was proven and that it is done go to the disk in one write.
             self.journal.recorded.update(attempt.recorded)
-        self.journal.update(step.id, status=attempt.status, seconds=round(time.monotonic() - started, 1),
-                            changed=changed, reboots=reboots, reason=attempt.reason if attempt.status != j.DONE else None)
+        self.journal.update(
+            step.id,
+            status=attempt.status,
+            seconds=round(time.monotonic() - started, 1),
+            changed=changed,
+            reboots=reboots,
+            reason=attempt.reason if attempt.status != j.DONE else None,
+        )
         if attempt.status == j.DONE:
             how = f"changed {len(attempt.changed)} things" if changed else "nothing to change"
             self.voice.say(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
@@ -203,8 +232,15 @@ class Runner:
         environment = {**self.environment, **extra, "GPUINFRA_STEP": step.id, "GPUINFRA_REPORT": str(report)}
         since, began = self.voice.size(), time.monotonic()
         # Output goes to the file itself and not through a pipe, so a step outlives no reader and a daemon holds nobody.
-        process = subprocess.Popen(["bash", str(step.file)], stdin=subprocess.DEVNULL, stdout=self.voice.log,
-                                   stderr=self.voice.log, env=environment, cwd="/", start_new_session=True)
+        process = subprocess.Popen(
+            ["bash", str(step.file)],
+            stdin=subprocess.DEVNULL,
+            stdout=self.voice.log,
+            stderr=self.voice.log,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
         self.group = process.pid
         self.lock.started(process.pid)
         code: Optional[int]
@@ -243,7 +279,9 @@ class Runner:
         if free_bytes(self.voice.log_path.parent) < FULL_BELOW_BYTES:
             return f"the disk of {self.voice.log_path.parent} is full; free some room ({said})"
         if attempt.code is None:
-            return f"it took longer than its limit of {step.timeout_s:g} s; its last words: {self.voice.last_line(since)}"
+            return (
+                f"it took longer than its limit of {step.timeout_s:g} s; its last words: {self.voice.last_line(since)}"
+            )
         if attempt.code == 0:
             return "it ended without a proof of what it did"
         if attempt.code < 0:
@@ -282,10 +320,20 @@ def read_steps(bundle: Path) -> List[Step]:
     try:
         content = json.loads(source.read_text(encoding="utf-8"))
         if content["schema"] != SCHEMA:
-            raise Unusable(f"{source} has the schema {content['schema']}, this runner reads {SCHEMA}; fetch the bundle again")
+            raise Unusable(
+                f"{source} has the schema {content['schema']}, this runner reads {SCHEMA}; fetch the bundle again"
+            )
         lib, versions = bundle / "bootstrap" / "lib.sh", bundle / "versions.env"
-        return [Step(str(s["id"]), bundle / s["file"], float(s["timeout_s"]), int(s["retries"]),
-                     step_hash(bundle / s["file"], lib, versions)) for s in content["steps"]]
+        return [
+            Step(
+                str(s["id"]),
+                bundle / s["file"],
+                float(s["timeout_s"]),
+                int(s["retries"]),
+                step_hash(bundle / s["file"], lib, versions),
+            )
+            for s in content["steps"]
+        ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unusable(f"{source} is not a list of steps that can be run ({error}); fetch the bundle again") from None
 
@@ -296,14 +344,21 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
         node = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Unusable(f"{config} cannot be read ({error}); user data writes it") from None
-    systems = [" ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
-               for s in node.get("file_systems", [])]
-    return {**os.environ,
-            "PATH": os.environ.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": os.environ.get("HOME") or "/root",
-            "GPUINFRA_CLOUD": str(node.get("cloud", "")), "GPUINFRA_CLUSTER": str(node.get("cluster", "")),
-            "GPUINFRA_POOL": str(node.get("pool", "")), "GPUINFRA_REGION": str(node.get("region", "")),
-            "GPUINFRA_FILE_SYSTEMS": "\n".join(systems), "GPUINFRA_VERSIONS": str(bundle / "versions.env")}
+    systems = [
+        " ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
+        for s in node.get("file_systems", [])
+    ]
+    return {
+        **os.environ,
+        "PATH": os.environ.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": os.environ.get("HOME") or "/root",
+        "GPUINFRA_CLOUD": str(node.get("cloud", "")),
+        "GPUINFRA_CLUSTER": str(node.get("cluster", "")),
+        "GPUINFRA_POOL": str(node.get("pool", "")),
+        "GPUINFRA_REGION": str(node.get("region", "")),
+        "GPUINFRA_FILE_SYSTEMS": "\n".join(systems),
+        "GPUINFRA_VERSIONS": str(bundle / "versions.env"),
+    }
 
 
 def utc_now() -> str:
@@ -320,10 +375,17 @@ def _options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="node.pyz steps", description="Run the bundle's steps that are not done yet.")
     parser.add_argument("--dry-run", action="store_true", help="say what would change, change nothing")
     parser.add_argument("--again", action="store_true", help="run every step, also those that are done")
-    parser.add_argument("--no-reboot", action="store_true", help=f"end with exit code {EXIT_REBOOT} where a reboot is needed")
+    parser.add_argument(
+        "--no-reboot", action="store_true", help=f"end with exit code {EXIT_REBOOT} where a reboot is needed"
+    )
     parser.add_argument("--bundle", type=Path, default=None, help="the unpacked bundle; default: where node.pyz lies")
     parser.add_argument("--root", type=Path, default=Path("/"), help="where /etc, /var and /run are; default: /")
-    parser.add_argument("--retry-pause-s", type=float, default=5.0, help="pause before the second try; each next one is three times as long")
+    parser.add_argument(
+        "--retry-pause-s",
+        type=float,
+        default=5.0,
+        help="pause before the second try; each next one is three times as long",
+    )
     return parser.parse_args(argv)
 
 
@@ -346,7 +408,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             journal.expect({step.id: step.hash for step in steps})
             return runner.dry_run()
         if journal.broken:
-            voice.say(f"the journal could not be read ({journal.broken}); it is kept beside, every step proves itself anew")
+            voice.say(
+                f"the journal could not be read ({journal.broken}); it is kept beside, every step proves itself anew"
+            )
         journal.expect({step.id: step.hash for step in steps})
         journal.write()
         return runner.run()
@@ -354,6 +418,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"gpuinfra: {error}", file=sys.stderr)
     except OSError as error:
         full = free_bytes(root) < FULL_BELOW_BYTES or error.errno == 28
-        print(f"gpuinfra: {'the disk is full: ' if full else ''}{error}; the journal on disk is whole, run again after mending it",
-              file=sys.stderr)
+        print(
+            f"gpuinfra: {'the disk is full: ' if full else ''}{error}; the journal on disk is whole, run again after mending it",
+            file=sys.stderr,
+        )
     return ENVIRONMENT

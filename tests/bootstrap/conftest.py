@@ -1,0 +1,144 @@
+"""A small bundle of real bash steps in a folder of its own, and ways to run and kill its runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.shipped import shipped
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+HEADER = """set -euo pipefail
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+"""
+LAUNCH = "import sys; from gpuinfra.node import steps; sys.exit(steps.main(sys.argv[1:]))"
+KILL_AT_WRITE = """
+import os, signal, sys
+from gpuinfra.node import journal, steps
+number, moment = int(sys.argv.pop(1)), sys.argv.pop(1)
+whole, calls = journal.write_whole, []
+def write_whole(path, text):
+    calls.append(path)
+    if len(calls) == number and moment == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(path, text)
+    if len(calls) == number:
+        os.kill(os.getpid(), signal.SIGKILL)
+journal.write_whole = write_whole
+sys.exit(steps.main(sys.argv[1:]))
+"""
+
+
+@dataclass
+class Node:
+    """One bundle and the root that its steps work on."""
+
+    root: Path
+    bundle: Path
+    steps: list[dict[str, object]] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def step(self, name: str, body: str, *, timeout_s: float = 20, retries: int = 0) -> None:
+        """Add one step."""
+        (self.bundle / "bootstrap" / f"{name}.sh").write_text(HEADER + body, encoding="utf-8")
+        self.steps = [s for s in self.steps if s["id"] != name]
+        self.steps.append({"id": name, "file": f"bootstrap/{name}.sh", "timeout_s": timeout_s, "retries": retries})
+        content = {"schema": "gpuinfra.steps/1", "steps": self.steps}
+        (self.bundle / "steps.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def start(self, *options: str, program: str = LAUNCH, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Start the runner."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": "/root",
+            "PYTHONPATH": str(CHECKOUT),
+            "WORLD": str(self.root / "world"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **self.environment,
+        }
+        command = [
+            sys.executable,
+            "-c",
+            program,
+            *before,
+            "--root",
+            str(self.root),
+            "--bundle",
+            str(self.bundle),
+            "--retry-pause-s",
+            "0.01",
+            *options,
+        ]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, *options: str, program: str = LAUNCH, before: tuple[str, ...] = ()) -> tuple[int, str]:
+        """Run it to its end: exit code and what it said."""
+        process = self.start(*options, program=program, before=before)
+        said, _ = process.communicate(timeout=60)
+        return process.returncode, said
+
+    @property
+    def state(self) -> dict[str, object]:
+        """The journal."""
+        return json.loads((self.root / "var/lib/gpuinfra/state.json").read_text(encoding="utf-8"))
+
+    def status(self, name: str) -> dict[str, object]:
+        """One step's entry."""
+        return next(entry for entry in self.state["steps"] if entry["id"] == name)
+
+    @property
+    def world(self) -> dict[str, str]:
+        """What the steps made."""
+        folder = self.root / "world"
+        return {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.iterdir()) if p.is_file()}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node without steps."""
+    made = Node(root=tmp_path / "root", bundle=tmp_path / "bundle")
+    (made.bundle / "bootstrap").mkdir(parents=True)
+    shutil.copy(shipped("bootstrap") / "lib.sh", made.bundle / "bootstrap" / "lib.sh")
+    (made.bundle / "versions.env").write_text("ANSWER=42\n", encoding="utf-8")
+    (made.root / "etc/gpuinfra").mkdir(parents=True)
+    (made.root / "world").mkdir()
+    config = {
+        "schema": "gpuinfra.node/1",
+        "cloud": "aws",
+        "cluster": "train",
+        "pool": "gpu",
+        "region": "us-east-1",
+        "file_systems": [{"kind": "lustre", "mount": "/scratch", "dns_name": "fs-1.example", "mount_name": "abc"}],
+    }
+    (made.root / "etc/gpuinfra/node.json").write_text(json.dumps(config), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def three(node: Node) -> Node:
+    """A node with three steps, each of which writes one file in two moves."""
+    for name in ("10-one", "20-two", "30-three"):
+        node.step(
+            name,
+            f"""
+load_versions
+if ! [[ -f $WORLD/{name} ]]; then
+  printf 'half' >"$WORLD/{name}.part"
+  sleep 0.03
+  printf '%s' "$ANSWER" >"$WORLD/{name}.part"
+  mv "$WORLD/{name}.part" "$WORLD/{name}"
+  changed "made {name}"
+fi
+[[ $(<"$WORLD/{name}") == 42 ]] || die "{name} is wrong"
+record {name.partition("-")[2]} "$ANSWER"
+proved "{name} is there"
+""",
+        )
+    return node

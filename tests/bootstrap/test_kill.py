@@ -1,0 +1,139 @@
+"""kill -9 at any moment, then the same run again: the same end as a run that nobody disturbed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import KILL_AT_WRITE, Node
+from .test_runner import MADE
+
+UNSTEADY = {"started", "seconds", "attempts", "boot_id"}
+
+
+def settled(node: Node) -> dict[str, object]:
+    """The journal without what differs from run to run."""
+    state = node.state
+    steps = [{key: value for key, value in entry.items() if key not in UNSTEADY} for entry in state["steps"]]
+    return {**state, "steps": steps}
+
+
+def finish(node: Node) -> None:
+    """Run until done; one undisturbed run must be enough."""
+    code, said = node.run()
+    assert code == 0, said
+    assert node.world == MADE
+    assert not [p for p in (node.root / "var/lib/gpuinfra").iterdir() if p.suffix == ".broken"]
+
+
+WRITES = 7  # the list, then running and done of three steps
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(1, WRITES + 1))
+def test_killed_at_each_boundary(three: Node, number: int, moment: str) -> None:
+    """The runner dies right before or after each write of its journal; the next run completes."""
+    code, _ = three.run(program=KILL_AT_WRITE, before=(str(number), moment))
+    assert code == -signal.SIGKILL
+    finish(three)
+    assert settled(three)["recorded"] == {"one": "42", "two": "42", "three": "42"}
+    assert {entry["status"] for entry in settled(three)["steps"]} == {"done"}
+
+
+def test_there_are_no_other_boundaries(three: Node) -> None:
+    """One write more than the boundaries above does not happen, so none was left out."""
+    assert three.run(program=KILL_AT_WRITE, before=(str(WRITES + 1), "before"))[0] == 0
+
+
+def kill_at_random(node: Node, seed: int) -> None:
+    """Start, kill at a random moment up to three times, then finish."""
+    chance = random.Random(seed)
+    for _ in range(chance.randint(1, 3)):
+        process = node.start()
+        time.sleep(chance.uniform(0.05, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=20)
+    finish(node)
+    assert {entry["status"] for entry in node.state["steps"]} == {"done"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_at_random_moments(three: Node, seed: int) -> None:
+    """Killed again and again at random moments, the run after it completes with the same files."""
+    kill_at_random(three, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 150))
+def test_killed_at_fifty_random_moments(three: Node, seed: int) -> None:
+    """The same at fifty more moments."""
+    kill_at_random(three, seed)
+
+
+def test_what_a_kill_left_running_is_ended_first(node: Node) -> None:
+    """A step that outlived its runner never works beside the next run."""
+    node.step("10-slow", 'echo $$ >>"$WORLD/pids"\nwhile [[ ! -e $WORLD/go ]]; do sleep 0.02; done\nproved "yes"\n')
+    process = node.start()
+    pids = node.root / "world/pids"
+    while not pids.exists() or not pids.read_text(encoding="utf-8").strip():
+        time.sleep(0.01)
+    left = int(pids.read_text(encoding="utf-8"))
+    process.kill()
+    process.communicate()
+    assert Path(f"/proc/{left}").exists()
+    (node.root / "world/go.soon").touch()
+    second = node.start()
+    while pids.read_text(encoding="utf-8").count("\n") < 2:
+        time.sleep(0.01)
+    assert not _alive(left)
+    (node.root / "world/go").touch()
+    second.communicate(timeout=20)
+    assert second.returncode == 0
+
+
+def test_a_power_cut_leaves_the_old_journal_or_the_new(three: Node) -> None:
+    """A draft that was being written is never read."""
+    three.run()
+    path = three.root / "var/lib/gpuinfra/state.json"
+    path.with_name("state.json.new").write_text('{"half', encoding="utf-8")
+    assert json.loads(path.read_text(encoding="utf-8"))["schema"] == "gpuinfra.state/1"
+    assert three.run()[0] == 0
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as handle:
+            return handle.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_named_and_mended(three: Node, tmp_path: Path) -> None:
+    """On a full disk the run ends with exit code 3 or 1 and says so; with room again it completes."""
+    folder = three.root / "var"
+    folder.mkdir(exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("this system lets nobody mount a tmpfs here")
+    try:
+        filler = folder / "filler"
+        with open(filler, "wb", buffering=0) as handle, contextlib.suppress(OSError):
+            while True:
+                handle.write(b"x" * 4096)
+        code, said = three.run()
+        assert code in (1, 3) and "full" in said and "Traceback" not in said, said
+        filler.unlink()
+        finish(three)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
