@@ -1,0 +1,61 @@
+"""What a check is: probes, a parser and a judgement. Transport, time limits, logging and exit codes are not its business."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..table import Row, Table
+from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+
+
+class Check:
+    """One question about a node. The docstring of each check is what `explain` prints."""
+
+    id: str
+    name: str
+    phase: Phase
+    severity: Severity
+    probes: tuple[str, ...] = ()
+    hint: str = ""
+    source = "nodes.md section 13"
+
+    def parse(self, answers: Answers, machine: Machine) -> Any:
+        """Turn tool output into something to judge; raise `Unreadable` when it cannot be understood."""
+        raise NotImplementedError
+
+    def judge(self, found: Any, machine: Machine) -> Outcome:
+        """Compare with what a healthy machine shows."""
+        raise NotImplementedError
+
+
+def gpu_rows(answers: Answers) -> Table:
+    """The table of all GPUs; an empty one is no answer."""
+    table = answers.csv("nvidia-smi-csv")
+    if not table.rows:
+        raise Unreadable("nvidia-smi listed no GPU in its table")
+    return table
+
+
+def all_same(values: Iterable[Any]) -> Any:
+    """One value when all are the same, else the list: that is how outcomes show eight GPUs."""
+    listed = list(values)
+    return listed[0] if listed and all(value == listed[0] for value in listed) else listed
+
+
+def by_gpu(found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None) -> Outcome:
+    """An outcome over (row, value, what is wrong with it or None), naming the GPUs that are wrong."""
+    if not found:
+        raise Unreadable("no GPU answered")
+    values = all_same(value for _, value, _ in found)
+    wrong = ["%s: %s" % (row.label, why) for row, _, why in found if why]
+    if wrong:
+        return failed(values, expected, listed(wrong), unit, hint)
+    return passed(values, expected, unit)
+
+
+def listed(items: list[str], most: int = 8) -> str:
+    """Some items in one sentence, and how many more there are."""
+    text = "; ".join(shortened(item, 160) for item in items[:most])
+    return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)

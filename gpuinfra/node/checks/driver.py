@@ -1,0 +1,180 @@
+"""D: the driver - loaded module, user space, DKMS, holds, persistence, the modules beside it."""
+
+from __future__ import annotations
+
+import re
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed
+from .base import Check, all_same, listed
+from .platform import loaded_modules
+
+_MODULE = re.compile(r"^NVRM version: NVIDIA UNIX (.*?)\s(\d{3,}\.\d+(?:\.\d+)?)(?:\s|$)", re.MULTILINE)
+
+
+def loaded_driver(answers: Answers) -> tuple[str, bool]:
+    """(version, open flavour) of the loaded kernel module."""
+    answer = answers.raw("driver-version")
+    if "No such file or directory" in answer.stderr and not answer.stdout.strip():
+        return "", False
+    match = _MODULE.search(answers.text("driver-version"))
+    if match is None or "Kernel Module" not in match.group(1):
+        raise Unreadable("/proc/driver/nvidia/version does not name a kernel module")
+    return match.group(2), "Open Kernel Module" in match.group(1)
+
+
+class KernelModule(Check):
+    """The loaded NVIDIA kernel module is the pinned version, in the flavour that the GPU needs."""
+
+    id, name = "D1", "kernel_module"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("driver-version",)
+    hint = "rerun the driver step; reboot if an older module is still loaded"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
+        return loaded_driver(answers)
+
+    def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
+        version, is_open = found
+        if not version:
+            return failed(None, "a loaded module", "the NVIDIA kernel module is not loaded", hint="run dkms status and modprobe nvidia, then rerun the driver step")
+        wanted = machine.version("driver")
+        if wanted is None:
+            machine.inside_range("driver", version)
+            wanted = version
+        wants_open = machine.need("open_module", bool)
+        words = ["%s %s" % (one, "open" if flavour else "proprietary") for one, flavour in ((version, is_open), (wanted, wants_open))]
+        return equal(words[0], words[1], reason="the loaded module is %s, this machine needs %s" % (words[0], words[1]))
+
+
+class DriverVersion(Check):
+    """Every GPU answers through user-space libraries of the pinned driver version."""
+
+    id, name = "D2", "driver_version"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("nvidia-smi-csv", "nvidia-smi-xml")
+    hint = "drain and reboot; if it stays, reinstall the pinned driver and hold its packages"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        rows = answers.csv("nvidia-smi-csv").rows
+        versions = [row.get("driver_version") for row in rows]
+        if any(not re.match(r"^\d{3,}\.\d+(\.\d+)?$", version) for version in versions):
+            raise Unreadable("nvidia-smi printed a driver version that is none: %s" % listed(versions))
+        log = answers.xml().driver_version
+        if versions and log != versions[0]:
+            raise Unreadable("the table names driver %s and the XML %s" % (versions[0], log))
+        return versions
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        wanted = machine.version("driver")
+        if wanted is None:
+            if not found:
+                return failed([], machine.gpus, "no GPU answers", "GPUs")
+            machine.inside_range("driver", found[0])
+            wanted = found[0]
+        if len(found) != machine.gpus:
+            return failed(all_same(found), wanted, "%d of %d GPUs answer" % (len(found), machine.gpus))
+        return equal(all_same(found), wanted, reason="user space is %s, pinned is %s" % (listed(sorted(set(found))), wanted))
+
+
+_DKMS = re.compile(r"^nvidia(?:-open)?[/,]\s*([\w.]+),\s*([\w.+~-]+),\s*\w+:\s*(\w+)")
+
+
+class DkmsInstalled(Check):
+    """DKMS has installed the pinned module for the running kernel; `added` or `built` would be gone after a reboot."""
+
+    id, name = "D3", "dkms_installed"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("dkms", "uname", "driver-version")
+    hint = "install the headers of the running kernel, then dkms autoinstall; read /var/lib/dkms/nvidia/*/build/make.log if it fails"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]]]:
+        builds = []
+        for line in answers.lines("dkms"):
+            match = _DKMS.match(line)
+            if match:
+                builds.append((match.group(1), match.group(2), match.group(3)))
+        return answers.text("uname").strip(), loaded_driver(answers)[0], builds
+
+    def judge(self, found: tuple[str, str, list[tuple[str, str, str]]], machine: Machine) -> Outcome:
+        kernel, loaded, builds = found
+        wanted = "nvidia/%s for %s: installed" % (machine.version("driver") or loaded, kernel)
+        shown = ["nvidia/%s for %s: %s" % build for build in builds]
+        if wanted in shown:
+            return passed(wanted, wanted)
+        return failed(all_same(shown) if shown else None, wanted, "DKMS shows %s" % (listed(shown) or "no nvidia module"))
+
+
+class Holds(Check):
+    """Driver, fabric manager, kernel and NCCL are held, so that no upgrade swaps them under a running node."""
+
+    id, name = "D4", "holds"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("holds",)
+    hint = "rerun the holds step: apt-mark hold the driver, fabric manager, kernel and NCCL packages"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        names = [line.strip() for line in answers.lines("holds")]
+        if any(not re.match(r"^[a-z0-9][a-z0-9+.:-]+$", name) for name in names):
+            raise Unreadable("apt-mark showhold printed something that is no package")
+        return names
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        wanted = {"driver": r"^(nvidia-(open|driver|dkms|kernel)|cuda-drivers|libnvidia-)", "kernel": r"^linux-", "nccl": r"^libnccl"}
+        if machine.get("nvswitch", False):
+            wanted["fabric manager"] = r"^nvidia-fabric-?manager"
+        missing = [what for what, pattern in wanted.items() if not any(re.match(pattern, name) for name in found)]
+        if missing:
+            return failed(sorted(found), sorted(wanted), "not held: %s" % ", ".join(missing))
+        return passed(len(found), len(wanted), "held packages")
+
+
+class Persistence(Check):
+    """The persistence daemon keeps the driver initialised between jobs."""
+
+    id, name = "D5", "persistence_daemon"
+    phase, severity = Phase.PRESENCE, Severity.WARN
+    probes = ("persistenced",)
+    hint = "systemctl enable --now nvidia-persistenced"
+
+    def parse(self, answers: Answers, machine: Machine) -> str:
+        return unit_state(answers, "persistenced")
+
+    def judge(self, found: str, machine: Machine) -> Outcome:
+        return equal(found, "active", reason="nvidia-persistenced is %s" % found)
+
+
+class DriverModules(Check):
+    """nvidia_uvm is loaded, and GPUDirect has its way: DMA-BUF with the open module, nvidia_peermem otherwise."""
+
+    id, name = "D6", "driver_modules"
+    phase, severity = Phase.PRESENCE, Severity.WARN
+    probes = ("modules",)
+    hint = "modprobe the missing module and write it to /etc/modules-load.d"
+
+    def parse(self, answers: Answers, machine: Machine) -> frozenset[str]:
+        return loaded_modules(answers)
+
+    def judge(self, found: frozenset[str], machine: Machine) -> Outcome:
+        wanted = ["nvidia", "nvidia_uvm"]
+        if not machine.need("open_module", bool) and machine.get("fabric_devices", 0):
+            wanted.append("nvidia_peermem")
+        missing = [module for module in wanted if module not in found]
+        if missing:
+            return failed([module for module in wanted if module in found], wanted, "not loaded: %s" % ", ".join(missing))
+        return passed(wanted, wanted)
+
+
+def unit_state(answers: Answers, probe: str) -> str:
+    """What `systemctl is-active` says: its exit code differs from 0 for every state but active."""
+    answer = answers.raw(probe)
+    word = answer.stdout.strip()
+    if word not in ("active", "inactive", "failed", "activating", "deactivating", "reloading", "unknown", "maintenance", "refreshing"):
+        raise Unreadable("systemctl is-active printed no state: %s" % (word or answer.stderr.strip())[:80])
+    if (word in ("active", "reloading", "refreshing")) != (answer.exit == 0):
+        raise Unreadable("systemctl is-active says %s with exit code %d" % (word, answer.exit))
+    return word
+
+
+CHECKS = (KernelModule, DriverVersion, DkmsInstalled, Holds, Persistence, DriverModules)

@@ -1,0 +1,189 @@
+"""F: what connects the GPUs inside the node - fabric manager, NVLink, topology."""
+
+from __future__ import annotations
+
+import re
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from .base import Check, all_same, by_gpu, gpu_rows, listed
+from .driver import loaded_driver, unit_state
+from .platform import loaded_modules
+
+_GPU_LINE = re.compile(r"^GPU (\d+): .+ \(UUID: GPU-[0-9a-f-]{36}\)$")
+_LINK = re.compile(r"^Link (\d+): (?:(\d+(?:\.\d+)?) GB/s|<inactive>)$")
+_COUNTER = re.compile(r"^Link (\d+): ([A-Z][A-Za-z /-]+?)(?: Errors?)?: (\d+)$")
+
+
+class FabricManager(Check):
+    """The fabric manager runs, in exactly the version of the loaded driver; it refuses to work with another."""
+
+    id, name = "F1", "fabric_manager"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("fabric-manager", "fabric-manager-version", "driver-version")
+    hint = "install nvidia-fabricmanager in exactly the driver's version, then systemctl enable --now nvidia-fabricmanager; without it CUDA fails with error 802"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, str]:
+        state = unit_state(answers, "fabric-manager")
+        answer = answers.raw("fabric-manager-version")
+        match = re.search(r"(?i)fabric manager version is\s*:\s*(\d{3,}\.\d+(?:\.\d+)?)\s*$", answer.stdout, re.MULTILINE)
+        if match is None:
+            raise Unreadable("nv-fabricmanager --version names no version: %s" % shortened(answer.stdout + answer.stderr, 80))
+        return state, match.group(1), loaded_driver(answers)[0]
+
+    def judge(self, found: tuple[str, str, str], machine: Machine) -> Outcome:
+        if not machine.need("nvswitch", bool):
+            return skipped("the machine has no NVSwitch")
+        state, version, driver = found
+        wanted = "active, %s" % (driver or "the driver's version")
+        shown = "%s, %s" % (state, version)
+        if state != "active":
+            return failed(shown, wanted, "nvidia-fabricmanager is %s" % state)
+        return equal(shown, wanted, reason="fabric manager is %s, the loaded driver is %s" % (version, driver or "none"))
+
+
+class FabricState(Check):
+    """Each GPU has joined the NVLink fabric."""
+
+    id, name = "F2", "fabric_state"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("nvidia-smi-csv",)
+    hint = "systemctl restart nvidia-fabricmanager and wait up to 300 s; journalctl -u nvidia-fabricmanager says why if it stays"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[tuple]:
+        return [(row, row.get("fabric.state"), row.get("fabric.status")) for row in gpu_rows(answers).rows]
+
+    def judge(self, found: list[tuple], machine: Machine) -> Outcome:
+        seen = []
+        for row, state, status in found:
+            good = (state, status) == ("Completed", "Success")
+            seen.append((row, "%s, %s" % (state, status), None if good else "state %s, status %s" % (state, status)))
+        return by_gpu(seen, "Completed, Success")
+
+
+class NvlinkActive(Check):
+    """Every NVLink of every GPU is up at the machine's rate."""
+
+    id, name = "F3", "nvlink_active"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvlink-status",)
+    hint = "drain, restart the fabric manager, reboot; a link that stays down means replace the node (look for SXid lines: the switch may be at fault)"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[int, list[float | None]]:
+        gpus: dict[int, dict[int, float | None]] = {}
+        current: dict[int, float | None] | None = None
+        for line in answers.lines("nvlink-status"):
+            text = line.strip()
+            gpu, link = _GPU_LINE.match(text), _LINK.match(text)
+            if gpu and int(gpu.group(1)) not in gpus:
+                current = gpus.setdefault(int(gpu.group(1)), {})
+            elif link and current is not None and int(link.group(1)) not in current:
+                current[int(link.group(1))] = float(link.group(2)) if link.group(2) else None
+            elif "all links are inActive" in text or "all links are inactive" in text:
+                continue
+            else:
+                raise Unreadable("nvidia-smi nvlink -s printed a line that is no link: %s" % shortened(text, 80))
+        return {gpu: list(links.values()) for gpu, links in gpus.items()}
+
+    def judge(self, found: dict[int, list[float | None]], machine: Machine) -> Outcome:
+        links, rate = machine.need("nvlinks_per_gpu", int), machine.need("nvlink_gb_s", float)
+        if links == 0:
+            return skipped("the machine has no NVLink")
+        wrong = []
+        for gpu, rates in sorted(found.items()):
+            up = [one for one in rates if one is not None and one >= 0.99 * rate]
+            slow = [one for one in rates if one is not None and one < 0.99 * rate]
+            if len(up) != links:
+                wrong.append("GPU %d: %d of %d links are up%s" % (gpu, len(up), links, ", %d slower than %g GB/s" % (len(slow), rate) if slow else ""))
+        if len(found) != machine.gpus:
+            wrong.append("%d of %d GPUs show links" % (len(found), machine.gpus))
+        counts = all_same([sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())])
+        return failed(counts, links, listed(wrong), "links per GPU") if wrong else passed(counts, links, "links per GPU")
+
+
+class NvlinkErrors(Check):
+    """No NVLink has counted an error."""
+
+    id, name = "F4", "nvlink_errors"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("nvlink-errors",)
+    hint = "watch whether the counters rise; drain and replace the node if they do"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str]]:
+        gpus: set[int] = set()
+        current, counted = None, []
+        for line in answers.lines("nvlink-errors"):
+            text = line.strip()
+            gpu, counter = _GPU_LINE.match(text), _COUNTER.match(text)
+            if gpu:
+                current = int(gpu.group(1))
+            elif counter and current is not None:
+                gpus.add(current)
+                if int(counter.group(3)):
+                    counted.append("GPU %d link %s: %s %s" % (current, counter.group(1), counter.group(3), counter.group(2).lower()))
+            else:
+                raise Unreadable("nvidia-smi nvlink -e printed a line that is no counter: %s" % shortened(text, 80))
+        return gpus, counted
+
+    def judge(self, found: tuple[set[int], list[str]], machine: Machine) -> Outcome:
+        gpus, counted = found
+        if len(gpus) != machine.gpus:
+            return failed(len(gpus), machine.gpus, "%d of %d GPUs show link counters" % (len(gpus), machine.gpus), "GPUs")
+        return failed(len(counted), 0, listed(counted), "counters") if counted else passed(0, 0, "counters")
+
+
+class Topology(Check):
+    """Every pair of GPUs is joined by all NVLinks of the machine."""
+
+    id, name = "F5", "topology"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("topology",)
+    hint = "compare with nvidia-smi nvlink -s (F3), restart the fabric manager, reboot, then replace the node"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[tuple[int, int], str]:
+        # The header carries underline codes, which the probe spelled out.
+        text = re.sub(r"(?:\x1b|\\x1b)\[[0-9;]*m", "", answers.text("topology"))
+        lines = [line for line in text.splitlines() if line.strip()]
+        header = re.findall(r"GPU(\d+)(?=\s|$)", lines[0]) if lines else []
+        rows = [re.split(r"\s+", line.strip()) for line in lines[1:] if re.match(r"^\s*GPU\d+\s", line)]
+        pairs = {}
+        for row in rows:
+            cells = row[1 : 1 + len(header)]
+            if len(cells) != len(header):
+                raise Unreadable("nvidia-smi topo -m printed a short row")
+            for other, cell in zip(header, cells):
+                if not re.match(r"^(X|SYS|NODE|PHB|PXB|PIX|NV\d+)$", cell):
+                    raise Unreadable("nvidia-smi topo -m shows %r between two GPUs" % shortened(cell, 20))
+                pairs[int(row[0][3:]), int(other)] = cell
+        if not header or len(rows) != len(header):
+            raise Unreadable("nvidia-smi topo -m printed %d rows under %d GPU columns" % (len(rows), len(header)))
+        return pairs
+
+    def judge(self, found: dict[tuple[int, int], str], machine: Machine) -> Outcome:
+        wanted = "NV%d" % machine.need("nvlinks_per_gpu", int)
+        wrong = ["GPU %d and GPU %d: %s" % (a, b, cell) for (a, b), cell in sorted(found.items()) if a < b and cell != wanted]
+        pairs = machine.gpus * (machine.gpus - 1) // 2
+        joined = sum(1 for (a, b), cell in found.items() if a < b and cell == wanted)
+        if wrong or joined != pairs:
+            return failed(joined, pairs, listed(wrong) or "only %d of %d pairs are shown" % (joined, pairs), "pairs joined by %s" % wanted)
+        return passed(joined, pairs, "pairs joined by %s" % wanted)
+
+
+class SubnetManager(Check):
+    """On machines with fourth-generation NVSwitch, the NVLink subnet manager runs and its kernel module is loaded."""
+
+    id, name = "F6", "nvlink_subnet_manager"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("nvlsm", "modules")
+    hint = "write ib_umad to /etc/modules-load.d, modprobe it, then systemctl enable --now nvlsm nvidia-fabricmanager"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
+        return unit_state(answers, "nvlsm"), "ib_umad" in loaded_modules(answers)
+
+    def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
+        shown = "%s, ib_umad %s" % (found[0], "loaded" if found[1] else "not loaded")
+        return equal(shown, "active, ib_umad loaded", reason="nvlsm is %s" % shown)
+
+
+CHECKS = (FabricManager, FabricState, NvlinkActive, NvlinkErrors, Topology, SubnetManager)

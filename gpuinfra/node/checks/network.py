@@ -1,0 +1,82 @@
+"""N: the fabric between nodes."""
+
+from __future__ import annotations
+
+import re
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from .base import Check
+
+_16_GIB_IN_KIB = 16 * 1024 * 1024
+
+
+class EfaDevices(Check):
+    """libfabric offers one EFA domain for each EFA device of the machine."""
+
+    id, name = "N1", "efa_devices"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("efa",)
+    hint = "compare with lspci -d 1d0f: and the launch template's network interfaces; rerun the EFA step, reboot, then replace the node"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        answer = answers.raw("efa")
+        if answer.exit != 0 and re.search(r"fi_getinfo: -61|No data available", answer.stdout + answer.stderr):
+            return []
+        domains, provider = set(), None
+        for line in answers.lines("efa"):
+            match = re.match(r"^\s*(provider|fabric|domain|version|type|protocol): (\S+)$", line)
+            if match is None:
+                raise Unreadable("fi_info printed a line that is no field: %s" % shortened(line, 80))
+            if match.group(1) == "provider":
+                provider = match.group(2)
+            if match.group(1) == "domain":
+                if provider != "efa":
+                    raise Unreadable("fi_info named a domain of provider %s" % provider)
+                domains.add(match.group(2))
+        return sorted(domains)
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        wanted = machine.need("fabric_devices", int)
+        if machine.get("fabric_provider", None) != "efa":
+            return skipped("the machine's fabric is not EFA")
+        return equal(len(found), wanted, "EFA devices", "libfabric sees %d of %d EFA devices: %s" % (len(found), wanted, ", ".join(found) or "none"))
+
+
+class LockedMemory(Check):
+    """A job's user may lock as much memory as RDMA registers."""
+
+    id, name = "N4", "locked_memory"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("memlock",)
+    hint = "rerun the prepare step: it writes memlock limits for all users to /etc/security/limits.d"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
+        """The lowest limit for all users, soft and hard; later lines win, as PAM reads them."""
+        answer = answers.raw("memlock")
+        limits: dict[str, int] = {}
+        for line in answer.stdout.splitlines():
+            words = line.split("#")[0].split()
+            if len(words) != 4 or words[2] != "memlock":
+                raise Unreadable("a limits line that cannot be read: %s" % shortened(line, 80))
+            if words[0] != "*":
+                continue
+            if not re.match(r"^(unlimited|infinity|-1|\d+)$", words[3]) or words[1] not in ("soft", "hard", "-"):
+                raise Unreadable("a limits line that cannot be read: %s" % shortened(line, 80))
+            value = int(words[3]) if words[3].isdigit() else -1
+            for kind in ("soft", "hard") if words[1] == "-" else (words[1],):
+                limits[kind] = value
+        return limits
+
+    def judge(self, found: dict[str, int], machine: Machine) -> Outcome:
+        expected = "unlimited, or at least 16 GiB"
+        for kind in ("soft", "hard"):
+            if kind not in found:
+                return failed(None, expected, "no %s memlock limit is set for all users" % kind)
+            if found[kind] != -1 and found[kind] < _16_GIB_IN_KIB:
+                return failed("%s %d KiB" % (kind, found[kind]), expected, "the %s memlock limit is %d KiB" % (kind, found[kind]))
+        return passed("unlimited" if found["soft"] == -1 else "%d KiB" % found["soft"], expected)
+
+
+CHECKS = (EfaDevices, LockedMemory)

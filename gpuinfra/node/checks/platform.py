@@ -1,0 +1,148 @@
+"""P: the machine below the driver - PCI devices, kernel and headers, disk, Secure Boot, nouveau."""
+
+from __future__ import annotations
+
+import re
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed
+from .base import Check, listed
+
+_PCI = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[(\d{4}|[0-9a-f]{4})\]: .*\[(10de:[0-9a-f]{4})\](?: \(rev [0-9a-f]+\))?(?: \(prog-if .*\))?$")
+_GPU_CLASSES = ("0300", "0302")
+
+
+def pci_gpus(answers: Answers) -> list[tuple[str, str]]:
+    """(address, vendor:device) of each NVIDIA display or 3D controller on the bus."""
+    gpus = []
+    for line in answers.lines("lspci"):
+        match = _PCI.match(line)
+        if match is None:
+            raise Unreadable("lspci printed a line that is no device: %s" % line[:80])
+        if match.group(2) in _GPU_CLASSES:
+            gpus.append((match.group(1), match.group(3)))
+    return gpus
+
+
+class PciGpus(Check):
+    """Every GPU the machine is sold with is on the PCI bus, and is of the model it is sold with."""
+
+    id, name = "P1", "pci_gpus"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("lspci",)
+    hint = "stop and start the instance, so that it moves to other hardware, or terminate it so that its group replaces it"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
+        return pci_gpus(answers)
+
+    def judge(self, found: list[tuple[str, str]], machine: Machine) -> Outcome:
+        wanted = [one.lower() for one in machine.need("pci_ids", list)]
+        strange = ["%s is a %s" % (address, device) for address, device in found if device not in wanted]
+        if strange:
+            return failed(len(found), machine.gpus, "not of this machine: %s" % listed(strange), "GPUs", "check that the pool's machine type is what the instance really is")
+        where = ", ".join(address for address, _ in found) or "none"
+        return equal(len(found), machine.gpus, "GPUs", "%d of %d GPUs are on the PCI bus: %s" % (len(found), machine.gpus, where))
+
+
+class KernelHeaders(Check):
+    """The running kernel is the one that the bootstrap locked, and its headers are there for the next module build."""
+
+    id, name = "P2", "kernel_headers"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("uname", "kernel-headers")
+    hint = "install linux-headers-$(uname -r), or reboot into the locked kernel; apt-mark hold the kernel packages afterwards"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
+        lines = answers.lines("uname")
+        if len(lines) != 1 or not re.match(r"^\d+\.\d+[\w.+~-]*$", lines[0]):
+            raise Unreadable("uname -r printed no kernel release")
+        folders = answers.raw("kernel-headers").stdout.splitlines()
+        return lines[0], "/lib/modules/%s/build" % lines[0] in folders
+
+    def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
+        kernel, headers = found
+        locked = kernel
+        if machine.journal is not None:
+            recorded = machine.journal.get("recorded") or {}
+            locked = recorded.get("kernel") or "a kernel that the bootstrap locked"
+        if kernel != locked:
+            return failed(kernel, locked, "the running kernel is %s, the bootstrap locked %s" % (kernel, locked))
+        if not headers:
+            return failed(kernel, locked, "there are no headers under /lib/modules/%s/build" % kernel)
+        return passed(kernel, locked)
+
+
+class RootSpace(Check):
+    """The root disk has room for what the bootstrap and the first job write."""
+
+    id, name = "P3", "root_space"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("disk",)
+    hint = "free space on / or give the pool a larger root disk"
+
+    def parse(self, answers: Answers, machine: Machine) -> float:
+        lines = [line.strip() for line in answers.lines("disk")]
+        if len(lines) != 2 or lines[0].lower() not in ("avail", "available") or not lines[1].isdigit():
+            raise Unreadable("df printed no single figure of available bytes")
+        return int(lines[1]) / 2**30
+
+    def judge(self, found: float, machine: Machine) -> Outcome:
+        wanted = machine.need("root_free_gib", float)
+        if found < wanted:
+            return failed(round(found, 1), wanted, "%.1f GiB are free on /, at least %g GiB are needed" % (found, wanted), "GiB")
+        return passed(round(found, 1), wanted, "GiB")
+
+
+class SecureBoot(Check):
+    """Secure Boot is off, or the NVIDIA module is signed."""
+
+    id, name = "P4", "secure_boot"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("secure-boot", "module-signer")
+    hint = "sign the module with an enrolled key, or start the instance without Secure Boot"
+
+    def parse(self, answers: Answers, machine: Machine) -> str:
+        state = answers.raw("secure-boot")
+        said = (state.stdout + state.stderr).lower()
+        if "secureboot disabled" in said or "efi variables are not supported" in said:
+            return "disabled"
+        if "secureboot enabled" not in said:
+            raise Unreadable("mokutil says neither enabled nor disabled: %s" % said.strip()[:80])
+        return "enabled, module signed" if answers.text("module-signer").strip() else "enabled, module unsigned"
+
+    def judge(self, found: str, machine: Machine) -> Outcome:
+        if found == "enabled, module unsigned":
+            return failed(found, "disabled, or a signed module", "Secure Boot is on and the nvidia module carries no signature")
+        return passed(found, "disabled, or a signed module")
+
+
+class NoNouveau(Check):
+    """The nouveau driver does not hold the GPUs."""
+
+    id, name = "P5", "no_nouveau"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("modules",)
+    hint = "blacklist nouveau, rebuild the initramfs and reboot: rerun the driver step"
+
+    def parse(self, answers: Answers, machine: Machine) -> bool:
+        return "nouveau" in loaded_modules(answers)
+
+    def judge(self, found: bool, machine: Machine) -> Outcome:
+        return equal(found, False, reason="the module nouveau is loaded")
+
+
+def loaded_modules(answers: Answers) -> frozenset[str]:
+    """Names of loaded kernel modules, from lsmod."""
+    lines = answers.lines("modules")
+    if not lines or not lines[0].startswith("Module"):
+        raise Unreadable("lsmod printed no table of modules")
+    names = []
+    for line in lines[1:]:
+        if not re.match(r"^\w[\w-]*\s+\d+\s+-?\d+", line):
+            raise Unreadable("lsmod printed a line that is no module: %s" % line[:60])
+        names.append(line.split()[0])
+    return frozenset(names)
+
+
+CHECKS = (PciGpus, KernelHeaders, RootSpace, SecureBoot, NoNouveau)

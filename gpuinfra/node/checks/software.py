@@ -1,0 +1,128 @@
+"""C, L, S: container toolkit, Lustre client and mounts, cloud-init and the bootstrap's own journal."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from .base import Check, listed
+
+
+class CdiDevices(Check):
+    """The container runtime is offered each GPU by name, and all of them."""
+
+    id, name = "C2", "cdi_devices"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("cdi",)
+    hint = "systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        # The count line goes to stderr as a log line; names go to stdout, one a line.
+        return [line.strip() for line in answers.lines("cdi") if line.strip().startswith("nvidia.com/gpu=")]
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        names = {name.split("=", 1)[1] for name in found}
+        indexed = len([name for name in names if name.isdigit()])
+        if "all" not in names:
+            return failed(indexed, machine.gpus, "CDI does not name nvidia.com/gpu=all", "GPUs")
+        return equal(indexed, machine.gpus, "GPUs", "CDI names %d of %d GPUs" % (indexed, machine.gpus))
+
+
+class LustreMounts(Check):
+    """The Lustre module fits the running kernel, and every file system of the pool is mounted."""
+
+    id, name = "L1", "lustre_mounts"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("lustre-module", "uname", "mounts")
+    hint = "rerun the Lustre step: the client must be built for exactly the running kernel; then mount the file system and look at dmesg"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, dict[str, str]]:
+        mounts = {}
+        for line in answers.raw("mounts").stdout.splitlines():
+            words = line.split()
+            if len(words) >= 2:
+                mounts[words[0]] = words[1]
+        return answers.text("uname").strip(), " ".join(answers.text("lustre-module").split()[:1]), mounts
+
+    def judge(self, found: tuple[str, str, dict[str, str]], machine: Machine) -> Outcome:
+        wanted = [str(mount) for mount in machine.need("file_systems", list)]
+        if not wanted:
+            return skipped("the pool has no shared file system")
+        kernel, built_for, mounts = found
+        mounted = [mount for mount in wanted if mounts.get(mount) == "lustre"]
+        if built_for != kernel:
+            return failed(mounted, wanted, "the Lustre module is built for %s, the kernel is %s" % (built_for or "nothing", kernel))
+        missing = [mount for mount in wanted if mount not in mounted]
+        return failed(mounted, wanted, "not mounted as Lustre: %s" % ", ".join(missing)) if missing else passed(mounted, wanted)
+
+
+class CloudInit(Check):
+    """cloud-init finished without an error: a failed part of the first boot is silent otherwise."""
+
+    id, name = "S1", "cloud_init"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("cloud-init",)
+    hint = "read /var/log/cloud-init-output.log, mend what failed, and replace the node: first boot runs once"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[int, str, list[str]]:
+        answer = answers.raw("cloud-init")
+        try:
+            said = json.loads(answer.stdout)
+        except (ValueError, RecursionError):
+            raise Unreadable("cloud-init status printed no JSON: %s" % shortened(answer.stdout + answer.stderr, 80)) from None
+        if not isinstance(said, dict) or not isinstance(said.get("status"), str):
+            raise Unreadable("cloud-init status says nothing about its status")
+        problems = [str(one) for one in said["errors"]] if isinstance(said.get("errors"), list) else []
+        recoverable = said.get("recoverable_errors")
+        if isinstance(recoverable, Mapping):
+            problems += ["%s: %s" % (level, one) for level, ones in recoverable.items() for one in (ones if isinstance(ones, list) else [ones])]
+        return answer.exit, said["status"], problems
+
+    def judge(self, found: tuple[int, str, list[str]], machine: Machine) -> Outcome:
+        code, status, problems = found
+        if code == 0 and status == "done" and not problems:
+            return passed("done", "done")
+        shown = status if status != "done" else "done with errors"
+        return failed(shown, "done", listed(problems) or "cloud-init is %s (exit code %d)" % (status, code))
+
+
+class BootstrapSteps(Check):
+    """Every step of the bootstrap is done, proven by its own journal."""
+
+    id, name = "S2", "bootstrap_steps"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ()
+    hint = "systemctl start gpuinfra-bootstrap goes on where it stopped; /var/log/gpuinfra/bootstrap.log says why it did"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
+        journal = machine.journal
+        if journal is None:
+            raise Unreadable("no journal of the bootstrap came with the evidence")
+        if journal.get("schema") != "gpuinfra.state/1" or not isinstance(journal.get("steps"), list):
+            raise Unreadable("the journal is not of schema gpuinfra.state/1")
+        steps = {}
+        for step in journal["steps"]:
+            if not isinstance(step, Mapping) or not isinstance(step.get("id"), str) or step["id"] in steps:
+                raise Unreadable("the journal holds an entry that is no step")
+            steps[step["id"]] = step
+        return steps
+
+    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+        wanted = machine.need("steps", list)
+        wrong = []
+        for step in wanted:
+            entry = found.get(step, {"status": "missing"})
+            if entry.get("status") != "done":
+                why = entry.get("reason")
+                wrong.append("%s is %s%s" % (step, shortened(str(entry.get("status")), 20), ": %s" % shortened(str(why), 120) if why else ""))
+            elif not re.match(r"^[0-9a-f]{64}$", str(entry.get("hash"))):
+                wrong.append("%s is done without a hash" % step)
+        done = len(wanted) - len(wrong)
+        return failed(done, len(wanted), listed(wrong), "steps") if wrong else passed(done, len(wanted), "steps")
+
+
+CHECKS = (CdiDevices, LustreMounts, CloudInit, BootstrapSteps)

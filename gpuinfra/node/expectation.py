@@ -1,0 +1,85 @@
+"""What a healthy machine of this pool shows: the bundle's `expectation.json` and what the node's steps recorded.
+
+A field that is missing is an error of the check that needs it, so a thin record can never make a node look well.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping
+
+from .words import Broken, Unreadable
+
+
+class Machine:
+    """An expectation, read by field name."""
+
+    def __init__(self, expectation: Mapping[str, Any], journal: Mapping[str, Any] | None) -> None:
+        self._fields = expectation
+        self.journal = journal
+
+    def need(self, field: str, kind: type) -> Any:
+        """A field that must be there and of this kind."""
+        value = self._fields.get(field)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            raise Unreadable("the machine's record has no usable %s" % field, "mend the machine's catalogue record and build the bundle again")
+        return value
+
+    def get(self, field: str, default: Any) -> Any:
+        """A field with a default that is safe to assume."""
+        value = self._fields.get(field)
+        return default if value is None else value
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the machine is sold with."""
+        return self.need("gpus", int)
+
+    def version(self, software: str) -> str | None:
+        """The version that this node's steps proved and pinned, None when no journal came with the evidence.
+
+        It must lie inside the range of the software lock; a version that only the node vouches for is no pin.
+        """
+        if self.journal is None:
+            return None
+        recorded = self.journal.get("recorded")
+        value = recorded.get(software) if isinstance(recorded, Mapping) else None
+        if not isinstance(value, str) or not value:
+            raise Broken("no bootstrap step recorded a version of %s" % software, "rerun the bootstrap: systemctl start gpuinfra-bootstrap")
+        self.inside_range(software, value)
+        return value
+
+    def inside_range(self, software: str, value: str) -> None:
+        """Refuse a version outside the lock's range."""
+        wanted = self.need("software", dict).get(software)
+        bounds = wanted.get("range") if isinstance(wanted, Mapping) else None
+        pin = wanted.get("pin") if isinstance(wanted, Mapping) else None
+        if not isinstance(bounds, (list, tuple)) or not bounds:
+            if not isinstance(pin, str):
+                raise Unreadable("the machine's record gives neither pin nor range for %s" % software)
+            bounds = ["==" + pin]
+        for bound in bounds:
+            if not _holds(value, bound):
+                raise Broken(
+                    "%s is %s, outside the software lock's %s" % (software, value, ", ".join(str(one) for one in bounds)),
+                    "install the pinned version, or widen the lock if this version is proven",
+                )
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    numbers = re.findall(r"\d+", version.split("+", 1)[0].split("-", 1)[0])
+    if not numbers:
+        raise Unreadable("%r is no version" % version[:40])
+    return tuple(int(number) for number in numbers)
+
+
+def _holds(version: str, bound: object) -> bool:
+    match = re.match(r"^(>=|<=|==|<|>)\s*(\S+)$", bound) if isinstance(bound, str) else None
+    if match is None:
+        raise Unreadable("%r is no version bound; write >=580.95 or <581" % (bound,))
+    left, right = _parts(version), _parts(match.group(2))
+    width = max(len(left), len(right))
+    left, right = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))
+    return {">=": left >= right, "<=": left <= right, "==": left == right, "<": left < right, ">": left > right}[match.group(1)]

@@ -1,0 +1,152 @@
+"""The judgement: recorded tool output and a machine's record in, outcomes out. Pure, and the only one.
+
+It runs on the node, inside `NodesReady` during `pulumi up`, and in `gpuinfra verify`, always on raw output,
+so nobody has to believe what a node says about itself.
+Whatever cannot be understood ends in `error`; there is no way from unknown to `pass`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping
+
+from .answer import Answers
+from .checks import ALL
+from .checks.base import Check
+from .expectation import Machine
+from .words import Broken, Outcome, Severity, Unreadable, harmless, shortened
+
+OUTCOMES = ("pass", "warn", "fail", "skip", "error")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a node is verified, and what stands in the way."""
+
+    verified: bool
+    blockers: tuple[dict[str, Any], ...]
+    """Checks of severity block or drain that did not pass, and required ones that did not run; the telling ones first."""
+    missing: tuple[str, ...]
+    """Required checks that no outcome exists for."""
+
+
+def judge(
+    probes: Mapping[str, Any],
+    expectation: Mapping[str, Any],
+    *,
+    journal: Mapping[str, Any] | None = None,
+    phases: Iterable[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Judge every check that the machine requires or skips, in order of phase and id.
+
+    `journal` is the node's `state.json`; None means that there is none to read, as on a machine that no bootstrap made.
+    `phases` limits the work; the verdict then names what did not run.
+    """
+    required, skips = _wanted(expectation)
+    answers = Answers(probes)
+    machine = Machine(expectation, journal if journal is None or isinstance(journal, Mapping) else {})
+    allowed = None if phases is None else {str(getattr(phase, "value", phase)) for phase in phases}
+    results = []
+    for check in ALL.values():
+        if check.id not in required and check.id not in skips:
+            continue
+        if allowed is not None and check.phase.value not in allowed:
+            continue
+        if check.id in skips:
+            results.append(_record(check, Outcome("skip", reason=skips[check.id])))
+        else:
+            results.append(_record(check, _outcome(check, answers, machine)))
+    results += [_unknown(name) for name in required if name not in ALL]
+    return results
+
+
+def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
+    """A node is verified when every required check ran and none of severity block or drain ended other than in pass,
+    or in a skip that the machine's record lists. A warning of such a check does not hold a node back, an error of any check does."""
+    required, skips = _wanted(expectation)
+    by_id = {check.get("id"): check for check in checks}
+    blockers, missing = [], [name for name in required if name not in by_id]
+    for name, check in by_id.items():
+        outcome, severity = check.get("outcome"), check.get("severity")
+        if outcome == "pass" or (outcome == "skip" and name in skips):
+            continue
+        if outcome == "warn" and (severity in (Severity.WARN.value, Severity.INFO.value) or name in WARNS):
+            continue
+        blockers.append(dict(check))
+    blockers.sort(key=_telling)
+    return Verdict(not blockers and not missing, tuple(blockers), tuple(missing))
+
+
+WARNS = frozenset(("G7", "X1", "X2"))
+"""Checks of severity drain whose table knows a milder class: software thermal slowdown, Xids to watch, non-fatal SXids."""
+
+_FIRST = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
+
+
+def _telling(check: Mapping[str, Any]) -> tuple[int, int]:
+    """Causes before consequences: a lost GPU makes ten checks fail, and its Xid says why."""
+    name = str(check.get("id"))
+    return (0 if check.get("outcome") == "fail" else 1, _FIRST.index(name) if name in _FIRST else len(_FIRST))
+
+
+def not_checked(expectation: Mapping[str, Any]) -> list[str]:
+    """Checks that exist and that this machine neither requires nor skips; reports list them."""
+    required, skips = _wanted(expectation)
+    return [name for name in ALL if name not in required and name not in skips]
+
+
+def _wanted(expectation: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    required, skips = expectation.get("required"), expectation.get("skips", {})
+    if not isinstance(required, (list, tuple)) or not required or not all(isinstance(name, str) for name in required):
+        raise ValueError("the expectation lists no required checks, so nothing could be concluded")
+    if not isinstance(skips, Mapping) or not all(isinstance(why, str) and why for why in skips.values()):
+        raise ValueError("every skip of the expectation needs its reason")
+    return [name for name in required if name not in skips], dict(skips)
+
+
+def _outcome(check: Check, answers: Answers, machine: Machine) -> Outcome:
+    try:
+        found = check.parse(answers, machine)
+        result = check.judge(found, machine)
+    except Broken as error:
+        return Outcome("fail", reason=error.reason, hint=error.hint)
+    except Unreadable as error:
+        return Outcome("error", reason=error.reason, hint=error.hint)
+    except Exception as error:  # hostile output must not end the judgement of the other checks
+        return Outcome("error", reason="%s while judging: %s" % (type(error).__name__, error))
+    return result if result.outcome in OUTCOMES else Outcome("error", reason="the check gave no outcome")
+
+
+def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
+    word = outcome.outcome
+    if word == "fail" and check.severity in (Severity.WARN, Severity.INFO):
+        word = "warn"
+    return {
+        "id": check.id,
+        "name": check.name,
+        "phase": check.phase.value,
+        "severity": check.severity.value,
+        "outcome": word,
+        "found": _scalar(outcome.found),
+        "expected": _scalar(outcome.expected),
+        "unit": outcome.unit,
+        "hint": harmless(outcome.hint or check.hint),
+        "reason": None if outcome.reason is None else shortened(outcome.reason, 1000),
+    }
+
+
+def _unknown(name: str) -> dict[str, Any]:
+    why = "this node part has no check %s" % shortened(name, 20)
+    return {
+        "id": shortened(name, 20), "name": "unknown", "phase": "presence", "severity": "block", "outcome": "error",
+        "found": None, "expected": None, "unit": None, "hint": "build the bundle again with a matching gpuinfra", "reason": why,
+    }  # fmt: skip
+
+
+def _scalar(value: Any) -> Any:
+    """A JSON scalar or a list of them, harmless to print."""
+    if isinstance(value, (list, tuple)):
+        return [_scalar(one) for one in list(value)[:64]]
+    if isinstance(value, str):
+        return shortened(value, 200)
+    return value if value is None or isinstance(value, (bool, int, float)) else shortened(str(value), 200)

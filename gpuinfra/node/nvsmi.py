@@ -1,0 +1,135 @@
+"""`nvidia-smi -q -x`, read by element name with a parser that refuses what XML can be abused for.
+
+Each GPU becomes a mapping from a path such as `pci/pci_gpu_link_info/pcie_gen/max_link_gen` to its text.
+Elements differ by driver and by MIG mode, so nothing here knows which paths exist; checks ask and say what a missing one means.
+`supported_clocks` is left out: it is most of the text and no check reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from xml.parsers import expat
+
+from .table import label
+from .words import Unreadable, shortened
+
+_LEFT_OUT = frozenset(("supported_clocks", "accounted_processes"))
+_REPEATED = frozenset(("process_info", "mig_device"))
+_DEEPEST = 16
+_MOST_ELEMENTS = 400_000
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One `<gpu>` element."""
+
+    index: int
+    pci: str
+    fields: dict[str, str]
+    repeated: dict[str, int]
+    """How often each repeated element came: `process_info`, `mig_device`."""
+
+    def get(self, path: str) -> str:
+        """The text at a path; a path that was not printed cannot be judged."""
+        if path not in self.fields:
+            raise Unreadable("nvidia-smi -q -x printed no %s for GPU %d" % (path, self.index))
+        return self.fields[path]
+
+    def find(self, path: str, default: str = "N/A") -> str:
+        """The text at a path that some drivers do not print."""
+        return self.fields.get(path, default)
+
+    @property
+    def label(self) -> str:
+        """Which GPU this is, as a person would look for it."""
+        return label(self.index, self.pci, self.fields.get("serial", ""))
+
+
+@dataclass(frozen=True)
+class Log:
+    """The whole document."""
+
+    driver_version: str
+    cuda_version: str
+    attached_gpus: int
+    gpus: tuple[Gpu, ...]
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.top: dict[str, str] = {}
+        self.gpus: list[Gpu] = []
+        self._path: list[str] = []
+        self._text: list[str] = []
+        self._fields: dict[str, str] | None = None
+        self._repeated: dict[str, int] = {}
+        self._pci = ""
+        self._left_out = 0
+        self._elements = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if self._elements > _MOST_ELEMENTS or len(self._path) >= _DEEPEST:
+            raise Unreadable("nvidia-smi -q -x is larger or deeper than any machine prints")
+        if not self._path and name != "nvidia_smi_log":
+            raise Unreadable("the document is a <%s>, not an nvidia_smi_log" % shortened(name, 40))
+        if name == "gpu" and len(self._path) == 1:
+            self._fields, self._repeated, self._pci = {}, {}, attributes.get("id", "")
+        if self._left_out or name in _LEFT_OUT:
+            self._left_out += 1
+        if name in _REPEATED:
+            self._repeated[name] = self._repeated.get(name, 0) + 1
+        self._path.append(name)
+        self._text = []
+
+    def text(self, data: str) -> None:
+        if not self._left_out:
+            self._text.append(data)
+
+    def end(self, name: str) -> None:
+        self._path.pop()
+        text = "".join(self._text).strip()
+        self._text = []
+        if self._left_out:
+            self._left_out -= 1
+            return
+        if name == "gpu" and len(self._path) == 1 and self._fields is not None:
+            self.gpus.append(Gpu(len(self.gpus), self._pci, self._fields, self._repeated))
+            self._fields = None
+        elif self._fields is None:
+            if len(self._path) == 1:
+                self.top[name] = text
+        elif text and not _REPEATED.intersection(self._path):
+            path = "/".join(self._path[2:] + [name])
+            if path in self._fields:
+                raise Unreadable("nvidia-smi -q -x printed %s twice for one GPU" % path)
+            self._fields[path] = text
+
+    def refuse(self, *_: Any) -> int:
+        raise Unreadable("the document declares entities, which nvidia-smi never does")
+
+
+def parse(text: str) -> Log:
+    """Read the document, or say why it cannot be believed."""
+    reader = _Reader()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.text
+    # A DOCTYPE line is normal and names a DTD that nobody fetches; a declaration inside it is an attack.
+    parser.EntityDeclHandler = reader.refuse
+    parser.UnparsedEntityDeclHandler = reader.refuse
+    parser.ExternalEntityRefHandler = reader.refuse
+    parser.SkippedEntityHandler = reader.refuse
+    try:
+        parser.Parse(text.lstrip().encode("utf-8", "backslashreplace"), True)
+    except expat.ExpatError as error:
+        raise Unreadable("nvidia-smi -q -x is not whole XML: %s" % error) from error
+    attached = reader.top.get("attached_gpus", "")
+    if not attached.isdigit():
+        raise Unreadable("nvidia-smi -q -x does not say how many GPUs are attached")
+    if not reader.top.get("driver_version"):
+        raise Unreadable("nvidia-smi -q -x does not name its driver")
+    return Log(reader.top["driver_version"], reader.top.get("cuda_version", ""), int(attached), tuple(reader.gpus))

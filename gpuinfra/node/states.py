@@ -1,0 +1,101 @@
+"""Broken states of a GPU node: how they look in tool output, what they mean, what a person does next.
+
+Data, from the project's fact sheet "node bootstrap and verification" (read 2026-11-20), sections 7.1 and 7.4, which names each public report.
+A text is looked for whatever the exit code, because several of these came with exit code 0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class State:
+    """One known broken state."""
+
+    pattern: str
+    meaning: str
+    hint: str
+    tool: str = "nvidia-smi"
+    exit: int | None = None
+    """The exit code that alone names this state, where there is one."""
+
+    def told(self, text: str) -> str:
+        """The meaning, with the line that shows it."""
+        for line in text.splitlines():
+            if re.search(self.pattern, line):
+                return "%s (%s)" % (self.meaning, " ".join(line.split())[:160])
+        return self.meaning
+
+
+STATES = (
+    State(
+        r"Driver/library version mismatch",
+        "the loaded kernel module and the user-space libraries are of different versions (NVML error 18)",
+        "drain and reboot the node; if it stays, something upgraded the driver: compare /proc/driver/nvidia/version with dpkg -l 'libnvidia*', reinstall the pinned version and hold it",
+        exit=18,
+    ),
+    State(
+        r"Unable to determine the device handle for GPU",
+        "a GPU does not answer any more",
+        "drain the node, look for Xid 79 in the kernel log, reboot it; replace the node if it comes back",
+    ),
+    State(
+        r"GPU is lost|\[GPU is lost\]",
+        "the driver lost a GPU (NVML error 15)",
+        "drain and reboot the node; replace it if the GPU is lost again",
+        exit=15,
+    ),
+    State(
+        r"No devices were found",
+        "the driver is loaded and initialised no GPU",
+        "look for RmInitAdapter or GSP lines with journalctl -k -b; reboot once, then replace the node",
+    ),
+    State(
+        r"couldn't communicate with the NVIDIA driver",
+        "the NVIDIA kernel module is not loaded",
+        "run dkms status and modprobe nvidia; rerun the driver step if no module was built for the running kernel",
+        exit=9,
+    ),
+    State(
+        r"Failed to initialize NVML: (?:Unknown Error|GPU access blocked)",
+        "NVML does not start",
+        "reboot the node; inside a container, use CDI and create the container again",
+    ),
+    State(
+        r"infoROM is corrupted",
+        "the infoROM of a GPU is corrupt",
+        "drain the node and replace it: an infoROM is not repaired in the field",
+        exit=14,
+    ),
+    State(
+        r"NVML (?:Shared Library|library) (?:Not Found|couldn't be found)|couldn't find libnvidia-ml\.so",
+        "the driver's user-space library is missing",
+        "rerun the driver step",
+        exit=12,
+    ),
+    State(
+        r"^not found$",
+        "nvidia-smi is not installed",
+        "rerun the driver step; the journal /var/lib/gpuinfra/state.json says where it stopped",
+        exit=127,
+    ),
+    State(
+        r"^timed out",
+        "nvidia-smi does not answer: the driver or a GPU hangs",
+        "drain the node and look at journalctl -k -b; reboot it, then replace it if it hangs again",
+    ),
+)
+
+
+def recognise(argv: tuple[str, ...], code: int, text: str) -> State | None:
+    """The known state that this output shows, if it is one."""
+    tool = argv[0].rsplit("/", 1)[-1]
+    for state in STATES:
+        if state.tool == tool and re.search(state.pattern, text, re.MULTILINE):
+            return state
+    for state in STATES:
+        if state.tool == tool and state.exit is not None and state.exit == code:
+            return state
+    return None

@@ -1,0 +1,115 @@
+"""Tables as `nvidia-smi --query-... --format=csv` prints them, read by column name and never by position.
+
+A cell can hold an error token while the exit code is 0, so each cell is asked whether it is a value, absent or a failure.
+Reading by position is how a public ECC check came to test a column that its query did not ask for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .words import Unreadable, shortened
+
+ABSENT = frozenset(
+    ("[N/A]", "N/A", "[Not Supported]", "Not Supported", "[Not Available]", "",
+     "[Requested functionality has been deprecated]", "Requested functionality has been deprecated")
+)  # fmt: skip
+"""The device has no such thing. Whether that is acceptable is each check's decision."""
+
+FAILURE = re.compile(
+    r"unknown error|gpu is lost|lost|requires reset|reset required|insufficient permissions|unable to determine|"
+    r"^\[?err|timeout|\[?error\]?$",
+    re.IGNORECASE,
+)
+"""The driver could not read the cell: a failure, and never `absent`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One GPU of a table."""
+
+    cells: dict[str, str]
+
+    def get(self, column: str) -> str:
+        """The cell of a column; a column that was not printed cannot be judged."""
+        for name in (column,) + ALIASES.get(column, ()):
+            if name in self.cells:
+                return self.cells[name]
+        raise Unreadable("nvidia-smi printed no column %s" % column)
+
+    def number(self, column: str) -> float | None:
+        """The cell as a number without its unit, None when the device has no such thing."""
+        return number(self.get(column), column)
+
+    @property
+    def label(self) -> str:
+        """Which GPU this is, as a person would look for it."""
+        return label(self.cells.get("index", "?"), self.cells.get("pci.bus_id", ""), self.cells.get("serial", ""))
+
+
+ALIASES = {
+    "clocks_event_reasons.active": ("clocks_throttle_reasons.active",),
+}
+"""Columns that drivers renamed: `clocks_throttle_reasons` became `clocks_event_reasons` in 535.54.03."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with a header."""
+
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def label(index: object, pci: str, serial: str = "") -> str:
+    """`GPU 3 at 00000000:90:1D.0 (serial 1650522003820)`."""
+    words = "GPU %s" % index
+    if pci and pci not in ABSENT:
+        words += " at %s" % pci
+    if serial and serial not in ABSENT and not FAILURE.search(serial):
+        words += " (serial %s)" % serial
+    return shortened(words, 100)
+
+
+def absent(cell: str) -> bool:
+    """True when the device says that it has no such thing."""
+    return cell.strip() in ABSENT
+
+
+def failure(cell: str) -> bool:
+    """True when the driver says that it could not read the cell."""
+    return bool(FAILURE.search(cell.strip()))
+
+
+_NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?:\s?(?:%|W|C|MiB|MHz|us|ms|GB/s|Gb/s|mV|x))?$")
+
+
+def number(cell: str, column: str) -> float | None:
+    """A cell as a number, None when absent; anything else is an unreadable answer."""
+    cell = cell.strip()
+    if absent(cell):
+        return None
+    match = _NUMBER.match(cell)
+    if match is None:
+        raise Unreadable("column %s holds %r, which is no number" % (column, shortened(cell, 40)))
+    return float(match.group(1))
+
+
+def parse(text: str) -> Table:
+    """Split a csv as nvidia-smi writes it: comma and blank between cells, no quotes, units in the header."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise Unreadable("nvidia-smi printed nothing where a table was asked for")
+    header = tuple(re.sub(r"\s*\[[^\]]*\]$", "", name.strip()) for name in lines[0].split(","))
+    if any(not re.match(r"^[A-Za-z][A-Za-z0-9_.]*$", name) for name in header):
+        raise Unreadable("the first line is no header: %s" % shortened(lines[0], 80))
+    if len(set(header)) != len(header):
+        raise Unreadable("a column is printed twice: %s" % shortened(lines[0], 80))
+    rows = []
+    for at, line in enumerate(lines[1:], start=2):
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(header):
+            raise Unreadable("line %d has %d cells under %d columns: %s" % (at, len(cells), len(header), shortened(line, 80)))
+        rows.append(Row(dict(zip(header, cells))))
+    return Table(header, tuple(rows))

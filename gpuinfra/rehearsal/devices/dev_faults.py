@@ -1,0 +1,73 @@
+"""Faults of devices: what is broken, and which field of which GPU shows it.
+
+A fault changes what tools print and never how it is judged.
+GPU 3 is the broken one, so that a person can check that the right one is named.
+"""
+
+GPU = 3
+
+FAULTS = {
+    "gpu-missing": "one GPU is on the PCI bus and the driver does not list it",
+    "gpu-off-bus": "one GPU is not even on the PCI bus",
+    "gpu-lost": "the driver lost one GPU (NVML error 15)",
+    "xid-79": "one GPU has fallen off the bus: Xid 79 in the kernel log, nvidia-smi cannot reach it",
+    "xid-48": "one GPU reported a double-bit memory error: Xid 48 in the kernel log",
+    "xid-154": "one GPU reported an error, and the driver asks for a node reboot: Xid 154 in the kernel log",
+    "sxid-fatal": "an NVSwitch reported a fatal error: SXid in the kernel log",
+    "no-devices": "the driver is loaded and initialises no GPU",
+    "gpu-wrong-model": "one GPU is of another model",
+    "gpu-less-memory": "one GPU shows less memory than it should",
+    "ecc-uncorrected": "one GPU counts uncorrectable memory errors",
+    "ecc-sram": "one GPU counted an uncorrectable SRAM error in its life",
+    "ecc-off": "ECC is off on one GPU",
+    "remap-pending": "a row of one GPU waits for a reset to be remapped",
+    "remap-failed": "remapping a row of one GPU failed",
+    "pcie-narrow": "the PCIe link of one GPU trained to half its width",
+    "pcie-slow": "the PCIe slot of one GPU only does an older generation",
+    "thermal": "one GPU is hot and slowed down by its hardware",
+    "power-capped": "the power limit of one GPU is below its default",
+    "recovery-reset": "the driver asks for a reset of one GPU",
+    "recovery-reboot": "the driver asks for a reboot because of one GPU",
+    "inforom-corrupt": "the infoROM of one GPU is corrupt",
+    "mig-enabled": "MIG is on for one GPU, in a pool that wants whole GPUs",
+    "unknown-error": "one cell of one GPU reads [Unknown Error], with exit code 0",
+    "stale-process": "a process of somebody else is on one GPU",
+    "nvlink-inactive": "two NVLinks of one GPU are down",
+    "nvlink-errors": "one NVLink counted replay errors",
+    "efa-missing": "one EFA device is missing",
+}
+"""Name -> what is broken."""
+
+FIELDS = {
+    "gpu-wrong-model": {"NAME": "NVIDIA A100-SXM4-80GB", "MEMORY": "81920", "FREE": "81050"},
+    "gpu-less-memory": {"MEMORY": "36864", "FREE": "36296"},
+    "xid-48": {"ECC_V_DRAM": "1", "ECC_V_TOTAL": "1", "ECC_A_TOTAL": "1"},
+    "ecc-uncorrected": {"ECC_V_DRAM": "4", "ECC_V_TOTAL": "4", "ECC_A_TOTAL": "4"},
+    "ecc-sram": {"ECC_A_SRAM": "1", "ECC_A_TOTAL": "1"},
+    "ecc-off": {
+        "ECC": "Disabled", "ECC_PENDING": "Disabled", "ZERO": "N/A", "ECC_V_SRAM": "N/A", "ECC_V_DRAM": "N/A",
+        "ECC_V_TOTAL": "N/A", "ECC_A_SRAM": "N/A", "ECC_A_TOTAL": "N/A",
+    },
+    "remap-pending": {"ROW_PENDING": "Yes", "ROW_UNC": "1"},
+    "remap-failed": {"ROW_FAILURE": "Yes", "ROW_UNC": "1"},
+    "pcie-narrow": {"WIDTH": "8"},
+    "pcie-slow": {"GEN": "3", "GEN_MAX": "3"},
+    "thermal": {"TEMP": "91", "TEMP_MEMORY": "97", "REASONS": "0x0000000000000048", "BIT_1": "Not Active", "BIT_8": "Active", "BIT_64": "Active"},
+    "power-capped": {"LIMIT": "300.00"},
+    "recovery-reset": {"RECOVERY": "Reset"},
+    "recovery-reboot": {"RECOVERY": "Reboot"},
+    "xid-154": {"RECOVERY": "Reboot"},
+    "inforom-corrupt": {"INFOROM": "invalid"},
+    "mig-enabled": {"MIG": "Enabled", "MIG_PENDING": "Enabled"},
+    "unknown-error": {"POWER": "[Unknown Error]", "TEMP_MEMORY": "[Unknown Error]"},
+    "stale-process": {"USED": "1024"},
+}  # fmt: skip
+"""Fault -> the fields of the broken GPU that differ."""
+
+UNLISTED = ("gpu-missing", "gpu-off-bus")
+UNREACHABLE = ("xid-79",)
+
+
+def active(state):
+    """The device faults of this node."""
+    return [fault for fault in state.get("faults", ()) if fault in FAULTS]

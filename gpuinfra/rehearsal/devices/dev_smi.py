@@ -1,0 +1,214 @@
+"""nvidia-smi on a stand-in node: the queries that steps and checks make, in the words and formats of the real one."""
+
+import os
+
+import dev_faults
+import dev_gpus
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CUDA = {"570": "12.8", "575": "12.9", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3"}
+"""The highest CUDA of a driver branch, as its nvidia-smi shows it."""
+
+
+def main(state, args):
+    """Answer one call; the exit codes are those of nvidia-smi(1)."""
+    driver = state.get("driver", {})
+    if args in (["-h"], ["--help"]):
+        print("NVIDIA System Management Interface -- v%s" % driver.get("userspace"))
+        return 0
+    if not driver.get("loaded"):
+        print("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n")
+        return 9
+    if driver.get("loaded") != driver.get("userspace"):
+        print("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: %s" % ".".join(driver["userspace"].split(".")[:2]))
+        return 18
+    faults = dev_faults.active(state)
+    if args == ["--version"]:
+        version = driver["userspace"]
+        print("NVIDIA-SMI version  : %s\nNVML version        : %s\nDRIVER version      : %s\nCUDA Version        : %s" % (version, ".".join(version.split(".")[:2]), version, _cuda(version)))
+        return 0
+    if args == ["--help-query-gpu"]:
+        print(_read("help-query-gpu.txt"), end="")
+        return 0
+    gpus = dev_gpus.listed(state)
+    if not gpus or "no-devices" in faults:
+        print("No devices were found")
+        return 6
+    broken = "%s" % gpus[min(dev_faults.GPU, len(gpus) - 1)]["PCI"][4:]
+    if "xid-79" in faults:
+        print("Unable to determine the device handle for GPU%s: Unknown Error" % broken)
+        return 255
+    if "gpu-lost" in faults:
+        print("Unable to determine the device handle for GPU%s: GPU is lost.  Reboot the system to recover this GPU" % broken)
+        return 15
+    code = _query(state, args, gpus, faults)
+    if "inforom-corrupt" in faults and code == 0:
+        print("WARNING: infoROM is corrupted at gpu %s" % broken)
+        return 14
+    return code
+
+
+def _query(state, args, gpus, faults):
+    if not args:
+        return _table(state, gpus)
+    if args in (["-L"], ["--list-gpus"]):
+        for gpu in gpus:
+            print(_line(gpu))
+        return 0
+    if args[0] == "nvlink" and args[1:2] in (["-s"], ["--status"]):
+        return _nvlink_status(gpus, faults)
+    if args[0] == "nvlink" and args[1:2] in (["-e"], ["--errorcounters"]):
+        return _nvlink_errors(gpus, faults)
+    if args[:2] == ["topo", "-m"]:
+        return _topology(state, gpus, faults)
+    if args[0] in ("-pm", "-e", "-mig", "-pl", "-ac", "--gpu-reset"):
+        return 0
+    if sorted(args) in (["-q", "-x"], ["--query", "--xml-format"], ["--query", "-x"], ["--xml-format", "-q"]):
+        return _xml(state, gpus, faults)
+    query = [arg for arg in args if arg.startswith("--query-")]
+    style = [arg.split("=", 1)[1].split(",") for arg in args if arg.startswith("--format=")]
+    chosen = [arg for arg in args if arg.startswith(("--id=", "-i"))]
+    if len(query) == 1 and style and "=" in query[0] and style[0][0] == "csv" and not chosen:
+        name, fields = query[0].split("=", 1)
+        if name == "--query-gpu":
+            return _csv(gpus, fields.split(","), style[0])
+        if name == "--query-compute-apps":
+            return _apps(gpus, fields.split(","), style[0], faults)
+    print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
+    return 1
+
+
+def _csv(gpus, fields, style):
+    columns = {}
+    for line in _read("query-gpu.txt").splitlines():
+        header, value = line.split("\t")
+        columns[header.split(" [")[0]] = (header, value)
+    for field in fields:
+        if field not in columns:
+            print('Field "%s" is not a valid field to query.\n' % field)
+            return 2
+    if "noheader" not in style:
+        print(", ".join(columns[field][0] for field in fields))
+    for gpu in gpus:
+        cells = []
+        for field in fields:
+            header, value = columns[field]
+            cell = _fill(value, gpu)
+            if cell in ("N/A %s" % _unit(header), "[Unknown Error] %s" % _unit(header), "N/A"):
+                cell = "[Unknown Error]" if "Unknown" in cell else "[N/A]" if cell != "N/A" or not field.startswith("temperature") else "N/A"
+            if "nounits" in style and cell.endswith(" " + _unit(header)):
+                cell = cell[: -len(_unit(header)) - 1]
+            cells.append(cell)
+        print(", ".join(cells))
+    return 0
+
+
+def _apps(gpus, fields, style, faults):
+    known = {"gpu_uuid": "gpu_uuid", "gpu_name": "gpu_name", "gpu_bus_id": "gpu_bus_id", "pid": "pid", "process_name": "process_name", "used_gpu_memory": "used_gpu_memory [MiB]"}
+    for field in fields:
+        if field not in known:
+            print('Field "%s" is not a valid field to query.\n' % field)
+            return 2
+    if "noheader" not in style:
+        print(", ".join(known[field] for field in fields))
+    if "stale-process" in faults:
+        gpu = gpus[min(dev_faults.GPU, len(gpus) - 1)]
+        row = {"gpu_uuid": gpu["UUID"], "gpu_name": gpu["NAME"], "gpu_bus_id": gpu["PCI"], "pid": "4321", "process_name": "python3", "used_gpu_memory": "1024 MiB"}
+        print(", ".join(row[field] for field in fields))
+    return 0
+
+
+def _xml(state, gpus, faults):
+    template = _read("gpu.xml")
+    driver = state["driver"]["userspace"]
+    text = ['<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">', "<nvidia_smi_log>", "\t<timestamp>%s</timestamp>" % _now()]
+    text.append("\t<driver_version>%s</driver_version>\n\t<cuda_version>%s</cuda_version>\n\t<attached_gpus>%d</attached_gpus>" % (driver, _cuda(driver), len(gpus)))
+    print("\n".join(text))
+    for gpu in gpus:
+        if gpu["USED"] != "0":
+            gpu["PROCESSES"] = "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
+        print(_fill(template, gpu), end="")
+    print("</nvidia_smi_log>")
+    return 0
+
+
+def _nvlink_status(gpus, faults):
+    for index, gpu in enumerate(gpus):
+        print(_line(gpu))
+        for link in range(gpu["LINKS"]):
+            down = "nvlink-inactive" in faults and index == dev_faults.GPU and link in (4, 5)
+            print("\t Link %d: %s" % (link, "<inactive>" if down else gpu["RATE"] + " GB/s"))
+    return 0
+
+
+def _nvlink_errors(gpus, faults):
+    for index, gpu in enumerate(gpus):
+        print(_line(gpu))
+        for link in range(gpu["LINKS"]):
+            counted = 17 if "nvlink-errors" in faults and index == dev_faults.GPU and link == 4 else 0
+            print("\t Link %d: Replay Errors: %d\n\t Link %d: Recovery Errors: 0\n\t Link %d: CRC Errors: 0" % (link, counted, link, link))
+    return 0
+
+
+def _topology(state, gpus, faults):
+    count = len(gpus)
+    print("\t\x1b[4m" + "\t".join("GPU%d" % index for index in range(count)) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m")
+    for row, gpu in enumerate(gpus):
+        cells = []
+        for column in range(count):
+            links = gpu["LINKS"] - (2 if "nvlink-inactive" in faults and dev_faults.GPU in (row, column) else 0)
+            cells.append(" X " if row == column else "NV%d" % links)
+        half = row * 2 // count if count > 1 else 0
+        print("GPU%d\t%s\t%s\t%d\t\tN/A" % (row, "\t".join(cells), "0-23,48-71" if half == 0 else "24-47,72-95", half))
+    print("\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks")
+    return 0
+
+
+def _table(state, gpus):
+    driver = state["driver"]["userspace"]
+    rule = "+-----------------------------------------+------------------------+----------------------+"
+    print(_now() + "       \n" + "+" + "-" * 89 + "+")
+    print("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n%s" % (driver, driver, _cuda(driver), rule))
+    for gpu in gpus:
+        print("| %3s  %-33s  On  |   %s Off | %20s |" % (gpu["INDEX"], gpu["NAME"], gpu["PCI"], gpu["ECC_V_TOTAL"]))
+        print("| N/A   %sC    P0  %29s | %7sMiB / %7sMiB |      0%%      Default |\n%s" % (gpu["TEMP"], gpu["POWER"] + "W", gpu["USED"], gpu["MEMORY"], rule))
+    return 0
+
+
+def _line(gpu):
+    return "GPU %s: %s (UUID: %s)" % (gpu["INDEX"], gpu["NAME"], gpu["UUID"])
+
+
+def _fill(text, values):
+    if "@" not in text:
+        return text
+    for name, value in values.items():
+        mark = "@%s@" % name
+        if mark in text:
+            text = text.replace(mark, value if isinstance(value, str) else str(value))
+    return text.replace("@TIME@", _stamp()) if "@TIME@" in text else text
+
+
+def _unit(header):
+    return header.split(" [")[1][:-1] if " [" in header else "-"
+
+
+def _cuda(version):
+    return CUDA.get(version.split(".")[0], "13.0")
+
+
+def _now():
+    import time
+
+    return time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime())
+
+
+def _stamp():
+    import time
+
+    return time.strftime("%Y/%m/%d %H:%M:%S.000", time.gmtime())
+
+
+def _read(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as file:
+        return file.read()
