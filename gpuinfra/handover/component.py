@@ -94,7 +94,7 @@ class NodesReady(pulumi.CustomResource):
             "profile": args.profile,
             "roleArn": args.role_arn,
             "triggers": dict(args.triggers) or None,
-            **dict.fromkeys(_OUTPUTS.values()),
+            **dict.fromkeys(_OUTPUTS),
         }
         super().__init__(TYPE, name, props, opts)
 
