@@ -79,6 +79,8 @@ class Group:
     """AWS: `capacity-reservations-only` with a target, `capacity-reservations-first` where on-demand fills up behind one."""
     placement_group: str | None = None
     """Name of the plan's placement group, None for none; `placement_reason` says why."""
+    placement_existing: bool = False
+    """True where the placement group is there already (a reservation was made in it) and is only named."""
     placement_reason: str = ""
     spot_strategy: str | None = None
     max_price_usd: float | None = None
@@ -118,6 +120,12 @@ class PoolPlan:
     metadata_hop_limit: int = 1
     subnet: str = ""
     """Name of the subnet that its nodes are in."""
+    canary: int = 1
+    """Nodes that are renewed first and have to be verified before the others follow."""
+    at_once_percent: int = 20
+    """Most of the pool that may be away at one time while it is renewed."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """Tags of this pool's nodes beside the plan's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +181,11 @@ class FileSystemPlan:
     bucket: str | None = None
     """`auto` (made beside it), a bucket's name, or None for no link to object storage."""
     bucket_prefix: str = ""
+    bucket_path: str = "/"
+    """Path in the file system that the bucket appears under."""
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
+    backup_days: int = 0
     lifetime: Lifetime = Lifetime.ENDS
     lifetime_reason: str = ""
 

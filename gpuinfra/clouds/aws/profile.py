@@ -1,0 +1,333 @@
+"""What is decided differently on AWS: images, disks, groups, placement, addresses, FSx sizes. Pure: no SDK."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
+
+from gpuinfra.clouds.aws import catalog
+from gpuinfra.clouds.aws import regions as places
+from gpuinfra.clouds.profile import Bought
+from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.plan.model import (
+    Decision,
+    Disk,
+    FileSystemPlan,
+    Group,
+    Image,
+    Kept,
+    Lifetime,
+    NetworkPlan,
+    Nic,
+    Plan,
+    Subnet,
+)
+from gpuinfra.plan.zones import Zoning
+from gpuinfra.rules.finding import Finding
+from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+
+ROOT_MIN_GIB = 75
+"""Size of the deep-learning image's root snapshot."""
+BLOCK_LEAD = timedelta(minutes=35)
+"""Termination of a Capacity Block's instances starts 30 minutes before its end; ours are gone before that."""
+ENDPOINTS = ("ec2", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
+EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
+"""Throughput tier -> step of capacity of an FSx file system with EFA."""
+TIERS = {
+    "scratch_1": (),
+    "scratch_2": (),
+    "persistent_1": (50, 100, 200),
+    "persistent_2": (125, 250, 500, 1000),
+}
+DEFAULT_TIER = {"persistent_1": 200, "persistent_2": 250}
+
+
+class AwsProfile:
+    """Amazon Web Services."""
+
+    name = "aws"
+    title = "AWS"
+    machines: Mapping[str, MachineType] = catalog.MACHINES
+    regions: tuple[str, ...] = tuple(places.PREFIXES)
+    capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
+    service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    tag_limit = 50
+
+    def zone_number(self, zone: str) -> int:
+        return places.zone_number(zone)
+
+    def first_zone(self, region: str) -> str:
+        return f"{places.PREFIXES.get(region, region)}-az1"
+
+    def region_of_zone(self, zone: str, region: str) -> str | None:
+        return places.region_of(zone)
+
+    def group_limit(self, machine: MachineType) -> int | None:
+        """Auto Scaling groups have no limit that a cluster reaches."""
+        return None
+
+    def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
+        shapes = machine.nics if fabric else machine.nics[:1]
+        return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in shapes)
+
+    def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
+        wanted = pool.image or spec.software.image
+        if isinstance(wanted, CustomImage):
+            image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
+            return image, "said in the declaration"
+        newest = machine.gpu is not None and machine.gpu.arch == "blackwell"
+        os = spec.software.os or ("ubuntu-24.04" if newest else "ubuntu-22.04")
+        if wanted == "plain":
+            return _plain(os, machine), "image: plain, so every step installs"
+        if machine.gpu is None:
+            return _plain(os, machine), "a node without GPUs needs no GPU image"
+        if machine.arch == "arm64":
+            return _plain(os, machine), "no Ubuntu GPU image for arm64 is published, so every step installs"
+        if machine.gpu.arch == "volta":
+            return _plain(os, machine), "the GPU images carry the open driver, which does not know Volta"
+        parameter = f"/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{os}/latest/ami-id"
+        image = Image(source="ssm", ref=parameter, os=os, arch="x86_64", prebuilt=True)
+        return image, "AWS's own GPU image brings driver, fabric manager, CUDA, EFA and the Lustre client"
+
+    def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
+        gpu = machine.gpu is not None
+        return Disk(
+            size_gib=pool.disk.size_gib or (200 if gpu else 50),
+            kind="gp3",
+            iops=pool.disk.iops,
+            throughput_mib_s=pool.disk.throughput_mib_s or (500 if gpu else None),
+        )
+
+    def groups(
+        self, pool: Pool, machine: MachineType, zone: str, today: date
+    ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
+        numbers: dict[str, int] = {}
+        groups: list[Group] = []
+        decisions: list[Decision] = []
+        for entry in pool.capacity:
+            index = numbers.get(entry.kind, 0)
+            numbers[entry.kind] = index + 1
+            group = _group(pool, machine, entry, f"{pool.name}-{entry.kind.replace('_', '-')}-{index}", zone, today)
+            groups.append(group)
+            chosen = group.placement_group or "none"
+            decisions.append(Decision(path=f"{group.name}.placement_group", chosen=chosen, why=group.placement_reason))
+        return tuple(groups), tuple(decisions)
+
+    def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
+        zones = sorted({zoning.default, *zoning.by_pool.values()}, key=self.zone_number)
+        if spec.network.existing:
+            known = spec.network.existing.subnets
+            subnets = tuple(
+                Subnet(name=self.subnet(zone), zone=zone, cidr="", role="nodes", existing_id=known.get(zone))
+                for zone in zones
+            )
+            return NetworkPlan(
+                cidr="", subnets=subnets, egress=spec.network.egress, existing_id=spec.network.existing.id
+            )
+        nat = spec.network.egress == "nat"
+        subnets = tuple(_subnets(spec.network.cidr, zones, nat=nat, name=self.subnet, number=self.zone_number))
+        return NetworkPlan(
+            cidr=spec.network.cidr,
+            subnets=subnets,
+            egress=spec.network.egress,
+            gateway_endpoints=("s3",),
+            interface_endpoints=() if nat else _endpoints(spec),
+            flow_log_retention_days=spec.network.flow_log_days,
+        )
+
+    def subnet(self, zone: str) -> str:
+        return f"private-{self.zone_number(zone)}"
+
+    def lustre(self, entry: Lustre) -> Bought:
+        kind = entry.deployment or "persistent_2"
+        asked = entry.capacity_gib
+        if entry.fabric:
+            step = EFA_STEP_GIB[_tier(entry) or 250]
+            return Bought(asked=asked, sold=_up(asked, step, step), why=f"with EFA this tier is sold in steps of {step}")
+        if asked <= 1200:
+            return Bought(asked=asked, sold=1200, why="the smallest file system has 1200")
+        step = 3600 if kind == "scratch_1" else 2400
+        if asked <= 2400:
+            return Bought(asked=asked, sold=2400, why="after 1200 comes 2400")
+        sold = 2400 + _up(asked - 2400, step, step)
+        return Bought(asked=asked, sold=sold, why=f"sold in steps of {step}")
+
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+        if isinstance(entry, Lustre):
+            return self._lustre_plan(entry, name, zone)
+        if isinstance(entry, Home):
+            return FileSystemPlan(
+                name=name,
+                kind="home",
+                mount=entry.mount,
+                capacity_gib=0,
+                deployment="elastic",
+                throughput_mb_s_per_tib=None,
+                subnet=self.subnet(zone),
+                lifetime=Lifetime.KEPT,
+                lifetime_reason="home directories hold people's work",
+            )
+        return FileSystemPlan(
+            name=name,
+            kind="object",
+            mount=entry.mount,
+            capacity_gib=0,
+            deployment="read-only" if entry.read_only else "read-write",
+            throughput_mb_s_per_tib=None,
+            subnet=self.subnet(zone),
+            bucket=entry.bucket,
+            lifetime_reason="a mount of a bucket holds nothing itself",
+        )
+
+    def _lustre_plan(self, entry: Lustre, name: str, zone: str) -> FileSystemPlan:
+        kind = entry.deployment or "persistent_2"
+        linked = entry.bucket is not None
+        kept = kind.startswith("persistent") and not linked
+        reason = "linked to a bucket, which keeps the data" if linked else "scratch by declaration"
+        return FileSystemPlan(
+            name=name,
+            kind="lustre",
+            mount=entry.mount,
+            capacity_gib=self.lustre(entry).sold,
+            deployment=kind.upper(),
+            throughput_mb_s_per_tib=_tier(entry),
+            subnet=self.subnet(zone),
+            version=entry.version or "2.15",
+            metadata_mode=_metadata(entry),
+            metadata_iops=entry.metadata_iops,
+            efa=entry.fabric,
+            bucket=entry.bucket,
+            bucket_prefix=entry.bucket_prefix,
+            bucket_path=entry.bucket_path,
+            import_events=entry.import_events if linked else (),
+            export_events=entry.export_events if linked else (),
+            backup_days=entry.backup_days,
+            lifetime=Lifetime.KEPT if kept else Lifetime.ENDS,
+            lifetime_reason="the only copy of its data" if kept else reason,
+        )
+
+    def resources(self, plan: Plan) -> dict[str, int]:
+        from gpuinfra.clouds.aws import resources
+
+        return resources.count(plan)
+
+    def kept(self, plan: Plan) -> tuple[Kept, ...]:
+        from gpuinfra.clouds.aws import resources
+
+        return resources.kept(plan)
+
+    def rules(self, spec: ClusterSpec, today: date) -> Iterable[Finding]:
+        from gpuinfra.clouds.aws.rules import run
+
+        return run(spec, today)
+
+
+PROFILE = AwsProfile()
+
+
+def _plain(os: str, machine: MachineType) -> Image:
+    release = os.removeprefix("ubuntu-")
+    arch = "arm64" if machine.arch == "arm64" else "amd64"
+    volume = "ebs-gp2" if release == "22.04" else "ebs-gp3"
+    parameter = f"/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/hvm/{volume}/ami-id"
+    return Image(source="ssm", ref=parameter, os=os, arch=machine.arch, prebuilt=False)
+
+
+def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, zone: str, today: date) -> Group:
+    placement, reason, existing = _placement(pool, machine, entry)
+    starts_at = ends_at = preference = None
+    count = entry.count
+    if isinstance(entry, Block):
+        starts_at = _rfc3339(_moment(entry.starts_at))
+        ends_at = _rfc3339(_moment(entry.ends_at) - BLOCK_LEAD)
+        count = 0 if today < _moment(entry.starts_at).date() else entry.count
+    if isinstance(entry, Reserved):
+        # With a target only the target is used; overflow is what `first` means, and then no target may be set.
+        preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
+    reservation = entry.id if isinstance(entry, (Reserved, Block)) else None
+    return Group(
+        name=name,
+        pool=pool.name,
+        kind=entry.kind,
+        count=count,
+        max_count=entry.count,
+        zone=zone,
+        reservation_id=reservation,
+        reservation_group_arn=entry.group_arn if isinstance(entry, Reserved) else None,
+        reservation_preference=preference,
+        placement_group=placement,
+        placement_existing=existing,
+        placement_reason=reason,
+        spot_strategy=entry.strategy if isinstance(entry, Spot) else None,
+        max_price_usd=entry.max_price_usd if isinstance(entry, Spot) else None,
+        starts_at=starts_at,
+        ends_at=ends_at,
+        terminate_first=CapacityKind(entry.kind).is_bounded,
+    )
+
+
+def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str | None, str, bool]:
+    """Placement group, the reason, and whether it exists already."""
+    if isinstance(entry, Reserved) and entry.placement_group:
+        return entry.placement_group, "the reservation was made in it, and a launch has to name both", True
+    if isinstance(entry, Reserved):
+        why = "a reservation that was not made in a placement group cannot be used fully from inside one: forced groups delivered 11 of 16"
+        return None, why, False
+    if isinstance(entry, Block):
+        return None, "a Capacity Block is placed close together by AWS itself", False
+    if machine.fabric is None or pool.fabric == "none":
+        return None, "its nodes share no fast network", False
+    if pool.nodes < 2:
+        return None, "one node has nobody to be near to", False
+    why = "EFA is fastest where nodes are near each other; one cluster group for the pool's unreserved nodes"
+    return f"{pool.name}-near", why, False
+
+
+def _subnets(cidr: str, zones: list[str], *, nat: bool, name, number) -> Iterable[Subnet]:  # type: ignore[no-untyped-def]
+    """An eighth of the network for each zone, by the zone's own number: another zone or pool moves nothing.
+
+    The eighth with number 0 holds what is no node: a small public subnet in each zone for its NAT gateway.
+    """
+    network = ipaddress.ip_network(cidr, strict=False)
+    eighths = list(network.subnets(prefixlen_diff=3))
+    small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 8)))
+    for zone in zones:
+        yield Subnet(name=name(zone), zone=zone, cidr=str(eighths[number(zone)]), role="nodes")
+    if nat:
+        for zone in zones:
+            index = number(zone)
+            yield Subnet(name=f"nat-{index}", zone=zone, cidr=str(small[index]), role="nat")
+
+
+def _endpoints(spec: ClusterSpec) -> tuple[str, ...]:
+    extra = {"lustre": "fsx", "home": "elasticfilesystem"}
+    return (*ENDPOINTS, *sorted({extra[e.kind] for e in spec.storage if e.kind in extra}))
+
+
+def _tier(entry: Lustre) -> int | None:
+    kind = entry.deployment or "persistent_2"
+    if kind not in DEFAULT_TIER:
+        return None
+    return entry.throughput_mb_s_per_tib or DEFAULT_TIER[kind]
+
+
+def _metadata(entry: Lustre) -> str | None:
+    if (entry.deployment or "persistent_2") != "persistent_2":
+        return None
+    return "USER_PROVISIONED" if entry.metadata_iops else "AUTOMATIC"
+
+
+def _up(value: int, step: int, least: int) -> int:
+    return max(least, -(-value // step) * step)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

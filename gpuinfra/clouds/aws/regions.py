@@ -1,0 +1,110 @@
+"""AWS's regions, the ids of their zones, and what their services cost.
+
+Zones are known by id (`use1-az4`) because the letters differ between accounts.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+from gpuinfra.clouds.records import ServicePrice
+
+PREFIXES = {
+    "us-east-1": "use1",
+    "us-east-2": "use2",
+    "us-west-1": "usw1",
+    "us-west-2": "usw2",
+    "af-south-1": "afs1",
+    "ap-east-1": "ape1",
+    "ap-south-1": "aps1",
+    "ap-south-2": "aps2",
+    "ap-northeast-1": "apne1",
+    "ap-northeast-2": "apne2",
+    "ap-northeast-3": "apne3",
+    "ap-southeast-1": "apse1",
+    "ap-southeast-2": "apse2",
+    "ap-southeast-3": "apse3",
+    "ap-southeast-4": "apse4",
+    "ap-southeast-5": "apse5",
+    "ap-southeast-7": "apse7",
+    "ca-central-1": "cac1",
+    "ca-west-1": "caw1",
+    "eu-central-1": "euc1",
+    "eu-central-2": "euc2",
+    "eu-north-1": "eun1",
+    "eu-south-1": "eus1",
+    "eu-south-2": "eus2",
+    "eu-west-1": "euw1",
+    "eu-west-2": "euw2",
+    "eu-west-3": "euw3",
+    "il-central-1": "ilc1",
+    "me-central-1": "mec1",
+    "me-south-1": "mes1",
+    "mx-central-1": "mxc1",
+    "sa-east-1": "sae1",
+    "us-gov-east-1": "usge1",
+    "us-gov-west-1": "usgw1",
+}
+"""Region -> prefix of its zone ids. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html, read 2026-08."""
+
+_REGIONS = {prefix: region for region, prefix in PREFIXES.items()}
+LOCAL_ZONES = {"us-east-1": ("use1-atl2-az1", "us-east-1-dfw-2a")}
+"""Local Zones that sell GPU machines; they need an opt-in."""
+
+
+def region_of(zone: str) -> str | None:
+    """The region of a zone id, None when no region has such zones."""
+    for region, zones in LOCAL_ZONES.items():
+        if zone in zones:
+            return region
+    match = re.fullmatch(r"([a-z]+\d)-az\d", zone)
+    return _REGIONS.get(match[1]) if match else None
+
+
+def zone_number(zone: str) -> int:
+    """The number in a zone id; Local Zones count from 7, because regions have at most six zones."""
+    if match := re.fullmatch(r"[a-z]+\d-az(\d)", zone):
+        return int(match[1])
+    return 7
+
+
+def partition(region: str) -> str:
+    """`aws`, `aws-us-gov` or `aws-cn`."""
+    if region.startswith("us-gov-"):
+        return "aws-us-gov"
+    return "aws-cn" if region.startswith("cn-") else "aws"
+
+
+def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
+    """Read `use1:1,2,4 usw2:1-4` into region -> zone ids."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in text.split():
+        prefix, numbers = part.split(":")
+        zones: list[int] = []
+        for piece in numbers.split(","):
+            low, _, high = piece.partition("-")
+            zones.extend(range(int(low), int(high or low) + 1))
+        found[_REGIONS[prefix]] = tuple(f"{prefix}-az{number}" for number in zones)
+    for region, extra in (local or {}).items():
+        found[region] = (*found.get(region, ()), *extra)
+    return found
+
+
+_C3X = "https://c3x.dev/resources/aws/aws_fsx_lustre_file_system"
+_VPC = "https://aws.amazon.com/vpc/pricing/"
+
+SERVICE_PRICES = (
+    ServicePrice(key="lustre_gib_month:125", unit="GiB-month", region="us-east-1", usd=0.145, read=date(2026, 11, 21), source=_C3X),
+    ServicePrice(key="lustre_gib_month:250", unit="GiB-month", region="us-east-1", usd=0.210, read=date(2026, 11, 21), source=_C3X, certain=False),
+    ServicePrice(key="lustre_gib_month:500", unit="GiB-month", region="us-east-1", usd=0.340, read=date(2026, 11, 21), source=_C3X, certain=False),
+    ServicePrice(key="lustre_gib_month:1000", unit="GiB-month", region="us-east-1", usd=0.600, read=date(2026, 11, 21), source=_C3X, certain=False),
+    ServicePrice(key="lustre_scratch_gib_month", unit="GiB-month", region="us-east-1", usd=0.140, read=date(2026, 11, 21), source="https://learning-aws.readthedocs.io"),
+    ServicePrice(key="nat_hour", unit="hour", region="us-east-1", usd=0.045, read=date(2026, 11, 21), source=_VPC),
+    ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 11, 21), source=_VPC),
+    ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 11, 21), source="https://aws.amazon.com/privatelink/pricing/"),
+    ServicePrice(key="cross_zone_gb", unit="GB", region="us-east-1", usd=0.01, read=date(2026, 11, 21), source=_VPC),
+    ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/"),
+    ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 11, 21), source=_VPC),
+)  # fmt: skip
+"""What is billed beside the nodes. Storage of object buckets, logs and the trail depends on use and is named as unknown."""

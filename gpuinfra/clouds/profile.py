@@ -1,0 +1,102 @@
+"""What every cloud's profile answers: facts that differ are fields, behaviours that differ are methods.
+
+A profile is pure: it imports no SDK and looks nothing up. Components, rules, plan and cost ask it and never a cloud's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Protocol
+
+from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
+
+if TYPE_CHECKING:
+    from gpuinfra.plan.model import Decision, Disk, FileSystemPlan, Group, Image, Kept, NetworkPlan, Nic, Plan
+    from gpuinfra.plan.zones import Zoning
+    from gpuinfra.rules.finding import Finding
+    from gpuinfra.spec.model import ClusterSpec
+    from gpuinfra.spec.pool import Pool
+    from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bought:
+    """A size as a person wrote it and as it is sold."""
+
+    asked: int
+    sold: int
+    why: str
+
+
+class CloudProfile(Protocol):
+    """One cloud."""
+
+    name: str
+    title: str
+    machines: Mapping[str, MachineType]
+    regions: tuple[str, ...]
+    capacity_kinds: frozenset[CapacityKind]
+    service_prices: tuple[ServicePrice, ...]
+    tag_limit: int
+
+    def zone_number(self, zone: str) -> int:
+        """Index of a zone in its region, the base of names and addresses."""
+        ...
+
+    def first_zone(self, region: str) -> str:
+        """The zone for machines whose zones no record names."""
+        ...
+
+    def region_of_zone(self, zone: str, region: str) -> str | None:
+        """The region that a zone belongs to, None for no zone of this cloud; `region` decides where a zone has the same name everywhere."""
+        ...
+
+    def group_limit(self, machine: MachineType) -> int | None:
+        """Most nodes that one group of this machine type may hold; None for no limit."""
+        ...
+
+    def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
+        """The interfaces of one node."""
+        ...
+
+    def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
+        """Where a pool's image comes from, and why."""
+        ...
+
+    def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
+        """The root disk of a node."""
+        ...
+
+    def groups(self, pool: Pool, machine: MachineType, zone: str, today: date) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
+        """The groups of one pool, and why each is placed as it is."""
+        ...
+
+    def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
+        """Addresses and the way out."""
+        ...
+
+    def subnet(self, zone: str) -> str:
+        """Name of the subnet that nodes of a zone are in."""
+        ...
+
+    def lustre(self, entry: Lustre) -> Bought:
+        """The capacity as the cloud sells it."""
+        ...
+
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+        """One file system."""
+        ...
+
+    def resources(self, plan: Plan) -> dict[str, int]:
+        """Pulumi type -> how many the plan creates."""
+        ...
+
+    def kept(self, plan: Plan) -> tuple[Kept, ...]:
+        """What destroy leaves behind."""
+        ...
+
+    def rules(self, spec: ClusterSpec, today: date) -> Iterable[Finding]:
+        """Findings of the rules that only this cloud has."""
+        ...

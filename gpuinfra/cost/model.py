@@ -1,0 +1,95 @@
+"""The price of a plan, line by line; each price with its date and source, and what is unknown said as unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+HOURS_PER_MONTH = 730
+"""A year's hours over twelve, as all three clouds count."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One thing that is billed."""
+
+    what: str
+    """`gpu: 2 x p4d.24xlarge, reserved`."""
+    quantity: float
+    unit: str
+    usd_per_unit_hour: float | None
+    """None where no price is known."""
+    kind: str = ""
+    """Kind of capacity; `storage`, `network`, `disk` for the rest."""
+    pool: str = ""
+    read: date | None = None
+    source: str = ""
+    certain: bool = True
+    note: str = ""
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of the line for one hour."""
+        return None if self.usd_per_unit_hour is None else self.quantity * self.usd_per_unit_hour
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The price of one plan."""
+
+    lines: tuple[Line, ...]
+    unknown: tuple[str, ...]
+    """What is billed and has no price here, with the reason."""
+    oldest: date | None
+    """Date of the oldest price that was used."""
+    duration_hours: int | None = None
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Sum of every known line."""
+        return sum(line.usd_per_hour or 0.0 for line in self.lines)
+
+    @property
+    def usd_per_month(self) -> float:
+        """730 hours of it."""
+        return self.usd_per_hour * HOURS_PER_MONTH
+
+    @property
+    def usd_for_duration(self) -> float | None:
+        """The declared duration, None where none was declared."""
+        return None if self.duration_hours is None else self.usd_per_hour * self.duration_hours
+
+    @property
+    def complete(self) -> bool:
+        """True when every line has a price."""
+        return all(line.usd_per_unit_hour is not None for line in self.lines)
+
+    def as_dict(self) -> dict[str, object]:
+        """For `--json` and the report."""
+        return {
+            "currency": "USD",
+            "usd_per_hour": round(self.usd_per_hour, 2),
+            "usd_per_month": round(self.usd_per_month, 2),
+            "usd_for_duration": None if self.usd_for_duration is None else round(self.usd_for_duration, 2),
+            "duration_hours": self.duration_hours,
+            "complete": self.complete,
+            "oldest_price": self.oldest.isoformat() if self.oldest else None,
+            "unknown": list(self.unknown),
+            "lines": [_line(line) for line in self.lines],
+        }
+
+
+def _line(line: Line) -> dict[str, object]:
+    hour = line.usd_per_hour
+    return {
+        "what": line.what,
+        "pool": line.pool,
+        "kind": line.kind,
+        "quantity": line.quantity,
+        "unit": line.unit,
+        "usd_per_hour": None if hour is None else round(hour, 4),
+        "read": line.read.isoformat() if line.read else None,
+        "source": line.source,
+        "certain": line.certain,
+        "note": line.note,
+    }

@@ -1,0 +1,142 @@
+"""Pricing a plan from the catalogue, or from a person's own price file, which wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.records import CapacityKind, MachineType, Price, ServicePrice
+from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
+from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
+
+if TYPE_CHECKING:
+    from gpuinfra.cost.file import PriceFile
+
+BY_USE = (
+    "object storage, logs and the audit trail: billed by what is stored and written",
+    "traffic to the internet and through NAT: billed by the gigabyte",
+)
+
+
+def price(plan: Plan, today: date, prices: PriceFile | None = None) -> Cost:
+    """The price of a plan. `prices` is a person's own price file."""
+    lines = tuple(_lines(plan, prices))
+    dates = [line.read for line in lines if line.read]
+    missing = tuple(f"{line.what}: {line.note or 'no price is known'}" for line in lines if line.usd_per_unit_hour is None)
+    return Cost(lines=lines, unknown=(*missing, *BY_USE), oldest=min(dates, default=None))
+
+
+def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
+    cloud = profile_of(plan.cloud)
+    for pool in plan.pools:
+        machine = cloud.machines[pool.machine]
+        for group in pool.groups:
+            yield _nodes(pool, group, machine, plan.region, prices)
+        yield from _disks(pool, plan, cloud.service_prices, prices)
+    for file_system in plan.file_systems:
+        yield from _file_system(file_system, plan, cloud.service_prices, prices)
+    yield from _network(plan, cloud.service_prices, prices)
+
+
+def _nodes(pool: PoolPlan, group: Group, machine: MachineType, region: str, prices: PriceFile | None) -> Line:
+    kind = CapacityKind(group.kind)
+    found, note = node_price(machine, kind, region, prices)
+    return Line(
+        what=f"{pool.name}: {group.max_count} x {machine.name}, {kind.value.replace('_', '-')}",
+        quantity=group.max_count,
+        unit="node-hour",
+        usd_per_unit_hour=found.usd_per_hour if found else None,
+        kind=kind.value,
+        pool=pool.name,
+        read=found.read if found else None,
+        source=found.source if found else "",
+        note=note,
+    )
+
+
+def node_price(
+    machine: MachineType, kind: CapacityKind, region: str, prices: PriceFile | None = None
+) -> tuple[Price | None, str]:
+    """The price of one node for one hour, and what has to be said about it."""
+    if prices and (own := prices.node(machine.name, kind, region)):
+        return own, own.note
+    if found := machine.price(kind, region):
+        upfront = "paid upfront for the whole block" if kind is CapacityKind.BLOCK else ""
+        return found, upfront or found.note
+    if kind is CapacityKind.RESERVED and (found := machine.price(CapacityKind.ON_DEMAND, region)):
+        return found, "a reservation costs the on-demand price, used or not"
+    if kind is CapacityKind.SPOT and (found := machine.price(CapacityKind.ON_DEMAND, region)):
+        return found, "no spot price is known; the on-demand price is its ceiling"
+    return None, f"no {kind.value.replace('_', '-')} price of {machine.name} in {region} is known"
+
+
+def _service(
+    key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> ServicePrice | None:
+    if prices and (own := prices.service(key, plan.region)):
+        return own
+    return next((p for p in known if p.key == key and p.region in (plan.region, "*")), None)
+
+
+def _disks(
+    pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[Line]:
+    count = sum(group.max_count for group in pool.groups)
+    found = _service(f"disk_gib_month:{pool.disk.kind}", plan, known, prices)
+    what = f"{pool.name}: {count} root disks of {pool.disk.size_gib} GiB"
+    yield _monthly(what, "disk", count * pool.disk.size_gib, "GiB-month", found, plan.region)
+
+
+def _file_system(
+    entry: FileSystemPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[Line]:
+    if entry.kind != "lustre" or not entry.capacity_gib:
+        return
+    tier = entry.throughput_mb_s_per_tib
+    key = f"lustre_gib_month:{tier}" if tier else "lustre_scratch_gib_month"
+    found = _service(key, plan, known, prices)
+    what = f"{entry.mount}: Lustre, {entry.capacity_gib} GiB" + (f" at {tier} MB/s for each TiB" if tier else "")
+    yield _monthly(what, "storage", entry.capacity_gib, "GiB-month", found, plan.region)
+
+
+def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+    network = plan.network
+    if network is None or network.existing_id or "site" not in plan.layers:
+        return
+    zones = sum(subnet.role == "nat" for subnet in network.subnets)
+    if zones:
+        yield _hourly("NAT gateway", "network", zones, _service("nat_hour", plan, known, prices), plan.region)
+        yield _hourly("its public address", "network", zones, _service("address_hour", plan, known, prices), plan.region)
+    if network.interface_endpoints:
+        count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
+        yield _hourly("endpoints", "network", count, _service("endpoint_hour", plan, known, prices), plan.region)
+
+
+def _monthly(what: str, kind: str, quantity: float, unit: str, found: ServicePrice | None, region: str) -> Line:
+    return Line(
+        what=what,
+        quantity=quantity,
+        unit=unit,
+        usd_per_unit_hour=found.usd / HOURS_PER_MONTH if found else None,
+        kind=kind,
+        read=found.read if found else None,
+        source=found.source if found else "",
+        certain=found.certain if found else False,
+        note="" if found else f"no price of it in {region} is known",
+    )
+
+
+def _hourly(what: str, kind: str, quantity: float, found: ServicePrice | None, region: str) -> Line:
+    return Line(
+        what=f"{quantity:g} x {what}",
+        quantity=quantity,
+        unit="hour",
+        usd_per_unit_hour=found.usd if found else None,
+        kind=kind,
+        read=found.read if found else None,
+        source=found.source if found else "",
+        certain=found.certain if found else False,
+        note="" if found else f"no price of it in {region} is known",
+    )

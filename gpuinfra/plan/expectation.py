@@ -1,0 +1,135 @@
+"""What a healthy node of a pool shows: the content of `expectation.json` (docs/design.md).
+
+Everything comes from the machine's record and the lock. Which checks a machine needs is a table of conditions here;
+what a check does is in `gpuinfra.node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.plan.model import Step
+from gpuinfra.software.environment import ROOT_FREE_GIB
+from gpuinfra.software.lock import Lock, flavour
+
+
+class Facts(NamedTuple):
+    """What decides whether a check applies."""
+
+    machine: MachineType
+    fabric: bool
+    lustre: bool
+    cloud: str
+
+
+def _gpu(f: Facts) -> bool:
+    return f.machine.gpu is not None
+
+
+def _many(f: Facts) -> bool:
+    return f.machine.nvswitch
+
+
+def _efa(f: Facts) -> bool:
+    return bool(f.fabric and f.machine.fabric and f.machine.fabric.provider == "efa")
+
+
+def _always(_: Facts) -> bool:
+    return True
+
+
+REQUIRED: dict[str, Callable[[Facts], bool]] = {
+    "P1": _gpu,
+    "P2": _always,
+    "D1": _gpu,
+    "D2": _gpu,
+    "D3": _gpu,
+    "D5": _gpu,
+    "D6": _gpu,
+    "G1": _gpu,
+    "G2": _gpu,
+    "G3": _gpu,
+    "G4": _gpu,
+    "G5": _gpu,
+    "G6": _gpu,
+    "G10": _gpu,
+    "G13": _gpu,
+    "F1": _many,
+    "F2": _many,
+    "F3": lambda f: bool(f.machine.gpu and f.machine.gpu.nvlinks and f.machine.gpus > 1),
+    "X1": _gpu,
+    "N1": _efa,
+    "S1": _always,
+    "S2": _always,
+}
+"""Check -> when a machine needs it. Checks that are not here still run and are reported."""
+
+
+def expectation(
+    machine: MachineType,
+    lock: Lock,
+    *,
+    cloud: str,
+    fabric: bool,
+    file_systems: tuple[str, ...],
+    lustre: bool,
+    steps: tuple[Step, ...],
+) -> dict[str, object]:
+    """The content of `expectation.json` for one pool."""
+    facts = Facts(machine=machine, fabric=fabric, lustre=lustre, cloud=cloud)
+    gpu = machine.gpu
+    content: dict[str, object] = {
+        "schema": "gpuinfra.expectation/1",
+        "machine": machine.name,
+        "cloud": cloud,
+        "gpus": machine.gpus,
+        "nvswitch": machine.nvswitch,
+        "fabric_devices": machine.fabric.devices if machine.fabric and fabric else 0,
+        "fabric_provider": machine.fabric.provider if machine.fabric and fabric else None,
+        "open_module": flavour(machine) == "open",
+        "software": _software(lock),
+        "root_free_gib": ROOT_FREE_GIB if gpu else 10,
+        "file_systems": list(file_systems),
+        "required": [check for check, needed in REQUIRED.items() if needed(facts)],
+        "skips": _skips(machine),
+        "steps": [step.id for step in steps],
+    }
+    if gpu:
+        content |= {
+            "gpu_name": gpu.name,
+            "gpu_memory_mib": gpu.memory_mib,
+            "pci_ids": list(gpu.pci_ids),
+            "pcie_gen": gpu.pcie_gen,
+            "pcie_width": gpu.pcie_width,
+            "nvlinks_per_gpu": gpu.nvlinks if machine.gpus > 1 else 0,
+            "nvlink_gb_s": gpu.nvlink_gb_s,
+            "ecc": gpu.ecc,
+            "arch": gpu.arch,
+        }
+    if machine.floors:
+        content["floors"] = [
+            {"check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit} for floor in machine.floors
+        ]
+    return content
+
+
+def _software(lock: Lock) -> dict[str, object]:
+    content: dict[str, object] = {}
+    for choice in lock.choices:
+        if choice.version in ("image", "kernel"):
+            continue
+        entry: dict[str, object] = {"pin": choice.version}
+        if choice.low and choice.high:
+            entry["range"] = [f">={choice.low}", f"<{choice.high}"]
+        content[choice.piece] = entry
+    return content
+
+
+def _skips(machine: MachineType) -> dict[str, str]:
+    """Checks that may end in a skip on this machine, each with the reason."""
+    skips: dict[str, str] = {}
+    if machine.nvswitch and machine.gpu and machine.gpu.arch == "ampere":
+        skips["F2"] = f"{machine.gpu.key.split('-')[0]} reports no fabric state: the field is N/A on Ampere"
+    return skips

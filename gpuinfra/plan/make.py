@@ -1,0 +1,184 @@
+"""From a declaration to a plan: every decision, in the order in which one leads to the next.
+
+What differs between clouds is asked from the cloud's profile. Order of pools, file systems and tags in the declaration
+changes nothing, and another pool moves no name or address of the others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from datetime import date
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.profile import CloudProfile
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.plan.expectation import expectation
+from gpuinfra.plan.model import (
+    AuditPlan,
+    BudgetPlan,
+    Decision,
+    FileSystemPlan,
+    HandoverPlan,
+    Image,
+    Plan,
+    PoolPlan,
+)
+from gpuinfra.plan.steps import steps
+from gpuinfra.plan.zones import Zoning, choose
+from gpuinfra.software import Lock, Wanted, environment, lock
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import Pool
+
+
+def make_plan(spec: ClusterSpec, today: date) -> Plan:
+    """The plan of a declaration that the rules let pass."""
+    cloud = profile_of(spec.cloud)
+    machines = {pool.machine: cloud.machines[pool.machine] for pool in spec.pools}
+    zoning = choose(spec, machines, cloud.first_zone(spec.where.region))
+    decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
+    file_systems = _file_systems(spec, cloud, zoning, decisions)
+    pools = tuple(
+        _pool(spec, cloud, pool, machines[pool.machine], zoning.by_pool[pool.name], file_systems, today, decisions)
+        for pool in sorted(spec.pools, key=lambda pool: pool.name)
+    )
+    layers = spec.made_layers
+    plan = Plan(
+        name=spec.name,
+        cloud=spec.cloud,
+        region=spec.where.region,
+        zones=tuple(sorted({zoning.default, *zoning.by_pool.values()})),
+        layers=layers,
+        network=cloud.network(spec, zoning, today),
+        pools=pools,
+        file_systems=file_systems if "site" in layers else (),
+        audit=AuditPlan(
+            trail=spec.audit.trail == "create" and "foundation" in layers,
+            existing_bucket=spec.audit.bucket,
+            lock_days=spec.audit.lock_days,
+            lock_mode=spec.audit.lock_mode.upper(),
+            data_events=spec.audit.data_events,
+            log_retention_days=spec.audit.log_retention_days,
+        ),
+        budget=None,
+        handover=HandoverPlan(
+            wait=spec.handover.wait, floor=spec.handover.floor, deadline_s=spec.handover.deadline_minutes * 60
+        ),
+        tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
+        today=today,
+    )
+    plan = replace(plan, budget=_budget(spec, plan, today), decisions=tuple(decisions))
+    return replace(plan, resources=cloud.resources(plan), kept=cloud.kept(plan))
+
+
+def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, image: Image) -> Lock:
+    """The software lock of one pool; rules and plan ask the same question."""
+    software = spec.software
+    return lock(
+        machine,
+        Wanted(
+            cloud=spec.cloud,
+            os=image.os,
+            prebuilt=image.prebuilt,
+            lustre=any(entry.kind == "lustre" for entry in spec.storage),
+            driver=software.driver,
+            fabric_manager=software.fabric_manager,
+            cuda=software.cuda,
+            nccl=software.nccl,
+            kernel=software.kernel,
+            torch=software.framework.torch,
+            tensorflow=software.framework.tensorflow,
+            jax_cuda=software.framework.jax_cuda,
+            fabric=pool.fabric == "auto",
+        ),
+    )
+
+
+def _pool(
+    spec: ClusterSpec,
+    cloud: CloudProfile,
+    pool: Pool,
+    machine: MachineType,
+    zone: str,
+    file_systems: tuple[FileSystemPlan, ...],
+    today: date,
+    decisions: list[Decision],
+) -> PoolPlan:
+    fabric = machine.fabric is not None and pool.fabric == "auto"
+    image, why = cloud.image(spec, pool, machine)
+    decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=why))
+    groups, placed = cloud.groups(pool, machine, zone, today)
+    decisions.extend(placed)
+    if fabric and len(groups) > 1:
+        reason = "the fabric does not cross zones, so every kind of capacity of this pool is in one zone"
+        decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
+    chosen = pool_lock(spec, pool, machine, image)
+    decisions.extend(
+        Decision(path=f"{pool.name}.software.{choice.piece}", chosen=choice.version, why=choice.why)
+        for choice in chosen.choices
+    )
+    lustre = any(entry.kind == "lustre" for entry in file_systems)
+    todo = steps(machine, lustre=lustre, fabric=fabric)
+    return PoolPlan(
+        name=pool.name,
+        machine=pool.machine,
+        count=sum(group.count for group in groups),
+        groups=groups,
+        nics=cloud.nics(machine, fabric=fabric),
+        image=image,
+        disk=cloud.disk(pool, machine, image),
+        steps=todo,
+        expectation=expectation(
+            machine,
+            chosen,
+            cloud=spec.cloud,
+            fabric=fabric,
+            file_systems=tuple(entry.mount for entry in file_systems),
+            lustre=lustre,
+            steps=todo,
+        ),
+        versions=environment(machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url),
+        metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
+        subnet=cloud.subnet(zone),
+        canary=pool.renew.canary,
+        at_once_percent=pool.renew.at_once_percent,
+        tags=dict(sorted(pool.tags.items())),
+    )
+
+
+def _file_systems(
+    spec: ClusterSpec, cloud: CloudProfile, zoning: Zoning, decisions: list[Decision]
+) -> tuple[FileSystemPlan, ...]:
+    """File systems by mount, named after it."""
+    plans: list[FileSystemPlan] = []
+    names: dict[str, int] = {}
+    for entry in sorted(spec.storage, key=lambda entry: entry.mount):
+        stem = re.sub(r"[^a-z0-9]+", "-", entry.mount.lower()).strip("-") or entry.kind
+        index = names.get(stem, 0)
+        names[stem] = index + 1
+        zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
+        plan = cloud.file_system(entry, f"{stem}-{index}", zone)
+        plans.append(plan)
+        if entry.kind == "lustre":
+            bought = cloud.lustre(entry)
+            decisions.append(Decision(path=f"{plan.name}.capacity_gib", chosen=str(bought.sold), why=bought.why))
+    return tuple(plans)
+
+
+def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
+    if "foundation" not in spec.made_layers:
+        return None
+    if spec.budget.limit_usd_per_month is not None:
+        limit, derived = spec.budget.limit_usd_per_month, False
+    else:
+        from gpuinfra.cost import price
+
+        month = price(plan, today).usd_per_month
+        limit, derived = float(max(100, math.ceil(month * 1.1 / 100) * 100)), True
+    return BudgetPlan(
+        limit_usd_per_month=limit,
+        recipients=tuple(sorted(spec.budget.recipients)),
+        thresholds_percent=tuple(sorted(spec.budget.thresholds_percent)),
+        derived=derived,
+    )

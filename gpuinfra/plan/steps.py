@@ -1,0 +1,39 @@
+"""Which bootstrap steps a pool runs, and how long each may take.
+
+The ids are file names in `bootstrap/`; the order is kernel, driver, fabric, Lustre, because modules are built for the kernel
+that is held first. A prebuilt image runs the same steps: what it brings is proven and skipped.
+"""
+
+from __future__ import annotations
+
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.plan.model import Step
+
+_FABRIC_STEP = {"efa": "50-efa", "infiniband": "50-infiniband", "tcpx": "50-tcpx", "tcpxo": "50-tcpxo", "gib": "50-gib"}
+
+
+def steps(machine: MachineType, *, lustre: bool, fabric: bool) -> tuple[Step, ...]:
+    """The steps of one pool, in order."""
+    chosen = [
+        Step(id="10-prepare", timeout_s=900, retries=2, why="tools, limits, and no upgrade behind our back"),
+        Step(id="20-kernel", timeout_s=1800, retries=2, why="headers of the running kernel, which is then held"),
+    ]
+    if machine.gpu:
+        chosen.append(Step(id="30-driver", timeout_s=1800, retries=2, why="the GPUs need their driver"))
+        if machine.nvswitch:
+            why = "NVSwitch connects the GPUs, and CUDA starts only with a fabric manager of the driver's version"
+            chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
+        chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are built on the node"))
+        chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that bring no NCCL of their own"))
+    if machine.fabric and fabric:
+        why = f"{machine.fabric.devices} {machine.fabric.provider} devices connect the nodes"
+        chosen.append(Step(id=_FABRIC_STEP[machine.fabric.provider], timeout_s=1200, retries=2, why=why))
+    if lustre:
+        chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
+    if machine.gpu:
+        chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers see the GPUs"))
+    if machine.local_disk_gb:
+        why = f"{machine.local_disk_gb} GB of local disks become one fast scratch"
+        chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))
+    chosen.append(Step(id="90-holds", timeout_s=120, retries=1, why="no upgrade may change what was verified"))
+    return tuple(chosen)

@@ -1,0 +1,56 @@
+"""Which zone each pool goes to: a pure function with its reasons.
+
+A fabric does not cross zones, and data that crosses zones costs money, so all pools share one zone unless a person says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.spec.model import ClusterSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zoning:
+    """A zone for each pool, and why."""
+
+    default: str
+    by_pool: dict[str, str]
+    why: str
+
+
+def offered(machine: MachineType, region: str) -> tuple[str, ...]:
+    """Zones of a region where the machine type has been seen; empty where nothing is known."""
+    return machine.zones.get(region, ())
+
+
+def choose(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> Zoning:
+    """Choose zones. `fallback` is the region's first zone, for machines whose zones no record names."""
+    said = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
+    if spec.where.zone:
+        default, why = spec.where.zone, "said in where.zone"
+    else:
+        default, why = _common(spec, machines, fallback)
+    return Zoning(default=default, by_pool={name: zone or default for name, zone in said.items()}, why=why)
+
+
+def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
+    pool = next(pool for pool in spec.pools if pool.name == name)
+    zones = [entry.zone for entry in pool.capacity if entry.kind == "reserved" and entry.zone]
+    return zones[0] if zones else None
+
+
+def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> tuple[str, str]:
+    """The first zone that sells every machine; else the first that sells the one with most GPUs."""
+    known = [(pool, machines[pool.machine]) for pool in spec.pools if not pool.zone and pool.machine in machines]
+    lists = [set(offered(machine, spec.where.region)) for _, machine in known if offered(machine, spec.where.region)]
+    if not lists:
+        return fallback, "no record says where its machines are sold, so the region's first zone"
+    common = set.intersection(*lists)
+    if common:
+        zone = min(common)
+        return zone, f"the first of {len(common)} zones that sell every machine of this cluster"
+    largest = max(known, key=lambda pair: (pair[1].gpus * sum(e.count for e in pair[0].capacity), pair[0].name))[1]
+    zones = offered(largest, spec.where.region)
+    return (min(zones) if zones else fallback), f"no zone sells every machine; this one sells {largest.name}"

@@ -1,0 +1,78 @@
+"""The content of `versions.env`: the lock of one pool as shell variables. The steps read these names and no others."""
+
+from __future__ import annotations
+
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.software import tables
+from gpuinfra.software.lock import Lock, flavour
+from gpuinfra.software.version import key
+
+ROOT_FREE_GIB = 50
+"""What driver, toolkit and images need on the root disk."""
+
+
+def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: str | None) -> dict[str, str]:
+    """Variables for the steps of one pool, sorted by name."""
+    distribution = tables.DISTRIBUTIONS[chosen.os]
+    kernel = chosen.choice("kernel")
+    values = {
+        "LOCK_DATE": tables.LOCK_DATE.isoformat(),
+        "ROOT_FREE_GIB": str(ROOT_FREE_GIB if machine.gpu else 10),
+        "MIRROR_URL": mirror_url or "",
+        "KERNEL_FLAVOUR": distribution.flavours[cloud],
+        "KERNEL_RELEASE": "" if kernel is None or kernel.version == "image" else kernel.version,
+        "CUDA_KEYRING_URL": f"https://developer.download.nvidia.com/compute/cuda/repos/{distribution.repository}/{_arch(machine)}/{tables.KEYRING}",
+        "CUDA_KEYRING_SHA256": distribution.keyring_sha256,
+        "HOLD_PATTERNS": " ".join(chosen.holds),
+    }
+    if driver := chosen.choice("driver"):
+        values |= {
+            "DRIVER_VERSION": driver.version,
+            "DRIVER_BRANCH": str(key(driver.version)[0]),
+            "DRIVER_FLAVOUR": flavour(machine),
+            "DRIVER_RANGE_MIN": driver.low,
+            "DRIVER_RANGE_MAX": driver.high,
+            "DRIVER_PACKAGE": "nvidia-open" if flavour(machine) == "open" else "cuda-drivers",
+        }
+    if chosen.choice("fabric_manager"):
+        values["FABRIC_MANAGER_PACKAGE"] = "nvidia-fabricmanager"
+    if cuda := chosen.choice("cuda"):
+        values |= {"CUDA_VERSION": cuda.version, "CUDA_PACKAGE": tables.CUDA[cuda.version].package}
+    if nccl := chosen.choice("nccl"):
+        values |= {"NCCL_VERSION": nccl.version, "NCCL_RANGE_MIN": nccl.low, "NCCL_RANGE_MAX": nccl.high}
+    if efa := chosen.choice("efa_installer"):
+        values |= {
+            "EFA_INSTALLER_VERSION": efa.version,
+            "EFA_INSTALLER_URL": f"{tables.EFA_HOST}/aws-efa-installer-{efa.version}.tar.gz",
+            "EFA_INSTALLER_KEY_URL": f"{tables.EFA_HOST}/aws-efa-installer.key",
+            "EFA_INSTALLER_KEY_FINGERPRINT": tables.EFA_KEY_FINGERPRINT,
+            "EFA_INSTALLER_RANGE_MIN": efa.low,
+            "EFA_INSTALLER_RANGE_MAX": efa.high,
+            "EFA_DEVICES": str(machine.fabric.devices if machine.fabric else 0),
+        }
+    if (lustre := chosen.choice("lustre_client")) and cloud == "aws":
+        values |= {
+            "LUSTRE_REPOSITORY": tables.LUSTRE_AWS_REPOSITORY,
+            "LUSTRE_SUITE": distribution.suite,
+            "LUSTRE_KEY_URL": tables.LUSTRE_AWS_KEY_URL,
+            "LUSTRE_KEY_FINGERPRINT": tables.LUSTRE_AWS_KEY_FINGERPRINT,
+            "LUSTRE_CLIENT_RANGE_MIN": lustre.low,
+            "LUSTRE_CLIENT_RANGE_MAX": lustre.high,
+            "LUSTRE_META_PACKAGE": "lustre-client-modules-aws",
+        }
+    if toolkit := chosen.choice("container_toolkit"):
+        values |= {
+            "CONTAINER_TOOLKIT_VERSION": toolkit.version,
+            "CONTAINER_TOOLKIT_RANGE_MIN": toolkit.low,
+            "CONTAINER_TOOLKIT_RANGE_MAX": toolkit.high,
+            "CONTAINER_TOOLKIT_REPOSITORY": tables.CONTAINER_TOOLKIT_REPOSITORY,
+            "CONTAINER_TOOLKIT_KEY_URL": tables.CONTAINER_TOOLKIT_KEY_URL,
+            "CONTAINER_TOOLKIT_KEY_FINGERPRINT": tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT,
+        }
+    if machine.local_disk_gb:
+        values["SCRATCH_MOUNT"] = "/mnt/nvme"
+    return dict(sorted(values.items()))
+
+
+def _arch(machine: MachineType) -> str:
+    return "sbsa" if machine.arch == "arm64" else "x86_64"

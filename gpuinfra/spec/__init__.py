@@ -1,0 +1,56 @@
+"""What a person declares: one model for the three clouds, in a stack's YAML or in Python.
+
+Reading order: `model.py`, then the parts it names; `load.py` reads files; `messages.py` says what is wrong with one.
+"""
+
+from gpuinfra.spec.capacity import Block, Capacity, Flex, OnDemand, Reserved, Spot
+from gpuinfra.spec.load import LoadedStack, load_stack, parse_spec, read_stack
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.policy import (
+    Access,
+    Audit,
+    Budget,
+    ExistingNetwork,
+    Framework,
+    Handover,
+    Network,
+    Software,
+    Use,
+)
+from gpuinfra.spec.pool import Candidate, CustomImage, Disk, Pool
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
+from gpuinfra.spec.target import Aws, Azure, Gcp
+
+__all__ = [
+    "Access",
+    "Audit",
+    "Aws",
+    "Azure",
+    "Block",
+    "Budget",
+    "Candidate",
+    "Capacity",
+    "ClusterSpec",
+    "CustomImage",
+    "Disk",
+    "ExistingNetwork",
+    "Flex",
+    "Framework",
+    "Gcp",
+    "Handover",
+    "Home",
+    "LoadedStack",
+    "Lustre",
+    "Network",
+    "ObjectMount",
+    "OnDemand",
+    "Pool",
+    "Reserved",
+    "Software",
+    "Spot",
+    "Storage",
+    "Use",
+    "load_stack",
+    "parse_spec",
+    "read_stack",
+]

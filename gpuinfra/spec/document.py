@@ -1,0 +1,146 @@
+"""Reading YAML into plain values, with the line of each one.
+
+The nodes of the document are walked here and not by a YAML constructor, for three reasons: each value keeps its line,
+an alias cannot make a small file grow without bound, and no tag can make anything but plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuinfra.errors import SpecError
+from gpuinfra.rules.finding import Finding, Level
+
+MAX_BYTES = 1_000_000
+MAX_VALUES = 50_000
+MAX_DEPTH = 30
+
+Route = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A YAML file as plain values."""
+
+    file: str
+    value: object
+    lines: dict[Route, int] = field(default_factory=dict)
+
+    def line(self, route: Route) -> int | None:
+        """The line of a value, or of the nearest one around it."""
+        while route:
+            if route in self.lines:
+                return self.lines[route]
+            route = route[:-1]
+        return self.lines.get(())
+
+
+def read(path: Path) -> Document:
+    """Read a file. Raises `SpecError` with line and column where it is not YAML."""
+    file = _short(path)
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise _refuse(file, f"cannot be read: {problem.strerror or problem}", "check the path and its permissions") from None
+    if len(raw) > MAX_BYTES:
+        raise _refuse(file, f"has {len(raw)} bytes, allowed are {MAX_BYTES}", "a declaration is about twenty lines")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise _refuse(file, f"is not UTF-8 (byte {problem.start})", "save it as UTF-8") from None
+    return parse(text, file)
+
+
+def parse(text: str, file: str) -> Document:
+    """Parse YAML 1.2 text."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(text)
+    except MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        what = " ".join(str(problem.problem or problem.context or "syntax error").split())
+        line = mark.line + 1 if mark else None
+        hint = "indent with spaces, close every bracket and quote, and put a space after each colon"
+        raise _refuse(file, f"is not valid YAML: {where}{what}", hint, line) from None
+    except (YAMLError, ValueError, RecursionError) as problem:
+        what = " ".join(str(problem).split())[:120] if not isinstance(problem, RecursionError) else "nested too deeply"
+        raise _refuse(file, f"is not valid YAML: {what}", "a declaration is a mapping of names to values") from None
+    walker = _Walker(file)
+    value = None if root is None else walker.plain(root, (), 0)
+    return Document(file=file, value=value, lines=walker.lines)
+
+
+class _Walker:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[Route, int] = {}
+        self.seen = 0
+
+    def plain(self, node: object, route: Route, depth: int) -> object:
+        """The plain value of a YAML node."""
+        from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+        self.seen += 1
+        line = node.start_mark.line + 1  # type: ignore[attr-defined]
+        self.lines[route] = line
+        if self.seen > MAX_VALUES or depth > MAX_DEPTH:
+            limit = f"more than {MAX_VALUES} values" if self.seen > MAX_VALUES else f"more than {MAX_DEPTH} levels"
+            raise _refuse(self.file, f"has {limit}", "aliases that repeat themselves are not needed here", line)
+        if isinstance(node, ScalarNode):
+            return _scalar(node.tag, node.value)
+        if isinstance(node, SequenceNode):
+            return [self.plain(child, (*route, index), depth + 1) for index, child in enumerate(node.value)]
+        assert isinstance(node, MappingNode)
+        mapping: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                raise _refuse(self.file, "has a key that is not a word", "write name: value", key_node.start_mark.line + 1)
+            key = str(key_node.value)
+            if key in mapping:
+                at = key_node.start_mark.line + 1
+                raise _refuse(self.file, f"has the key {shown(key)} twice", "keep one of them", at)
+            mapping[key] = self.plain(value_node, (*route, key), depth + 1)
+            self.lines[(*route, key)] = key_node.start_mark.line + 1
+        return mapping
+
+
+def _scalar(tag: object, text: str) -> object:
+    kind = str(tag).rsplit(":", 1)[-1]
+    try:
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return text.lower() == "true"
+        if kind == "int":
+            clean = text.replace("_", "")
+            return int(clean, 0) if clean.lower().lstrip("+-").startswith(("0x", "0o", "0b")) else int(clean, 10)
+        if kind == "float":
+            return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan").replace(".NaN", "nan"))
+    except ValueError:
+        return text
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as a message may show it: short, on one line, and never a secret."""
+    from gpuinfra.spec.shown import shown as show
+
+    return show(value)
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _refuse(file: str, message: str, hint: str, line: int | None = None) -> SpecError:
+    return SpecError(
+        [Finding(level=Level.ERROR, path="", message=message, hint=hint, rule="document_is_yaml", file=file, line=line)]
+    )

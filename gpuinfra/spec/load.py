@@ -1,0 +1,175 @@
+"""From a stack's name or a file to a declaration that can be built.
+
+Both forms are read: a Pulumi stack file, whose `config` holds the declaration under `gpuinfra:cluster`, and the declaration alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+
+from gpuinfra.errors import SpecError, UsageError
+from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.shipped import shipped
+from gpuinfra.spec.document import Document, Route, read
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import shown
+
+KEY = "gpuinfra:cluster"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedStack:
+    """A stack's declaration and where it was read."""
+
+    name: str
+    path: Path
+    spec: ClusterSpec
+    config: dict[str, object] = field(default_factory=dict)
+    """Everything else in the stack file's `config`, such as `aws:region`."""
+    findings: tuple[Finding, ...] = ()
+    """Warnings and notes; errors were raised."""
+
+
+def load_stack(name_or_path: str | Path, today: date | None = None) -> LoadedStack:
+    """Read, parse and check a stack. Raises `SpecError` with every finding when one is of level error."""
+    stack = read_stack(name_or_path)
+    from gpuinfra.rules import check
+
+    found = tuple(_placed(finding, stack) for finding in check(stack.spec, today or date.today()))
+    found += _region_agrees(stack)
+    if any(finding.level is Level.ERROR for finding in found):
+        raise SpecError(found)
+    return replace(stack, findings=found)
+
+
+def read_stack(name_or_path: str | Path) -> LoadedStack:
+    """Read and parse a stack without asking the rules. Raises `SpecError` where it cannot be parsed."""
+    path = find_stack(name_or_path)
+    document = read(path)
+    body, route, config = _body(document)
+    spec = parse_spec(body, document, route)
+    stack = LoadedStack(name=stack_name(path), path=path, spec=spec, config=config)
+    object.__setattr__(stack, "_document", document)
+    object.__setattr__(stack, "_route", route)
+    return stack
+
+
+def parse_spec(value: object, document: Document | None = None, route: Route = ()) -> ClusterSpec:
+    """A declaration from plain values. Raises `SpecError` with every reason at once."""
+    from pydantic import ValidationError
+
+    from gpuinfra.spec import messages
+
+    if not isinstance(value, dict):
+        what = f"is {shown(value)}; allowed is a mapping with at least name, where and pools"
+        raise SpecError([_at(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)])
+    try:
+        return ClusterSpec.model_validate(value)
+    except ValidationError as problem:
+        errors = problem.errors(include_url=False)
+        found = messages.findings(ClusterSpec, value, errors)
+        routes = [messages.route_of(ClusterSpec, error["loc"]) for error in errors]
+        lines = {messages.path_text(r): r for r in routes}
+        raise SpecError([_at(f, document, (*route, *lines.get(f.path, ()))) for f in found]) from None
+    except RecursionError:
+        message = "is nested too deeply"
+        raise SpecError([Finding(level=Level.ERROR, path="", message=message, rule="value_is_allowed")]) from None
+
+
+def find_stack(name_or_path: str | Path) -> Path:
+    """The file of a stack: a path as given, else `Pulumi.<name>.yaml` of the project here, else one that ships with gpuinfra."""
+    text = str(name_or_path)
+    given = Path(text)
+    try:
+        if given.is_file():
+            return given
+        is_folder = given.is_dir()
+    except (OSError, ValueError):
+        raise UsageError(f"there is no stack or file {shown(text)}") from None
+    if text.endswith((".yaml", ".yml", ".json")) or "/" in text:
+        reason = "is a folder, not a file" if is_folder else "does not exist"
+        raise UsageError(f"{text} {reason}; give a stack's name or the path of its file")
+    folders = _stack_folders()
+    known: dict[str, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("Pulumi.*.yaml")):
+            known.setdefault(stack_name(file), file)
+    if text in known:
+        return known[text]
+    near = get_close_matches(text, known, n=1)
+    there = f"stacks here are {', '.join(sorted(known))}" if known else "no stack files were found here"
+    raise UsageError(f"there is no stack {shown(text)}; {f'did you mean {near[0]}? ' if near else ''}{there}")
+
+
+def stack_name(path: Path) -> str:
+    """`aws-p4d` of `Pulumi.aws-p4d.yaml`."""
+    stem = path.name.rsplit(".", 1)[0]
+    return stem.removeprefix("Pulumi.")
+
+
+def _stack_folders() -> list[Path]:
+    folders: list[Path] = []
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "Pulumi.yaml").is_file():
+            folders += [folder / "stacks", folder]
+            break
+    try:
+        folders.append(shipped("stacks"))
+    except FileNotFoundError:
+        pass
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
+    value = document.value
+    if isinstance(value, dict) and "config" in value and "where" not in value:
+        config = value["config"]
+        if not isinstance(config, dict) or KEY not in config:
+            keys = [str(key) for key in config] if isinstance(config, dict) else []
+            near = get_close_matches(KEY, keys, n=1, cutoff=0.5)
+            hint = f"is {near[0]} meant to be {KEY}?" if near else f"put the declaration under config, {KEY}"
+            raise SpecError(
+                [_at(Finding(level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint), document, ("config",))]
+            )
+        rest = {str(key): item for key, item in config.items() if key != KEY}
+        return config[KEY], ("config", KEY), rest
+    return value, (), {}
+
+
+def _at(finding: Finding, document: Document | None, route: Route) -> Finding:
+    if document is None:
+        return finding
+    return replace(finding, file=document.file, line=document.line(route))
+
+
+def _placed(finding: Finding, stack: LoadedStack) -> Finding:
+    document: Document = stack._document  # type: ignore[attr-defined]
+    return _at(finding, document, (*stack._route, *_route(finding.path)))  # type: ignore[attr-defined]
+
+
+def _route(path: str) -> Route:
+    parts: list[str | int] = []
+    for piece in path.replace("]", "").split("."):
+        name, *indices = piece.split("[")
+        if name:
+            parts.append(name)
+        parts.extend(int(index) for index in indices if index.isdigit())
+    return tuple(parts)
+
+
+def _region_agrees(stack: LoadedStack) -> tuple[Finding, ...]:
+    """The provider's own region is the one of the declaration, because two regions in one file are a slip."""
+    region = stack.config.get("aws:region")
+    if stack.spec.cloud != "aws" or not isinstance(region, str) or region == stack.spec.where.region:
+        return ()
+    finding = Finding(
+        level=Level.ERROR,
+        path="where.region",
+        message=f"is {shown(stack.spec.where.region)}, but aws:region of the same file is {shown(region)}",
+        hint="write the same region in both places",
+        rule="region_agrees_with_provider",
+    )
+    return (_placed(finding, stack),)

@@ -1,0 +1,272 @@
+"""Turning what pydantic refuses into findings that name the path, the value, what is allowed and what to change."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.spec.shown import looks_secret, shown
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Loc = tuple[int | str, ...]
+
+
+def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
+    """One finding for each error, in the order of the document."""
+    found: dict[tuple[str, str], Finding] = {}
+    for error in errors:
+        finding = _finding(root, value, error)
+        found.setdefault((finding.path, finding.message), finding)
+    return list(found.values())
+
+
+def path_text(route: Loc) -> str:
+    """`pools[0].capacity[1].count`; a key that is no plain word is described and not shown."""
+    text = ""
+    for part in route:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            word = shown(part)
+            text += ("." if text else "") + (part if word == repr(part) else f"({word})")
+    return text
+
+
+def nearest(word: str, known: list[str]) -> str | None:
+    """The known word that was probably meant."""
+    if len(word) > 64 or looks_secret(word):
+        return None
+    lower = {name.lower(): name for name in known}
+    if word.lower() in lower:
+        return lower[word.lower()]
+    close = get_close_matches(word.lower(), list(lower), n=1, cutoff=0.55)
+    return lower[close[0]] if close else None
+
+
+def listed(words: list[str], most: int = 12) -> str:
+    """`a, b and 3 more`."""
+    if len(words) <= most:
+        return ", ".join(words)
+    return f"{', '.join(words[:most])} and {len(words) - most} more"
+
+
+def route_of(root: type[BaseModel], loc: Loc) -> Loc:
+    """The path in the document: pydantic's location without the tags of unions."""
+    return tuple(part for part, real, _ in _walk(root, loc) if real)
+
+
+def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Finding:
+    loc = error["loc"]
+    steps = list(_walk(root, loc))
+    route = tuple(part for part, real, _ in steps if real)
+    kind = error["type"]
+    given = _value_at(value, route)
+    context: dict[str, Any] = error.get("ctx") or {}
+    owner = steps[-2][2] if len(steps) > 1 else root
+    field = steps[-1][2] if steps else root
+    message, hint = _say(kind, context, given, str(loc[-1]) if loc else "", owner, field)
+    return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
+
+
+def _rule(kind: str) -> str:
+    return {"extra_forbidden": "field_is_known", "missing": "field_is_given"}.get(kind, "value_is_allowed")
+
+
+def _say(kind: str, context: dict[str, Any], given: object, last: str, owner: Any, field: Any) -> tuple[str, str]:
+    if kind == "extra_forbidden":
+        model = _model(owner)
+        known = list(model.model_fields) if model else []
+        near = nearest(last, known)
+        hint = f"did you mean {near}?" if near else "take it out"
+        return f"is not a field here; fields are {listed(known, 20)}", hint
+    if kind == "missing":
+        model = _model(owner)
+        about = model.model_fields[last].description if model and last in model.model_fields else ""
+        return "is missing", (about or "add it").split("\n")[0].rstrip(".")
+    if kind == "union_tag_not_found":
+        tag = str(context.get("discriminator", "kind")).strip("'")
+        return f"has no {tag}; allowed are {listed(_tags(field))}", f"add `{tag}: ...`"
+    if kind == "union_tag_invalid":
+        tag = str(context.get("discriminator", "kind")).strip("'")
+        word = str(context.get("tag", ""))
+        allowed = _tags(field)
+        near = nearest(word, allowed)
+        return f"has {tag} {shown(word)}; allowed are {listed(allowed)}", f"did you mean {near}?" if near else "take one of those"
+    if kind in ("literal_error", "enum"):
+        allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
+        near = nearest(given, allowed) if isinstance(given, str) else None
+        return f"is {shown(given)}; allowed are {listed(allowed)}", f"did you mean {near}?" if near else "take one of those"
+    allowed = _ALLOWED.get(kind, lambda c: "another value")(context)
+    return f"is {shown(given)}; allowed is {allowed}{_about(owner, last)}", _hint(kind, given, last)
+
+
+_ALLOWED: dict[str, Any] = {
+    "greater_than_equal": lambda c: f"{c.get('ge')} or more",
+    "greater_than": lambda c: f"more than {c.get('gt')}",
+    "less_than_equal": lambda c: f"{c.get('le')} or less",
+    "less_than": lambda c: f"less than {c.get('lt')}",
+    "int_type": lambda c: "a whole number",
+    "int_from_float": lambda c: "a whole number",
+    "int_parsing_size": lambda c: "a smaller whole number",
+    "float_type": lambda c: "a number",
+    "finite_number": lambda c: "a finite number",
+    "bool_type": lambda c: "true or false",
+    "string_type": lambda c: "a text",
+    "string_too_short": lambda c: f"at least {c.get('min_length')} characters",
+    "string_too_long": lambda c: f"at most {c.get('max_length')} characters",
+    "string_pattern_mismatch": lambda c: _pattern(str(c.get("pattern"))),
+    "string_unicode": lambda c: "a text in UTF-8",
+    "too_short": lambda c: f"at least {c.get('min_length')} of them",
+    "too_long": lambda c: f"at most {c.get('max_length')} of them",
+    "tuple_type": lambda c: "a list",
+    "list_type": lambda c: "a list",
+    "dict_type": lambda c: "a mapping",
+    "model_type": lambda c: "a mapping of fields",
+    "model_attributes_type": lambda c: "a mapping of fields",
+}
+
+_PATTERNS = {
+    r"^[a-z]([a-z0-9-]*[a-z0-9])?$": "lower-case letters, digits and dashes, from a letter",
+    r"^(/[A-Za-z0-9_.-]+)+$": "an absolute path such as /scratch",
+    r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?Z$": "a moment in UTC such as 2026-12-01T11:30:00Z",
+    r"^\d{1,4}(\.\d{1,4}){0,3}$": "a version such as 580 or 13.0",
+    r"^[^\x00-\x1f\x7f]+$": "one line of text",
+}
+
+
+def _pattern(pattern: str) -> str:
+    return _PATTERNS.get(pattern, f"a text like {pattern}")
+
+
+def _hint(kind: str, given: object, last: str) -> str:
+    if kind in ("int_type", "float_type") and isinstance(given, str):
+        digits = "".join(ch for ch in given if ch.isdigit())
+        unit = next((u for u in ("gib", "tib", "mb_s", "hours", "minutes", "days", "usd", "percent") if u in last), "")
+        if digits and not looks_secret(given):
+            return f"write the number alone; the unit is in the name{f' ({unit})' if unit else ''}"
+        return "write a number without quotes"
+    if kind == "string_type" and isinstance(given, (int, float)):
+        return "put it in quotes"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return "write its fields below it, one a line"
+    if kind in ("tuple_type", "list_type"):
+        return "write a list: a dash before each entry"
+    return "change it"
+
+
+def _about(owner: Any, last: str) -> str:
+    model = _model(owner)
+    if model is None or last not in model.model_fields:
+        return ""
+    about = model.model_fields[last].description
+    return f" ({about.split('. ')[0].rstrip('.')[:80]})" if about else ""
+
+
+def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
+    """Each part of a location, whether it is in the document, and the type found there."""
+    here: Any = root
+    for part in loc:
+        here = _bare(here)
+        branches = _branches(here)
+        if isinstance(part, str) and branches:
+            tagged = [b for b in branches if part in _tag_words(b)]
+            if tagged:
+                here = tagged[0]
+                yield part, False, here
+                continue
+            inner = [b for b in branches if _has(b, part)]
+            if not inner and (part == "constrained-str" or part.endswith("]") or part in {_type_name(b) for b in branches}):
+                here = next((b for b in branches if _type_name(b) == part), here)
+                yield part, False, here
+                continue
+            here = inner[0] if inner else branches[0]
+        elif isinstance(part, int) and branches:
+            here = next((b for b in branches if get_origin(_bare(b)) in (tuple, list)), here)
+        here = _step(_bare(here), part)
+        yield part, True, here
+
+
+def _step(here: Any, part: int | str) -> Any:
+    origin = get_origin(here)
+    if origin in (tuple, list):
+        return get_args(here)[0] if get_args(here) else Any
+    if origin is dict:
+        return get_args(here)[1]
+    if isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
+        info = here.model_fields[str(part)]
+        return info.annotation
+    return here
+
+
+def _bare(annotation: Any) -> Any:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+def _branches(annotation: Any) -> list[Any]:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [_bare(arg) for arg in get_args(annotation) if arg is not type(None)]
+    return []
+
+
+def _tag_words(model: Any) -> set[str]:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return set()
+    for name in ("kind", "cloud"):
+        if name in model.model_fields:
+            return {str(word) for word in get_args(model.model_fields[name].annotation)}
+    return set()
+
+
+def _tags(annotation: Any) -> list[str]:
+    here = _bare(annotation)
+    if get_origin(here) in (tuple, list):
+        here = _bare(get_args(here)[0])
+    return [word for branch in _branches(here) for word in sorted(_tag_words(branch))]
+
+
+def _literals(annotation: Any) -> list[object]:
+    here = _bare(annotation)
+    if get_origin(here) is Literal:
+        return list(get_args(here))
+    found: list[object] = []
+    for branch in _branches(here):
+        found += _literals(branch)
+    if get_origin(here) in (tuple, list) and get_args(here):
+        found += _literals(get_args(here)[0])
+    return found
+
+
+def _has(model: Any, part: str) -> bool:
+    return isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    here = _bare(annotation)
+    if isinstance(here, type) and issubclass(here, BaseModel):
+        return here
+    for branch in _branches(here):
+        if isinstance(branch, type) and issubclass(branch, BaseModel):
+            return branch
+    return None
+
+
+def _value_at(value: object, route: Loc) -> object:
+    for part in route:
+        try:
+            value = value[part]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return value
+    return value
