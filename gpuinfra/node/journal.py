@@ -25,7 +25,7 @@ def write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".new")
     try:
-        with open(draft, "w", encoding="utf-8") as handle:
+        with draft.open("w", encoding="utf-8") as handle:
             handle.write(text)
             handle.flush()
             os.fsync(handle.fileno())
@@ -128,7 +128,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = open(path, "a+", encoding="utf-8")
+        self._handle = path.open("a+", encoding="utf-8")
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -181,11 +181,17 @@ class Lock:
 
 def process_began(pid: int) -> Optional[int]:
     """When the process began, in ticks since boot; None when there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            return int(handle.read().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    fields = _stat(str(pid))
+    return int(fields[19]) if fields else None
+
+
+def group_lives(group: int) -> bool:
+    """True while a process of that group runs. One that ended and was not collected yet does not count."""
+    for entry in Path("/proc").iterdir():
+        fields = _stat(entry.name) if entry.name.isdigit() else []
+        if fields and fields[2] == str(group) and fields[0] not in "ZX":
+            return True
+    return False
 
 
 def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
@@ -197,8 +203,15 @@ def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
             return
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            try:
-                os.killpg(group, 0)
-            except (ProcessLookupError, PermissionError):
+            if not group_lives(group):
                 return
-            time.sleep(0.05)
+            time.sleep(0.02)
+
+
+def _stat(pid: str) -> List[str]:
+    """The fields of /proc/PID/stat from the third on, which is the state; empty when there is no such process."""
+    try:
+        fields = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+    return fields if len(fields) > 19 else []

@@ -2,7 +2,7 @@
 
 `steps.json` names the steps, `journal.py` remembers them, `bootstrap/lib.sh` is how they report.
 A step that is done with the same content (its file, lib.sh, versions.env) is not run again, not even after a reboot:
-the checks look at the machine after every boot, and a step that proves itself twice an hour would only be a slower check.
+the checks look at the machine after every boot, and a step that proved itself again would only be a slower check.
 `--again` runs them all; each is safe to run twice.
 A step is done when it ended with 0 *and* reported a proof.
 """
@@ -10,6 +10,7 @@ A step is done when it ended with 0 *and* reported a proof.
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import journal as j
+from .voice import Voice, utc_now
 
 SCHEMA = "gpuinfra.steps/1"
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
@@ -67,50 +69,6 @@ class Attempt:
         if self.code == EXIT_REBOOT:
             return j.REBOOT
         return j.DONE if self.code == 0 and self.proofs else j.FAILED
-
-
-class Voice:
-    """The log on the node, standard output (systemd's journal) and the console, which people see from outside."""
-
-    def __init__(self, log: Path, console: Path) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.log_path = log
-        self._console: Optional[int] = None
-        try:
-            self._console = os.open(console, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_APPEND | os.O_CLOEXEC)
-        except OSError:
-            pass  # no console here: the log has it all
-
-    def say(self, text: str) -> None:
-        """One line for everybody. A full disk or a closed pipe never stops a run."""
-        line = "".join(c if c.isprintable() else " " for c in text)
-        stamped = f"{utc_now()} {line}\n"
-        for target, content in (
-            (self.log, stamped),
-            (1, f"gpuinfra: {line}\n"),
-            (self._console, f"gpuinfra: {line}\r\n"),
-        ):
-            if target is None:
-                continue
-            try:
-                os.write(target, content.encode("utf-8", "replace"))
-            except OSError:
-                pass
-
-    def size(self) -> int:
-        """Where the log ends now."""
-        return os.fstat(self.log).st_size
-
-    def last_line(self, since: int) -> str:
-        """The last thing that was said after that place."""
-        try:
-            with open(self.log_path, "rb") as handle:
-                handle.seek(max(since, self.size() - 65536))
-                lines = [line.strip() for line in handle.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        except OSError:
-            return ""
-        return lines[-1][:300] if lines else ""
 
 
 class Runner:
@@ -361,11 +319,6 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
     }
 
 
-def utc_now() -> str:
-    """The time in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 def free_bytes(folder: Path) -> int:
     """Room left where that folder is."""
     return shutil.disk_usage(folder).free
@@ -417,9 +370,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except (Unusable, j.Locked) as error:
         print(f"gpuinfra: {error}", file=sys.stderr)
     except OSError as error:
-        full = free_bytes(root) < FULL_BELOW_BYTES or error.errno == 28
-        print(
-            f"gpuinfra: {'the disk is full: ' if full else ''}{error}; the journal on disk is whole, run again after mending it",
-            file=sys.stderr,
-        )
+        full = "the disk is full: " if free_bytes(root) < FULL_BELOW_BYTES or error.errno == errno.ENOSPC else ""
+        print(f"gpuinfra: {full}{error}; the journal is whole, run again after mending this", file=sys.stderr)
     return ENVIRONMENT

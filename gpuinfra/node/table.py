@@ -96,8 +96,11 @@ def number(cell: str, column: str) -> float | None:
     return float(match.group(1))
 
 
-def parse(text: str) -> Table:
-    """Split a csv as nvidia-smi writes it: comma and blank between cells, no quotes, units in the header."""
+def parse(text: str, free_last: bool = False) -> Table:
+    """Split a csv as nvidia-smi writes it: comma and blank between cells, no quotes, units in the header.
+
+    `free_last`: the last column holds free text, commas included.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise Unreadable("nvidia-smi printed nothing where a table was asked for")
@@ -108,7 +111,7 @@ def parse(text: str) -> Table:
         raise Unreadable("a column is printed twice: %s" % shortened(lines[0], 80))
     rows = []
     for at, line in enumerate(lines[1:], start=2):
-        cells = [cell.strip() for cell in line.split(",")]
+        cells = [cell.strip() for cell in (line.split(",", len(header) - 1) if free_last else line.split(","))]
         if len(cells) != len(header):
             raise Unreadable("line %d has %d cells under %d columns: %s" % (at, len(cells), len(header), shortened(line, 80)))
         rows.append(Row(dict(zip(header, cells))))

@@ -83,8 +83,10 @@ def _csv(gpus, fields, style):
     for line in _read("query-gpu.txt").splitlines():
         header, value = line.split("\t")
         columns[header.split(" [")[0]] = (header, value)
-    for field in fields:
+    for at, field in enumerate(fields):
         if field not in columns:
+            fields[at] = _other_name(field, columns)
+        if fields[at] is None:
             print('Field "%s" is not a valid field to query.\n' % field)
             return 2
     if "noheader" not in style:
@@ -101,6 +103,15 @@ def _csv(gpus, fields, style):
             cells.append(cell)
         print(", ".join(cells))
     return 0
+
+
+def _other_name(field, columns):
+    """The column that the driver knows under a second name, as its help lists them: "memory.total" or ..."""
+    for line in _read("help-query-gpu.txt").splitlines():
+        names = [word.strip('"') for word in line.split() if word.startswith('"')]
+        if line.startswith('"') and field in names:
+            return next((name for name in names if name in columns), None)
+    return None
 
 
 def _apps(gpus, fields, style, faults):

@@ -1,0 +1,237 @@
+"""The node part's command: `node.pyz steps | verify | attest | explain`.
+
+JSON on stdout, words for people on stderr.
+Exit codes that a scheduler's prolog, a health check and systemd understand:
+0 verified (or done), 1 not verified (or a step failed), 2 wrong use, 3 the environment lacks something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import VERSION
+
+OK, NOT_VERIFIED, WRONG_USE, ENVIRONMENT = 0, 1, 2, 3
+NODE = Path("/etc/gpuinfra/node.json")
+STATE = Path("/var/lib/gpuinfra/state.json")
+BUNDLE = Path("/opt/gpuinfra/current")
+
+
+class Missing(Exception):
+    """The environment lacks something; the message says what and what to do."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["steps"]:
+        # The runner has arguments of its own and must start fast: nothing of the checks is imported.
+        from . import steps
+
+        return steps.main(words[1:])
+    try:
+        args = _parser().parse_args(words)
+    except SystemExit as error:
+        return OK if error.code in (0, None) else WRONG_USE
+    try:
+        return args.run(args)
+    except Missing as error:
+        print("gpuinfra: %s" % error, file=sys.stderr)
+        return ENVIRONMENT
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="node.pyz", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--version", action="version", version="gpuinfra node part %s" % VERSION)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("steps", help="run the bootstrap's steps, resuming where they stopped", add_help=False)
+    verify = commands.add_parser("verify", help="probe and judge this node")
+    verify.add_argument("--upload", action="store_true", help="keep the evidence and upload it under the node's identity")
+    verify.add_argument("--json", action="store_true", help="print the outcomes as JSON (the default when stdout is no terminal)")
+    verify.add_argument("--phase", action="append", choices=("presence", "correctness", "speed"), help="only this phase; may be repeated")
+    verify.add_argument("--evidence", type=Path, metavar="FILE", help="judge the evidence in this file again instead of this node")
+    verify.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
+    verify.set_defaults(run=_verify)
+    attest = commands.add_parser("attest", help="renew the identity proof of the newest evidence")
+    attest.set_defaults(run=_attest)
+    explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
+    explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
+    explain.set_defaults(run=_explain)
+    return parser
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from .judge import judge, not_checked, verdict
+
+    expectation = _load(args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or give --expectation FILE")
+    try:
+        unchecked = not_checked(expectation)
+    except ValueError as error:
+        raise Missing(str(error)) from None
+    if args.evidence:
+        document = _load(args.evidence, "the evidence", "give a file of format gpuinfra.evidence/1")
+        checks = judge(document.get("probes") or {}, expectation, journal=document.get("state"), phases=args.phase)
+    else:
+        document = _gather(expectation, args.phase)
+        checks = document["checks"]
+    if args.phase:
+        # A person who asks for one phase is told about that phase.
+        ran = {check["id"] for check in checks}
+        expectation = dict(expectation, required=[name for name in expectation["required"] if name in ran] or expectation["required"])
+    result = verdict(checks, expectation)
+    upload_problem = _upload(document) if args.upload and not args.evidence else None
+    if args.json or not sys.stdout.isatty():
+        shown = {"schema": "gpuinfra.verify/1", "verified": result.verified, "instance_id": document.get("instance_id"), "boot_id": document.get("boot_id")}
+        shown.update(checks=checks, not_checked=unchecked, gpus=document.get("gpus"))
+        json.dump(shown, sys.stdout, ensure_ascii=True)
+        print()
+    else:
+        for check in checks:
+            print("%-5s %-4s %-22s found %s, expected %s" % (check["outcome"], check["id"], check["name"], check["found"], check["expected"]))
+    for check in result.blockers:
+        print("gpuinfra: %s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), file=sys.stderr)
+    for name in result.missing:
+        print("gpuinfra: %s did not run" % name, file=sys.stderr)
+    if upload_problem:
+        raise Missing(upload_problem)
+    return OK if result.verified else NOT_VERIFIED
+
+
+def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, Any]:
+    """Probe this node and make its evidence, without a word to anybody."""
+    from . import evidence
+    from .probe import probe_all
+
+    node = _optional(NODE) or {}
+    journal = _optional(STATE)
+    kept = evidence.Kept()
+    newest = kept.newest()
+    started = evidence.now()
+    probes = probe_all(evidence.needed_probes(expectation, phases), efa_devices=int(expectation.get("fabric_devices") or 0))
+    return evidence.make(
+        node=node,
+        expectation=expectation,
+        # A node that was configured by us and has no journal did not bootstrap: that is no reason to ask less of it.
+        journal=journal if journal is not None or not node else {},
+        probes=probes,
+        instance_id=_instance_id(node),
+        boot_id=evidence.boot_id(),
+        seq=kept.next_number(),
+        previous=None if newest is None else evidence.sha256(newest[2]),
+        started=started,
+        finished=evidence.now(),
+        host_keys=evidence.ssh_host_keys(),
+        phases=phases,
+    )
+
+
+def _upload(document: dict[str, Any]) -> str | None:
+    """Keep and upload; the reason when that did not work, because the outcomes are told first."""
+    from . import aws, evidence
+
+    node = _load(NODE, "the node's configuration", "it is written by user data")
+    data = evidence.dumped(document)
+    kept = evidence.Kept()
+    kept.write(document["seq"], data)
+    kept.prune()
+    try:
+        _put(node, document, data, first=True)
+    except (aws.CloudError, KeyError, ValueError) as error:
+        return "the evidence is kept in %s and was not uploaded: %s" % (kept.folder, error)
+    return None
+
+
+def _attest(args: argparse.Namespace) -> int:
+    """Sign the newest evidence again, because a signature is good for minutes; upload it too if it never arrived."""
+    from . import aws, evidence
+
+    node = _load(NODE, "the node's configuration", "it is written by user data")
+    newest = evidence.Kept().newest()
+    if newest is None:
+        raise Missing("there is no evidence yet; gpuinfra-verify.service makes it")
+    path, document, data = newest
+    if document.get("boot_id") != evidence.boot_id():
+        raise Missing("the newest evidence is of an earlier boot; gpuinfra-verify.service makes new one")
+    try:
+        _put(node, document, data, first=not path.with_suffix(".uploaded").exists())
+    except (aws.CloudError, KeyError, ValueError) as error:
+        raise Missing("the proof was not renewed: %s" % error) from None
+    return OK
+
+
+def _put(node: dict[str, Any], document: dict[str, Any], data: bytes, *, first: bool) -> None:
+    from . import aws, evidence
+
+    if node.get("cloud") != "aws":
+        raise aws.CloudError("this node part uploads on aws only, and node.json says %s" % node.get("cloud"))
+    place = node["evidence"]
+    metadata = aws.Metadata()
+    names = (place["prefix"], document["instance_id"], document["boot_id"], document["seq"])
+    if first:
+        try:
+            aws.put_object(metadata, place["bucket"], evidence.key(*names), node["region"], data, once=True)
+        except aws.CloudError as error:
+            if "exists already" not in str(error):
+                raise
+        (evidence.Kept().folder / ("%06d.uploaded" % document["seq"])).touch()
+    proof = aws.identity_proof(metadata.credentials(), node["region"], evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc))
+    aws.put_object(metadata, place["bucket"], evidence.key(*names, suffix=".proof.json"), node["region"], evidence.dumped(proof), once=False)
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from .checks import ALL
+    from .probes import PROBES
+
+    for check in ALL.values():
+        if args.check.lower() in (check.id.lower(), check.name):
+            shown = {"id": check.id, "name": check.name, "phase": check.phase.value, "severity": check.severity.value}
+            shown.update(proves=" ".join((check.__doc__ or "").split()), commands=[" ".join(PROBES[name].argv) for name in check.probes])
+            shown.update(when_it_fails=check.hint, source=check.source)
+            json.dump(shown, sys.stdout, indent=2)
+            print()
+            return OK
+    print("gpuinfra: there is no check %s; there are %s" % (args.check[:40], ", ".join(ALL)), file=sys.stderr)
+    return WRONG_USE
+
+
+def _instance_id(node: dict[str, Any]) -> str:
+    """Who this is: the cloud's word, or the host's name on a machine that no cloud made."""
+    if node.get("cloud") == "aws":
+        from . import aws
+
+        try:
+            return aws.Metadata().identity()["instanceId"]
+        except (aws.CloudError, KeyError, ValueError) as error:
+            raise Missing("this instance does not know its id: %s" % error) from None
+    return os.uname().nodename
+
+
+def _load(path: Path, what: str, mend: str) -> dict[str, Any]:
+    found = _optional(path)
+    if found is None:
+        raise Missing("%s is not at %s; %s" % (what, path, mend))
+    return found
+
+
+def _optional(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise Missing("%s cannot be read: %s" % (path, error)) from None
+    if not isinstance(value, dict):
+        raise Missing("%s holds no JSON object" % path)
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

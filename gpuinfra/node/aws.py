@@ -1,0 +1,200 @@
+"""What a node needs of AWS, with the standard library alone: who it is, object storage, and a proof of identity.
+
+Endpoints other than AWS's own come only from the variables that every AWS SDK reads:
+AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_STS, AWS_EC2_METADATA_SERVICE_ENDPOINT.
+Requests are signed here because curl's own signing is broken on Ubuntu 22.04.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+_UNRESERVED = "-_.~"
+
+
+class CloudError(Exception):
+    """The cloud did not do what was asked; the message is for people."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Temporary credentials of the node's role. Never printed: no field is part of the representation."""
+
+    access_key: str
+    secret_key: str
+    token: str
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"
+
+
+# A proxy in the environment is for the steps' downloads; metadata and signed requests never go through one.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Metadata:
+    """The instance metadata service, version 2 only."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._base = (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254").rstrip("/")
+        self._token = ""
+
+    def get(self, path: str) -> str:
+        """One metadata value."""
+        if not self._token:
+            self._token = self._call("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
+        return self._call("GET", path, {"X-aws-ec2-metadata-token": self._token})
+
+    def identity(self) -> dict[str, Any]:
+        """The instance identity document: instance id, region, account."""
+        return json.loads(self.get("dynamic/instance-identity/document"))
+
+    def credentials(self) -> Credentials:
+        """Credentials of the role that the instance profile carries."""
+        role = self.get("meta-data/iam/security-credentials/").split("\n")[0].strip()
+        said = json.loads(self.get("meta-data/iam/security-credentials/" + urllib.parse.quote(role)))
+        if said.get("Code") not in (None, "Success"):
+            raise CloudError("the metadata service gives no credentials: %s" % said.get("Message", said.get("Code")))
+        return Credentials(said["AccessKeyId"], said["SecretAccessKey"], said["Token"])
+
+    def _call(self, method: str, path: str, headers: dict[str, str]) -> str:
+        url = "%s/latest/%s" % (self._base, path)
+        request = urllib.request.Request(url, method=method, headers=headers)
+        try:
+            with _OPENER.open(request, timeout=5) as reply:
+                return reply.read(1 << 20).decode("utf-8")
+        except urllib.error.HTTPError as error:
+            raise CloudError("the metadata service answers %d for %s" % (error.code, path)) from error
+        except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+            raise CloudError("the metadata service does not answer (%s): %s" % (path, error)) from error
+
+
+def sign(
+    credentials: Credentials,
+    *,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    service: str,
+    region: str,
+    now: datetime.datetime,
+) -> dict[str, str]:
+    """All headers of a request signed with AWS Signature Version 4, every one of them signed."""
+    parts = urllib.parse.urlsplit(url)
+    stamp = now.strftime("%Y%m%dT%H%M%SZ")
+    payload = hashlib.sha256(body).hexdigest()
+    whole = {name: " ".join(str(value).split()) for name, value in headers.items()}
+    whole.update({"Host": parts.netloc, "X-Amz-Date": stamp})
+    if credentials.token:
+        whole["X-Amz-Security-Token"] = credentials.token
+    if service == "s3":
+        whole["X-Amz-Content-SHA256"] = payload
+    names = sorted(name.lower() for name in whole)
+    by_lower = {name.lower(): value for name, value in whole.items()}
+    query = "&".join(
+        "%s=%s" % (urllib.parse.quote(name, safe=_UNRESERVED), urllib.parse.quote(value, safe=_UNRESERVED))
+        for name, value in sorted(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+    )
+    canonical = "\n".join(
+        (method, parts.path or "/", query, "".join("%s:%s\n" % (name, by_lower[name]) for name in names), ";".join(names), payload)
+    )
+    scope = "%s/%s/%s/aws4_request" % (stamp[:8], region, service)
+    text = "\n".join(("AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()))
+    key = ("AWS4" + credentials.secret_key).encode()
+    for part in (stamp[:8], region, service, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    whole["Authorization"] = "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s" % (
+        credentials.access_key, scope, ";".join(names), signature,
+    )  # fmt: skip
+    return whole
+
+
+def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Where an object is: AWS's regional endpoint, or the endpoint that the SDKs' variables name, path style there."""
+    path = urllib.parse.quote(key, safe="/" + _UNRESERVED)
+    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        return "%s/%s/%s" % (endpoint.rstrip("/"), bucket, path)
+    if "." in bucket:  # a dot in the name breaks the wildcard certificate of virtual-host addresses
+        return "https://s3.%s.%s/%s/%s" % (region, _suffix(region), bucket, path)
+    return "https://%s.s3.%s.%s/%s" % (bucket, region, _suffix(region), path)
+
+
+def sts_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The region's own identity service."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_STS") or environ.get("AWS_ENDPOINT_URL")
+    return (endpoint.rstrip("/") if endpoint else "https://sts.%s.%s" % (region, _suffix(region))) + "/"
+
+
+def _suffix(region: str) -> str:
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
+def put_object(metadata: Metadata, bucket: str, key: str, region: str, body: bytes, *, once: bool, attempts: int = 6, environ: Mapping[str, str] = os.environ) -> None:
+    """Write one object. `once` refuses to replace an existing one, so that evidence can only be added.
+
+    Throttling, server errors and a role that is not known everywhere yet are tried again with growing pauses.
+    """
+    url = object_url(bucket, key, region, environ)
+    said = "nothing was tried"
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(min(30.0, 0.5 * 2**attempt))
+        headers = {"Content-Type": "application/json"}
+        if once:
+            headers["If-None-Match"] = "*"
+        now = datetime.datetime.now(datetime.timezone.utc)
+        signed = sign(metadata.credentials(), method="PUT", url=url, headers=headers, body=body, service="s3", region=region, now=now)
+        request = urllib.request.Request(url, data=body, method="PUT", headers=signed)
+        try:
+            with _OPENER.open(request, timeout=30):
+                return
+        except urllib.error.HTTPError as error:
+            text = error.read(2048).decode("utf-8", "replace")
+            if error.code == 412 and once:
+                # Only this instance may write below its own id, so an earlier attempt of ours did arrive.
+                if attempt:
+                    return
+                raise CloudError("s3://%s/%s exists already" % (bucket, key)) from error
+            said = "%d %s" % (error.code, _code(text))
+            if error.code not in (403, 409, 429) and error.code < 500:
+                break
+        except (OSError, http.client.HTTPException) as error:
+            said = str(error)
+    raise CloudError("s3://%s/%s could not be written: %s" % (bucket, key, said))
+
+
+def identity_proof(credentials: Credentials, region: str, evidence_sha256: str, now: datetime.datetime, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """A signed question "who am I" that carries the hash of the evidence; only this instance's role can have signed it.
+
+    Whoever verifies sends it to the region's own identity service, never to a host that the proof names.
+    """
+    headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "X-Gpuinfra-Evidence": evidence_sha256}
+    signed = sign(credentials, method="POST", url=sts_url(region, environ), headers=headers, body=PROOF_BODY.encode(), service="sts", region=region, now=now)
+    return {
+        "schema": "gpuinfra.proof/1",
+        "cloud": "aws",
+        "evidence_sha256": evidence_sha256,
+        "signed": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "request": {"method": "POST", "path": "/", "query": "", "headers": signed, "body": PROOF_BODY},
+    }
+
+
+def _code(text: str) -> str:
+    """The error code of an answer in S3's XML, found as text: nothing else of it is of use here."""
+    start, end = text.find("<Code>"), text.find("</Code>")
+    return text[start + 6 : end][:60] if 0 <= start < end else "without a code"

@@ -1,0 +1,174 @@
+"""Evidence: what a node's tools said, bounded, chained by hash, kept on disk first and uploaded under the node's own identity.
+
+Format `gpuinfra.evidence/1` of docs/design.md. Raw output comes first, because others judge it again;
+the outcomes in it are only what the node itself concluded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import glob
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Iterable, Mapping
+
+from .answer import Answers
+from .checks import ALL
+from .checks.gpus import gpu_list
+from .judge import judge
+from .words import Broken, Unreadable, harmless
+
+FOLDER = Path("/var/lib/gpuinfra/evidence")
+MOST_BYTES = 4 * 1024 * 1024
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None = None) -> list[str]:
+    """Names of the probes that the machine's checks read, each once, in the order of the checks."""
+    allowed = None if phases is None else set(phases)
+    names: dict[str, None] = {}
+    for check in ALL.values():
+        if check.id in expectation.get("required", ()) and check.id not in expectation.get("skips", {}):
+            if allowed is None or check.phase.value in allowed:
+                names.update(dict.fromkeys(check.probes))
+    return list(names)
+
+
+def make(
+    *,
+    node: Mapping[str, Any],
+    expectation: Mapping[str, Any],
+    journal: Mapping[str, Any] | None,
+    probes: Mapping[str, Any],
+    instance_id: str,
+    boot_id: str,
+    seq: int,
+    previous: str | None,
+    started: str,
+    finished: str,
+    host_keys: list[str],
+    phases: Iterable[str] | None = None,
+) -> dict[str, Any]:
+    """One evidence document."""
+    probes = bounded(probes)
+    try:
+        gpus = [{key: gpu[key] for key in ("index", "uuid", "serial", "pci")} for gpu in gpu_list(Answers(probes))]
+    except (Broken, Unreadable):
+        gpus = []
+    bundle = node.get("bundle") if isinstance(node.get("bundle"), Mapping) else {}
+    return {
+        "schema": "gpuinfra.evidence/1",
+        "cloud": node.get("cloud"),
+        "cluster": node.get("cluster"),
+        "pool": node.get("pool"),
+        "region": node.get("region"),
+        "machine": expectation.get("machine"),
+        "instance_id": instance_id,
+        "boot_id": boot_id,
+        "seq": seq,
+        "bundle_sha256": bundle.get("sha256"),
+        "started": started,
+        "finished": finished,
+        "probes": probes,
+        "checks": judge(probes, expectation, journal=journal, phases=phases),
+        "gpus": gpus,
+        "ssh_host_keys": host_keys,
+        "state": journal,
+        "previous": previous,
+    }
+
+
+def bounded(probes: Mapping[str, Any]) -> dict[str, Any]:
+    """The same records, cut so that all of them fit: a cut one is marked, and no check passes on it."""
+    left = MOST_BYTES - 512 * 1024  # room for the journal, outcomes and JSON's own escapes
+    kept = {}
+    for name, record in probes.items():
+        record = dict(record)
+        for stream in ("stdout", "stderr"):
+            size = len(json.dumps(record[stream]))
+            if size > left:
+                record[stream] = record[stream][: max(0, left // 8)]
+                record["truncated"] = True
+                size = len(json.dumps(record[stream]))
+            left -= size
+        kept[name] = record
+    return kept
+
+
+def dumped(document: Mapping[str, Any]) -> bytes:
+    """The bytes that are hashed, signed and stored: the same document always gives the same ones."""
+    return json.dumps(document, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def sha256(data: bytes) -> str:
+    """Hexadecimal SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def boot_id() -> str:
+    """This boot's identity, as the kernel gives it."""
+    return _BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def now() -> str:
+    """The time in the format of all our files."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ssh_host_keys(pattern: str = "/etc/ssh/ssh_host_*_key.pub") -> list[str]:
+    """Public host keys, type and key without the comment: that is how known_hosts is made."""
+    keys = []
+    for path in sorted(glob.glob(pattern)):
+        try:
+            words = Path(path).read_text(encoding="ascii", errors="replace").split()
+        except OSError:
+            continue
+        if len(words) >= 2 and words[0].startswith(("ssh-", "ecdsa-", "sk-")):
+            keys.append(harmless("%s %s" % (words[0], words[1]))[:4096])
+    return keys
+
+
+class Kept:
+    """Evidence on this node's disk: the next number, the hash of the one before, the newest one."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.folder = folder
+
+    def newest(self) -> tuple[Path, dict[str, Any], bytes] | None:
+        """The evidence with the highest number over all boots, None when there is none."""
+        paths = [path for path in sorted(self.folder.glob("*.json")) if path.stem.isdigit()]
+        for path in reversed(paths):
+            data = path.read_bytes()
+            try:
+                return path, json.loads(data), data
+            except ValueError:  # a torn write before the disk's last flush: its number stays used
+                continue
+        return None
+
+    def next_number(self) -> int:
+        """Numbers rise over the whole life of the instance, so order needs no clock."""
+        return 1 + max([int(path.stem) for path in self.folder.glob("*.json") if path.stem.isdigit()] or [0])
+
+    def write(self, seq: int, data: bytes) -> Path:
+        """Store before uploading: what was uploaded can always be uploaded again unchanged."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.folder / ("%06d.json" % seq)
+        part = path.with_suffix(".part")
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        return path
+
+    def prune(self, most: int = 50) -> None:
+        """Keep the newest ones: a node that is verified every hour for a year must not fill its disk."""
+        for path in sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())[:-most]:
+            path.unlink()
+
+
+def key(prefix: str, instance_id: str, boot: str, seq: int, suffix: str = ".json") -> str:
+    """Where one document lies in the bucket."""
+    return "%s/%s/%s/%06d%s" % (prefix.rstrip("/"), instance_id, boot, seq, suffix)

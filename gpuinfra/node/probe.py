@@ -1,0 +1,192 @@
+"""Running probes: bounded time, bounded output, no shell, and nothing in the record that a terminal would act on.
+
+A record is what evidence carries: `argv`, `exit`, `stdout`, `stderr`, `truncated`, `seconds`, and
+`problem` (null, or why there is no answer) and `kept` (the filter, where only some lines were kept).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+from typing import Any, Callable, Iterable
+
+from .probes import GPU_FIELDS, OLDER_NAMES, PROBES, Probe
+from .words import harmless
+
+_FIRST_LINES = 20
+_GRACE_S = 5.0
+Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
+
+
+def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
+    """Run one command; whatever happens, there is a record of it."""
+    words = list(argv)
+    started = time.monotonic()
+    environment = dict(os.environ, LC_ALL="C", LANG="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="", TERM="dumb")
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True, cwd="/"
+        )
+    except FileNotFoundError:
+        return _record(words, 127, b"", b"", False, started, "not found")
+    except OSError as error:
+        return _record(words, 126, b"", b"", False, started, "cannot be run: %s" % error.strerror)
+    keeper = _Keeper(probe)
+    problem = _collect(process, keeper, started + probe.timeout_s)
+    code = process.returncode
+    if problem:
+        code = 124 if problem.startswith("timed out") else code if code is not None else 125
+        problem = problem.replace("@", "%d s" % probe.timeout_s)
+    return _record(words, code, keeper.stdout(), keeper.stderr(), keeper.truncated, started, problem, probe.keep)
+
+
+def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> str | None:
+    selector = selectors.DefaultSelector()
+    for stream in (process.stdout, process.stderr):
+        os.set_blocking(stream.fileno(), False)
+        selector.register(stream, selectors.EVENT_READ, stream is process.stdout)
+    problem = None
+    try:
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                problem = "timed out after @"
+                break
+            for key, _ in selector.select(left):
+                data = os.read(key.fd, 65536)
+                if not data:
+                    selector.unregister(key.fileobj)
+                elif not keeper.take(key.data, data):
+                    # Truncation is not a problem of the command, but nothing it still prints is of use.
+                    return _end(process, None)
+        if problem is None:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                problem = "timed out after @"
+        return _end(process, problem) if problem else None
+    finally:
+        selector.close()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def _end(process: subprocess.Popen, problem: str | None) -> str | None:
+    """End the command and its children. One that hangs in the kernel (a lost GPU) is left behind after a moment."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        return problem or "hangs and cannot be ended"
+    return problem
+
+
+class _Keeper:
+    """What of the output is kept: all up to the limit, or matching lines up to the limit."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.truncated = False
+        self._left = probe.limit
+        self._keep = re.compile(probe.keep.encode()) if probe.keep else None
+        self._out: list[bytes] = []
+        self._err: list[bytes] = []
+        self._rest = b""
+        self._lines = 0
+
+    def take(self, is_stdout: bool, data: bytes) -> bool:
+        """Keep what fits; False when the limit is reached."""
+        if is_stdout and self._keep is not None:
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            if len(self._rest) > 65536:
+                self._rest = self._rest[:65536]
+            data = b"".join(line + b"\n" for line in whole if self._wanted(line))
+        part = data[: self._left]
+        (self._out if is_stdout else self._err).append(part)
+        self._left -= len(part)
+        self.truncated = self.truncated or len(part) < len(data)
+        return not self.truncated
+
+    def _wanted(self, line: bytes) -> bool:
+        self._lines += 1
+        return self._lines <= _FIRST_LINES or bool(self._keep and self._keep.search(line))
+
+    def stdout(self) -> bytes:
+        """What was kept of stdout."""
+        if self._rest and not self.truncated and self._wanted(self._rest):
+            self._out.append(self._rest[: self._left])
+            self._rest = b""
+        return b"".join(self._out)
+
+    def stderr(self) -> bytes:
+        """What was kept of stderr."""
+        return b"".join(self._err)
+
+
+def _record(
+    argv: list[str], code: int | None, out: bytes, err: bytes, truncated: bool, started: float, problem: str | None, kept: str | None = None
+) -> dict[str, Any]:
+    record = {
+        "argv": argv,
+        "exit": 125 if code is None else code,
+        "stdout": harmless(out.decode("utf-8", "backslashreplace")),
+        "stderr": harmless(err.decode("utf-8", "backslashreplace")),
+        "truncated": truncated,
+        "seconds": round(time.monotonic() - started, 3),
+        "problem": problem,
+    }
+    if kept is not None:
+        record["kept"] = kept
+    return record
+
+
+def probe_all(names: Iterable[str], do: Run = run, retry_wait_s: float = 5.0, efa_devices: int = 0) -> dict[str, dict[str, Any]]:
+    """Ask everything that the named probes ask, one after the other: nvidia-smi does not gain from company.
+
+    `efa_devices` is how many the machine has: they can appear late, so fewer are asked for again, three times.
+    """
+    records = {}
+    for name in names:
+        probe = PROBES[name]
+        if name == "nvidia-smi-csv":
+            records[name] = _ask_table(probe, do)
+        elif name == "efa":
+            records[name] = _ask(probe, do)
+            for _ in range(3):
+                if records[name]["stdout"].count("provider: efa") >= efa_devices:
+                    break
+                time.sleep(retry_wait_s)
+                records[name] = _ask(probe, do)
+        else:
+            records[name] = _ask(probe, do)
+    return records
+
+
+def _ask(probe: Probe, do: Run) -> dict[str, Any]:
+    record = do(probe.argv, probe)
+    for argv in probe.otherwise:
+        if record["problem"] is None and record["exit"] == 0:
+            break
+        second = do(argv, probe)
+        if second["problem"] != "not found":
+            record = second
+    return record
+
+
+def _ask_table(probe: Probe, do: Run) -> dict[str, Any]:
+    """Ask only for columns that this driver has: one unknown column and nvidia-smi answers none of them."""
+    known = do(("nvidia-smi", "--help-query-gpu"), Probe(("nvidia-smi", "--help-query-gpu")))
+    if known["problem"] or known["exit"] != 0:
+        return do(probe.argv, probe)
+    names = set(re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', known["stdout"]))
+    fields = [field if field in names else OLDER_NAMES.get(field, field) for field in GPU_FIELDS]
+    fields = [field for field in fields if field in names]
+    if not fields:
+        return do(probe.argv, probe)
+    return do(("nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv"), probe)

@@ -1,0 +1,57 @@
+"""How the runner of steps speaks: to a log on the node, standard output, and the console, which is seen from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Optional
+
+
+class Voice:
+    """The log on the node, standard output (which systemd keeps) and the console."""
+
+    def __init__(self, log: Path, console: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.log_path = log
+        self._console: Optional[int] = None
+        try:
+            self._console = os.open(console, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_APPEND | os.O_CLOEXEC)
+        except OSError:
+            pass  # no console here: the log has it all
+
+    def say(self, text: str) -> None:
+        """One line for everybody. A full disk or a closed pipe never stops a run."""
+        line = "".join(c if c.isprintable() else " " for c in text)
+        stamped = f"{utc_now()} {line}\n"
+        for target, content in (
+            (self.log, stamped),
+            (1, f"gpuinfra: {line}\n"),
+            (self._console, f"gpuinfra: {line}\r\n"),
+        ):
+            if target is None:
+                continue
+            try:
+                os.write(target, content.encode("utf-8", "replace"))
+            except OSError:
+                pass
+
+    def size(self) -> int:
+        """Where the log ends now."""
+        return os.fstat(self.log).st_size
+
+    def last_line(self, since: int) -> str:
+        """The last thing that was said after that place."""
+        try:
+            with self.log_path.open("rb") as handle:
+                handle.seek(max(since, self.size() - 65536))
+                lines = [line.strip() for line in handle.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        except OSError:
+            return ""
+        return lines[-1][:300] if lines else ""
+
+
+def utc_now() -> str:
+    """The time in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
