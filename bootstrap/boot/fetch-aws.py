@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import pathlib
 import sys
 import time
 import urllib.error
@@ -22,11 +23,13 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def metadata(path, method="GET", **headers):
+    """One answer of the metadata service, past any proxy."""
     request = urllib.request.Request(METADATA + path, method=method, headers=headers)
     return DIRECT.open(request, timeout=5).read().decode()
 
 
 def credentials():
+    """The role's own, by IMDSv2."""
     token = metadata("/latest/api/token", "PUT", **{"X-aws-ec2-metadata-token-ttl-seconds": "300"})
     folder = "/latest/meta-data/iam/security-credentials/"
     role = metadata(folder, **{"X-aws-ec2-metadata-token": token}).split()[0]
@@ -34,18 +37,19 @@ def credentials():
 
 
 def place(bucket, key, region):
-    """Endpoint and path, by the SDKs' own variables; a bucket name with dots does not fit the certificate of its host."""
+    """Endpoint and path, by the SDKs' own variables; a bucket name with dots fits no certificate."""
     path = urllib.parse.quote(key, safe="/-_.~")
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         if os.environ.get(name):
             return os.environ[name].rstrip("/"), "/" + bucket + "/" + path
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     if "." in bucket:
-        return "https://s3.%s.%s" % (region, domain), "/" + bucket + "/" + path
-    return "https://%s.s3.%s.%s" % (bucket, region, domain), "/" + path
+        return f"https://s3.{region}.{domain}", "/" + bucket + "/" + path
+    return f"https://{bucket}.s3.{region}.{domain}", "/" + path
 
 
 def signed(bucket, key, region, offset_s):
+    """A GET of the object with Signature Version 4."""
     who = credentials()
     base, path = place(bucket, key, region)
     url = urllib.parse.urlsplit(base)
@@ -53,21 +57,25 @@ def signed(bucket, key, region, offset_s):
     now = datetime.datetime.fromtimestamp(time.time() + offset_s, datetime.UTC)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     empty = hashlib.sha256(b"").hexdigest()
-    headers = {"host": url.netloc, "x-amz-content-sha256": empty, "x-amz-date": stamp, "x-amz-security-token": who["Token"]}
+    headers = {"host": url.netloc, "x-amz-content-sha256": empty, "x-amz-date": stamp}
+    headers["x-amz-security-token"] = who["Token"]
     names = ";".join(sorted(headers))
-    lines = "".join("%s:%s\n" % (name, headers[name]) for name in sorted(headers))
+    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
     canonical = "\n".join(["GET", path, "", lines, names, empty])
-    scope = "%s/%s/s3/aws4_request" % (day, region)
+    scope = f"{day}/{region}/s3/aws4_request"
     text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     secret = ("AWS4" + who["SecretAccessKey"]).encode()
     for part in (day, region, "s3", "aws4_request"):
         secret = hmac.new(secret, part.encode(), hashlib.sha256).digest()
-    headers["authorization"] = "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s" % (
-        who["AccessKeyId"], scope, names, hmac.new(secret, text.encode(), hashlib.sha256).hexdigest())
+    proof = hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={who['AccessKeyId']}/{scope}, SignedHeaders={names}, Signature={proof}"
+    )
     return urllib.request.Request(url.scheme + "://" + url.netloc + path, headers=headers)
 
 
 def main():
+    """Try until it is there."""
     bucket, key, region, sha256, target = sys.argv[1:]
     until, pause, offset_s = time.monotonic() + PATIENCE_S, 1, 0.0
     while True:
@@ -77,22 +85,22 @@ def main():
             found = hashlib.sha256(data).hexdigest()
             if found == sha256:
                 break
-            why = "its SHA-256 is %s, not %s" % (found, sha256)
+            why = f"its SHA-256 is {found}, not {sha256}"
         except urllib.error.HTTPError as error:
             said = error.read(2000).decode("utf-8", "replace")
-            why = "HTTP %d %s" % (error.code, said.partition("<Code>")[2].partition("</Code>")[0])
+            why = f"HTTP {error.code} {said.partition('<Code>')[2].partition('</Code>')[0]}"
             if "RequestTimeTooSkewed" in said and error.headers.get("Date"):
                 offset_s = email.utils.parsedate_to_datetime(error.headers["Date"]).timestamp() - time.time()
-                why += ": this machine's clock is off by %d s" % -offset_s
+                why += f": this machine's clock is off by {-offset_s:.0f} s"
         except (OSError, ValueError, KeyError, IndexError) as error:
             why = str(error)
         # A new role reaches S3 some seconds late, and a new NAT gateway some minutes.
         if time.monotonic() + pause > until:
-            sys.exit("s3://%s/%s cannot be fetched: %s" % (bucket, key, why))
-        print("s3://%s/%s: %s; again in %d s" % (bucket, key, why, pause), file=sys.stderr, flush=True)
+            sys.exit(f"s3://{bucket}/{key} cannot be fetched: {why}")
+        print(f"s3://{bucket}/{key}: {why}; again in {pause} s", file=sys.stderr, flush=True)
         time.sleep(pause)
         pause = min(pause * 2, 30)
-    with open(target, "wb") as handle:
+    with pathlib.Path(target).open("wb") as handle:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())

@@ -110,7 +110,7 @@ def test_a_power_cut_leaves_the_old_journal_or_the_new(three: Node) -> None:
 
 def _alive(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as handle:
+        with Path(f"/proc/{pid}/stat").open(encoding="utf-8") as handle:
             return handle.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
@@ -128,11 +128,13 @@ def test_a_full_disk_is_named_and_mended(three: Node, tmp_path: Path) -> None:
         pytest.skip("this system lets nobody mount a tmpfs here")
     try:
         filler = folder / "filler"
-        with open(filler, "wb", buffering=0) as handle, contextlib.suppress(OSError):
+        with filler.open("wb", buffering=0) as handle, contextlib.suppress(OSError):
             while True:
                 handle.write(b"x" * 4096)
         code, said = three.run()
-        assert code in (1, 3) and "full" in said and "Traceback" not in said, said
+        assert code in (1, 3), said
+        assert "full" in said
+        assert "Traceback" not in said
         filler.unlink()
         finish(three)
     finally:
