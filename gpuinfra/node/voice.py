@@ -1,4 +1,4 @@
-"""How the runner of steps speaks: to a log on the node, standard output, and the console, which is seen from outside."""
+"""How the runner of steps speaks: to a log on the node, standard output, and the console, seen from outside."""
 
 from __future__ import annotations
 

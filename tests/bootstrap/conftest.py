@@ -142,3 +142,11 @@ proved "{name} is there"
 """,
         )
     return node
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not collected yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

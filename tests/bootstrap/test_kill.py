@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import KILL_AT_WRITE, Node
+from .conftest import KILL_AT_WRITE, Node, alive
 from .test_runner import MADE
 
 UNSTEADY = {"started", "seconds", "attempts", "boot_id"}
@@ -93,7 +93,7 @@ def test_what_a_kill_left_running_is_ended_first(node: Node) -> None:
     second = node.start()
     while pids.read_text(encoding="utf-8").count("\n") < 2:
         time.sleep(0.01)
-    assert not _alive(left)
+    assert not alive(left)
     (node.root / "world/go").touch()
     second.communicate(timeout=20)
     assert second.returncode == 0
@@ -106,14 +106,6 @@ def test_a_power_cut_leaves_the_old_journal_or_the_new(three: Node) -> None:
     path.with_name("state.json.new").write_text('{"half', encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8"))["schema"] == "gpuinfra.state/1"
     assert three.run()[0] == 0
-
-
-def _alive(pid: int) -> bool:
-    try:
-        with Path(f"/proc/{pid}/stat").open(encoding="utf-8") as handle:
-            return handle.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")

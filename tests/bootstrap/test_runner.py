@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from .conftest import Node
+from .conftest import Node, alive
 
 MADE = {"10-one": "42", "20-two": "42", "30-three": "42"}
 
@@ -133,7 +133,7 @@ def test_a_step_out_of_time_ends_with_all_its_children(node: Node) -> None:
     assert code == 1
     assert "longer than its limit of 0.5 s" in said
     assert "waiting for a package server" in said
-    assert not Path(f"/proc/{int(node.world['child'])}").exists()
+    assert not alive(int(node.world["child"]))
 
 
 def test_a_killed_step_is_a_failure(node: Node) -> None:
@@ -228,7 +228,7 @@ def test_being_asked_to_end_ends_the_step_too(node: Node) -> None:
     process.terminate()
     process.communicate(timeout=20)
     assert process.returncode == 128 + signal.SIGTERM
-    assert not Path(f"/proc/{int(node.world['pid'])}").exists()
+    assert not alive(int(node.world["pid"]))
     (node.root / "world/go").touch()
     assert node.run()[0] == 0
 
