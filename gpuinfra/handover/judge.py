@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
+from gpuinfra.node.judge import verdict as verdict_of_checks
 
 Check = dict[str, object]
 JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[Check]]
@@ -55,14 +56,11 @@ class NodeVerdict:
     evidence_key: str = ""
     evidence_sha256: str = ""
     checks: tuple[Check, ...] = ()
+    blocking: tuple[Check, ...] = ()
+    """The checks that keep this node from being handed over, the telling ones first."""
     gpus: tuple[dict[str, object], ...] = ()
     gpus_expected: int = 0
     ssh_host_keys: tuple[str, ...] = ()
-
-    @property
-    def blocking(self) -> tuple[Check, ...]:
-        """The checks that keep this node from being handed over."""
-        return tuple(c for c in self.checks if blocks(c))
 
     @property
     def gpus_verified(self) -> int:
@@ -97,13 +95,6 @@ class FleetVerdict:
     def complete(self) -> bool:
         """True when every node that should be there is verified."""
         return not self.missing and all(node.outcome == "verified" for node in self.nodes)
-
-
-def blocks(check: Check) -> bool:
-    """True for a check of severity block or drain that did not end in pass or in a skip that the machine's record lists.
-
-    The node's judge turns a skip that is not listed into an error, so a skip is fine here."""
-    return check.get("severity") in ("block", "drain") and check.get("outcome") not in ("pass", "skip")
 
 
 def newest(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, EvidenceRef]:
@@ -218,17 +209,19 @@ def _judge_one(
     if not isinstance(probes, dict):
         return verdict("refused", "its evidence holds no raw output to judge", settled=True, **seen)
     journal = journal if isinstance(journal, dict) else None
-    checks = tuple(judge_node(probes, pool.expectation, journal))
-    seen["checks"] = checks
+    try:
+        checks = tuple(judge_node(probes, pool.expectation, journal))
+        said = verdict_of_checks(checks, pool.expectation)
+    except ValueError as problem:
+        return verdict("refused", f"its evidence cannot be judged: {problem}", settled=True, **seen)
+    seen["checks"], seen["blocking"] = checks, said.blockers
     seen["gpus"] = tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict))
     seen["ssh_host_keys"] = tuple(k for k in _list(evidence.get("ssh_host_keys")) if isinstance(k, str))
-    required = {str(c) for c in _list(pool.expectation.get("required"))}
-    absent = sorted(required - {str(c.get("id")) for c in checks})
-    if absent:
-        return verdict("failed", f"required checks did not run: {', '.join(absent)}", settled=True, **seen)
-    bad = [c for c in checks if blocks(c)]
-    if bad:
-        return verdict("failed", "; ".join(describe(c) for c in bad), settled=not _still_working(journal), **seen)
+    if said.missing:
+        return verdict("failed", f"required checks did not run: {', '.join(said.missing)}", settled=True, **seen)
+    if not said.verified:
+        reason = "; ".join(describe(c) for c in said.blockers)
+        return verdict("failed", reason, settled=not _still_working(journal), **seen)
     return verdict("verified", "", settled=True, **seen)
 
 

@@ -37,6 +37,8 @@ from gpuinfra.node.judge import judge as judge_probes
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
 """Shortens the deadline of one run (`90s`), without being a change of the declaration."""
+WAIT_VARIABLE = "GPUINFRA_WAIT"
+"""`none` lets one run go on without its nodes, whatever the declaration says."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
 WAITS = ("all", "floor", "none")
 GRPC_OPTIONS = [("grpc.max_receive_message_length", 400 * 1024 * 1024), ("grpc.max_send_message_length", 400 * 1024 * 1024)]
@@ -170,7 +172,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def _wait(self, urn: str, name: str, inputs: dict[str, object], state: dict[str, object], context: Any) -> Any:
         shorter = os.environ.get(DEADLINE_VARIABLE)
         try:
-            wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None)
+            wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None, os.environ.get(WAIT_VARIABLE))
             outcome = self._watch(urn, inputs, state, wait)
         except ValueError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{DEADLINE_VARIABLE}: {error}")

@@ -85,12 +85,12 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
     ]
 
 
-def wait_of(inputs: Mapping[str, object], shortened_s: float | None) -> Wait:
-    """How long to wait; an operator may shorten it for one run, never lengthen it."""
+def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str | None = None) -> Wait:
+    """How long to wait; an operator may shorten it for one run or not wait at all, never lengthen it."""
     deadline = float(str(inputs.get("deadlineS") or 2700))
     if shortened_s is not None:
         deadline = min(deadline, shortened_s)
-    return Wait(mode=str(inputs.get("wait") or "all"), floor=int(str(inputs.get("floor") or 0)), deadline_s=deadline)
+    return Wait(mode="none" if mode == "none" else str(inputs.get("wait") or "all"), floor=int(str(inputs.get("floor") or 0)), deadline_s=deadline)
 
 
 def seconds(text: str) -> float:

@@ -1,0 +1,87 @@
+"""The last lines of a rehearsal: the nodes, the price, the page, what was not shown, and what to type for the real thing.
+
+When something failed, what is wrong comes last, because that is where a person looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.rehearsal.run import Result
+
+
+def ending(result: Result, folder: Path) -> list[str]:
+    """The lines."""
+    report = result.report
+    lines = [*_engine(report), *_life(report), *_nodes(report), *_cost(report)]
+    place = _short(folder.resolve() / report["stack"] / "report.html")
+    lines.append(f"report: {place} (for programs: report.json beside it)")
+    if result.ok:
+        lines += [*_kept(report), *_not_shown(report), *_real(report)]
+        return lines
+    lines.append(f"{report['action']} failed:")
+    for problem in result.problems:
+        lines += [f"  {line}" for line in problem.splitlines()]
+    return lines
+
+
+def _engine(report: Mapping[str, Any]) -> list[str]:
+    runs = report["engine"]["runs"]
+    if not runs or report["action"] == "life":
+        return []
+    counts = runs[-1]["operations"]
+    changed = {op: n for op, n in counts.items() if op != "same"}
+    text = ", ".join(f"{n} {op}" for op, n in sorted(changed.items())) if changed else "no changes"
+    same = f", {counts['same']} unchanged" if counts.get("same") else ""
+    return [f"Pulumi {report['engine']['version']}: {runs[-1]['name']} {text}{same}, in {runs[-1]['seconds']} s"]
+
+
+def _life(report: Mapping[str, Any]) -> list[str]:
+    return [f"{'ok    ' if s['ok'] else 'FAILED'} {s['step']}: {s['found']}" for s in report.get("life", [])]
+
+
+def _nodes(report: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for node in report["nodes"][:32]:
+        checks = node["checks"]
+        passed = sum(1 for c in checks if c["outcome"] == "pass")
+        lines.append(f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} {node['gpus_expected']} GPUs, {passed} of {len(checks)} checks passed")
+    if len(report["nodes"]) > 32:
+        lines.append(f"and {len(report['nodes']) - 32} more nodes, see the report")
+    if report["nodes"]:
+        sums = report["totals"]
+        lines.append(f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified")
+    return lines
+
+
+def _cost(report: Mapping[str, Any]) -> list[str]:
+    cost = report.get("cost")
+    if not cost:
+        return []
+    hour = cost.get("usd_per_hour")
+    text = f"{hour:,.2f} USD an hour" if isinstance(hour, int | float) else "a price that is not known"
+    return [f"the real thing would cost {text}; `gpuinfra plan {report['stack']}` says what for"]
+
+
+def _kept(report: Mapping[str, Any]) -> list[str]:
+    if report["action"] != "destroy" or not report["kept"]:
+        return []
+    lines = ["kept on purpose, taken back by the next up:"]
+    return lines + [f"  {k['name']} ({k['type']}){': ' + k['why'] if k.get('why') else ''}" for k in report["kept"]]
+
+
+def _not_shown(report: Mapping[str, Any]) -> list[str]:
+    return ["a rehearsal cannot show:", *(f"  - {text}" for text in report["not_shown"])]
+
+
+def _real(report: Mapping[str, Any]) -> list[str]:
+    words = {"preview": "preview", "refresh": "refresh", "destroy": "destroy"}
+    return [f"this was a rehearsal, nothing was deployed; the real thing: pulumi {words.get(report['action'], 'up')} --stack {report['stack']}"]
+
+
+def _short(path: Path) -> str:
+    here = os.path.relpath(path)
+    return here if not here.startswith("..") else str(path)

@@ -1,0 +1,126 @@
+"""Run Pulumi's own CLI on a rehearsal's project: one command, its events, its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.errors import DeploymentError
+from gpuinfra.rehearsal import processes
+from gpuinfra.rehearsal.events import Progress, Tail
+from gpuinfra.rehearsal.folder import Folder
+
+QUIET = ("--non-interactive", "--color", "never")
+INTERRUPT_PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """How one operation of the engine ended."""
+
+    name: str
+    exit_code: int
+    seconds: float
+    progress: Progress = field(default_factory=Progress)
+    output: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True when the engine was content."""
+        return self.exit_code == 0
+
+
+@dataclass
+class Pulumi:
+    """The CLI, this rehearsal's project and this rehearsal's environment."""
+
+    path: Path
+    version: str
+    folder: Folder
+    env: Mapping[str, str]
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Processes that run beside the engine, for the record."""
+
+    def quick(self, *arguments: str, check: bool = True) -> str:
+        """A command without events; returns what it printed."""
+        with self._recorded(arguments, subprocess.PIPE, subprocess.PIPE) as process:
+            out, err = process.communicate()
+        if check and process.returncode != 0:
+            raise DeploymentError(f"pulumi {' '.join(arguments[:2])} failed: {(err or out).strip()}")
+        return out
+
+    def operate(self, name: str, *arguments: str, watch: Callable[[Progress, str | None], None]) -> Operation:
+        """An operation with events; `watch` is called for each one and, without one, a few times a second."""
+        with contextlib.suppress(FileNotFoundError):
+            self.folder.events.unlink()
+        begun, tail, progress = time.monotonic(), Tail(self.folder.events), Progress()
+        argv = (name, *arguments, "--stack", self.folder.stack, "--event-log", str(self.folder.events), "--suppress-permalink", "true")
+        with self.folder.log.open("a", encoding="utf-8") as log:
+            log.write(f"\n== pulumi {' '.join(argv)}\n")
+            log.flush()
+            place = log.tell()
+            with self._recorded(argv, log, log) as process:
+                while True:
+                    code = process.poll()
+                    for event in tail.new():
+                        watch(progress, progress.take(event))
+                    if code is not None:
+                        break
+                    watch(progress, None)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(0.15)
+        with self.folder.log.open(encoding="utf-8", errors="replace") as log:
+            log.seek(place)
+            output = log.read()
+        return Operation(name=name, exit_code=code, seconds=round(time.monotonic() - begun, 1), progress=progress, output=output)
+
+    @contextlib.contextmanager
+    def _recorded(self, arguments: Sequence[str], stdout: Any, stderr: Any) -> Any:
+        """A running CLI, written down; an interrupt is passed on once and waited for."""
+        process = processes.start(
+            [str(self.path), *arguments, *QUIET], env=self.env, cwd=self.folder.project, stdout=stdout, stderr=stderr
+        )
+        processes.record(self.folder, {**self.others, "pulumi": process.pid})
+        try:
+            yield process
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(INTERRUPT_PATIENCE_S)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.kill()
+                process.wait()
+            raise
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The state file, if the stack exists."""
+        return next(iter(sorted(self.folder.state.glob(f".pulumi/stacks/*/{self.folder.stack}.json"))), None)
+
+    def deployment(self) -> dict[str, Any]:
+        """The state as the engine last wrote it: `resources`, `pending_operations`; empty when there is none."""
+        path = self.checkpoint
+        if path is None:
+            return {}
+        latest = json.loads(path.read_text(encoding="utf-8")).get("checkpoint", {}).get("latest")
+        return latest if isinstance(latest, dict) else {}
+
+    def resources(self) -> list[dict[str, Any]]:
+        """The resources of the state, without the engine's own (stack, providers)."""
+        return [r for r in self.deployment().get("resources") or [] if not str(r.get("type", "")).startswith("pulumi:")]
+
+    def ensure_stack(self) -> None:
+        """Make the stack if it is not there."""
+        if self.checkpoint is None:
+            self.quick("stack", "init", self.folder.stack)

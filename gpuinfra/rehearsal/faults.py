@@ -1,0 +1,85 @@
+"""Faults that a person may order: parsed and refused here, played by the stand-ins.
+
+A fault changes what a node's tools print or what the cloud answers, never the judgement.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from gpuinfra.errors import UsageError
+
+CLOUD_FAULTS = {
+    "no-capacity": "cloud:no-capacity:<pool or capacity kind>  the groups get no machines, in the cloud's own words",
+    "error": "cloud:error:<resource type>:<n>              the first n creations of that type fail",
+    "partial": "cloud:partial:<resource type>:<n>            they are made, and the call fails all the same",
+    "lost": "cloud:lost:<resource type>:<n>               they are made, and the answer never arrives",
+}
+SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error:<resource type>:<n>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One ordered fault, checked."""
+
+    text: str
+    scope: str
+    """`node` or `cloud`."""
+    name: str
+    target: str
+
+
+def node_faults() -> dict[str, str]:
+    """Name -> what it does, from the parts that play them."""
+    known: dict[str, str] = {}
+    for module, name in (("gpuinfra.rehearsal.nodes.state", "NODE_FAULTS"), ("gpuinfra.rehearsal.devices", "FAULTS")):
+        table: object = getattr(importlib.import_module(module), name, {})
+        if isinstance(table, Mapping):
+            known.update({str(fault): str(text) for fault, text in table.items()})
+    return known
+
+
+def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple[Fault, ...]:
+    """Check every fault; raises `UsageError` with what is allowed. `pools` (name -> nodes) is None when nobody knows them."""
+    return tuple(_one(text, pools) for text in texts)
+
+
+def _one(text: str, pools: Mapping[str, int] | None) -> Fault:
+    scope, _, rest = text.partition(":")
+    name, _, target = rest.partition(":")
+    if scope == "node":
+        return _node(text, name, target, pools)
+    if scope == "cloud":
+        return _cloud(text, name, target)
+    raise UsageError(f"--fault {text}: a fault starts with node: or cloud:; write {SHAPES}")
+
+
+def _node(text: str, label: str, fault: str, pools: Mapping[str, int] | None) -> Fault:
+    match = re.fullmatch(r"(?P<pool>[a-z0-9][a-z0-9-]*)-(?P<number>[1-9]\d*)", label)
+    if match is None:
+        raise UsageError(f"--fault {text}: {label!r} names no node; nodes are numbered in launch order, such as gpu-1 for the first of pool gpu")
+    if pools is not None and match["pool"] not in pools:
+        raise UsageError(f"--fault {text}: there is no pool {match['pool']!r}; pools are {', '.join(sorted(pools))}")
+    known = node_faults()
+    if fault not in known:
+        near = get_close_matches(fault, known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"--fault {text}: there is no node fault {fault!r}; {hint}allowed are {', '.join(sorted(known))}")
+    return Fault(text=text, scope="node", name=fault, target=label)
+
+
+def _cloud(text: str, name: str, target: str) -> Fault:
+    if name not in CLOUD_FAULTS:
+        near = get_close_matches(name, CLOUD_FAULTS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"--fault {text}: there is no cloud fault {name!r}; {hint}allowed are {', '.join(CLOUD_FAULTS)}")
+    if name == "no-capacity":
+        if not target:
+            raise UsageError(f"--fault {text}: say which pool or capacity kind gets none, such as cloud:no-capacity:spot")
+    elif not re.fullmatch(r".+:[1-9]\d*", target):
+        raise UsageError(f"--fault {text}: say which resource type and how often, such as cloud:{name}:aws:fsx/lustreFileSystem:LustreFileSystem:1")
+    return Fault(text=text, scope="cloud", name=name, target=target)

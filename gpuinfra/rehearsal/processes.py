@@ -1,0 +1,139 @@
+"""Processes of a rehearsal: recorded while they run, ended when a kill left them behind.
+
+Two nets: every process is started so that it ends when its parent does, and every one carries a mark in its environment
+by which a later run finds it. A process is ended only if it carries this folder's mark, or if id and start time both are
+what was recorded; a number alone may belong to somebody else by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from gpuinfra.rehearsal.folder import Folder, write_json
+from gpuinfra.rehearsal.private import MARK
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """One process as it was recorded."""
+
+    name: str
+    pid: int
+    started: str
+    """Start time in clock ticks since boot, as /proc has it; with the id it is unique."""
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdout: int | IO[Any],
+    stderr: int | IO[Any],
+    death_signal: int = signal.SIGKILL,
+) -> subprocess.Popen[str]:
+    """Start a process in a session of its own that ends when we do, however we end.
+
+    Its own session keeps a terminal's Ctrl-C away from it: we pass an interrupt on ourselves, in order."""
+    libc, parent = ctypes.CDLL(None), os.getpid()
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, death_signal)
+        if os.getppid() != parent:  # We ended before the line above.
+            os._exit(1)
+
+    return subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+        preexec_fn=tie,
+    )
+
+
+def record(folder: Folder, running: Mapping[str, int]) -> None:
+    """Write down who runs now."""
+    rows = [{"name": name, "pid": pid, "started": start_time(pid)} for name, pid in running.items()]
+    write_json(folder.processes, {"schema": "gpuinfra.processes/1", "leader": os.getpid(), "processes": rows})
+
+
+def sweep(folder: Folder) -> list[str]:
+    """End what an earlier run left behind; returns their names."""
+    left = {p.pid: p for p in _recorded(folder) if start_time(p.pid) == p.started and p.started}
+    names = {pid: p.name for pid, p in left.items()}
+    for pid in marked(folder.root):
+        names.setdefault(pid, _command(pid))
+    names.pop(os.getpid(), None)
+    for pid in names:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit and any(start_time(pid) and not _zombie(pid) for pid in names):
+        time.sleep(0.02)
+    with contextlib.suppress(FileNotFoundError):
+        folder.processes.unlink()
+    return sorted(set(names.values()))
+
+
+def marked(root: Path) -> list[int]:
+    """Processes whose environment carries this folder's mark."""
+    wanted = f"{MARK}={root}".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            variables = Path(entry.path, "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in variables:
+            found.append(int(entry.name))
+    return found
+
+
+def start_time(pid: int) -> str:
+    """Start time of a process in ticks, empty when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[19]
+
+
+def _zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _recorded(folder: Folder) -> list[Running]:
+    try:
+        document = json.loads(folder.processes.read_text(encoding="utf-8"))
+        return [Running(name=str(p["name"]), pid=int(p["pid"]), started=str(p["started"])) for p in document["processes"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return str(pid)
+    return os.path.basename(words[0].decode(errors="replace")) or str(pid)

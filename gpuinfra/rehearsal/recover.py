@@ -1,0 +1,71 @@
+"""After a kill: make state and stand-in cloud agree again, before anything else is done.
+
+What a kill can leave: processes, the engine's lock, operations that the state calls pending, and resources that the
+stand-in cloud made although the engine never wrote them down. The same happens to real deployments; the way out is the
+engine's own (`refresh --import-pending-creates`), and only what the interrupted operation made is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.rehearsal.engine import Pulumi
+from gpuinfra.rehearsal.standin import Cloud
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mending:
+    """What has to be done about an interrupted operation."""
+
+    adopt: tuple[tuple[str, str], ...]
+    """(URN, id) of resources that exist and that the engine has a pending create for."""
+    delete: tuple[Mapping[str, Any], ...]
+    """Resources that exist and that nothing in the state can take in."""
+    pending: int
+    """Pending operations in the state."""
+
+
+def locked(pulumi: Pulumi) -> bool:
+    """True when the engine's lock is still there."""
+    return any(pulumi.folder.state.glob(f".pulumi/locks/**/{pulumi.folder.stack}/*.json"))
+
+
+def plan_mending(deployment: Mapping[str, Any], held: Sequence[Mapping[str, Any]], kept: Sequence[str]) -> Mending:
+    """Pure: which resources of the cloud no state knows, and what to do with each. `kept` are ids that a destroy left on purpose."""
+    resources = deployment.get("resources") or []
+    pending = deployment.get("pending_operations") or []
+    known = {(str(r.get("type")), str(r.get("id"))) for r in resources}
+    urns = {str(r.get("urn")) for r in resources if not r.get("delete")}
+    creating = {str(p["resource"]["urn"]) for p in pending if p.get("type") in ("creating", "importing")}
+    adopt: list[tuple[str, str]] = []
+    delete: list[Mapping[str, Any]] = []
+    for item in held:
+        urn, place = str(item.get("urn") or ""), (str(item.get("type")), str(item.get("id")))
+        if place in known or place[1] in kept or not urn:
+            continue
+        if urn in creating and urn not in urns and urn not in {u for u, _ in adopt}:
+            adopt.append((urn, place[1]))
+        else:
+            delete.append(item)
+    return Mending(adopt=tuple(adopt), delete=tuple(delete), pending=len(pending))
+
+
+def mend(pulumi: Pulumi, cloud: Cloud, kept: Sequence[str], say: Callable[[str], None]) -> None:
+    """Do it, and say it."""
+    if pulumi.checkpoint is None:
+        return
+    if locked(pulumi):
+        pulumi.quick("cancel", "--yes", "--stack", pulumi.folder.stack)
+        say("an earlier run was interrupted; its lock is cleared")
+    mending = plan_mending(pulumi.deployment(), cloud.resources(), kept)
+    for item in mending.delete:
+        cloud.ask("delete", {"type": item["type"], "id": item["id"]})
+        say(f"deleted {item.get('name') or item['id']}, which the interrupted run made and nobody wrote down")
+    if mending.pending:
+        words = [word for urn, identity in mending.adopt for word in ("--import-pending-creates", f"{urn} {identity}")]
+        only = [word for urn, _ in mending.adopt for word in ("--target", urn)]
+        pulumi.quick("refresh", "--yes", "--skip-preview", "--clear-pending-creates", *words, *only, "--stack", pulumi.folder.stack)
+        for urn, identity in mending.adopt:
+            say(f"adopted {urn.rpartition('::')[2]} ({identity}), which the interrupted run had made")

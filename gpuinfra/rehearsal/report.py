@@ -1,0 +1,171 @@
+"""The report of a rehearsal: what the engine did, what the nodes proved, what it would cost, what nobody saw.
+
+The nodes are judged once more here, from the evidence itself, by the handover's own reader under the operator's
+credentials - not copied from what the plugin said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, date, datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.errors import GpuinfraError
+from gpuinfra.handover import wire
+from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.handover.provider import connect, judge_node
+from gpuinfra.handover.watch import Gatherer, never_reported
+from gpuinfra.plan.model import Plan
+from gpuinfra.rehearsal import private
+from gpuinfra.rehearsal.events import kind_of, name_of
+from gpuinfra.rehearsal.folder import Folder, write_atomically, write_json
+from gpuinfra.report import SCHEMA, node_entry, page, totals
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.session import Session
+
+NOT_SHOWN = (
+    "quota and permissions of a real account",
+    "whether the cloud has these machines today, and how long it takes to get them",
+    "the cloud's own validation where our tables of it are incomplete",
+    "real bandwidth: NVLink, EFA, the file system and object storage are not measured by stand-ins",
+    "real hardware: device outputs are synthesised, see provenance",
+    "prices of today: each price has the date it was read on",
+    "the time that a real boot, driver installation and file system take",
+)
+
+
+def collect(session: Session, action: str, *, ok: bool, problems: Sequence[str], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The document."""
+    plan = session.plan()
+    verdict, nodes = _nodes(session) if action not in ("preview", "destroy") else (None, [])
+    missing = sum(verdict.missing.values()) if verdict else 0
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "rehearsal": True,
+        "stack": session.folder.stack,
+        "cluster": plan.name if plan else "",
+        "cloud": plan.cloud if plan else "",
+        "region": plan.region if plan else "",
+        "action": action,
+        "ok": ok,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "seconds": round(sum(op.seconds for _, op in session.operations), 1),
+        "faults": list(session.order.faults),
+        "problems": list(problems),
+        "notes": list(session.notes),
+        "engine": _engine(session),
+        "cost": _cost(plan),
+        "totals": totals(nodes, missing),
+        "nodes": nodes,
+        "kept": _kept(session, plan, action),
+        "not_shown": list(NOT_SHOWN),
+        "provenance": _provenance(),
+    }
+    return {**document, **(extra or {})}
+
+
+def write(folder: Folder, document: Mapping[str, Any]) -> None:
+    """Document and page, each in one go."""
+    write_json(folder.report, document)
+    write_atomically(folder.page, page(document))
+
+
+def _engine(session: Session) -> dict[str, Any]:
+    sums: dict[str, int] = {}
+    runs = []
+    for name, operation in session.operations:
+        counts = operation.progress.summary or {}
+        for op, count in counts.items():
+            sums[op] = sums.get(op, 0) + count
+        runs.append(
+            {
+                "name": name,
+                "exit_code": operation.exit_code,
+                "seconds": operation.seconds,
+                "operations": counts,
+                "changed": [f"{op} {urn}" for op, urn in operation.progress.changed[:200]],
+            }
+        )
+    return {"version": session.pulumi.version, "operations": sums, "runs": runs, "resources": len(session.pulumi.resources())}
+
+
+def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]:
+    """Every node, judged from its evidence now; without a NodesReady in the state there is nothing to judge by."""
+    gates = [r for r in session.pulumi.resources() if r.get("type") == wire.TYPE]
+    stages = {str(n.get("instance_id")): n for n in session.cloud.nodes()}
+    entries: list[dict[str, Any]] = []
+    last: FleetVerdict | None = None
+    for gate in gates:
+        inputs = wire.inputs_of(gate.get("inputs") or {})
+        outputs: Mapping[str, object] = gate.get("outputs") or {}
+        try:
+            with private.worn(session.pulumi.env):
+                pools = wire.pools_of(inputs)
+                gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
+                last = gatherer.look(wire.labels_of(outputs))
+                for node in last.nodes:
+                    stand_in = stages.get(node.instance_id, {})
+                    console = gatherer.console(node.instance_id) if never_reported(node) else []
+                    entries.append(node_entry(node, console=console, stage=str(stand_in.get("stage") or "")))
+        except (PortUnavailable, KeyError, ValueError) as error:
+            session.notes.append(f"the nodes could not be looked at for this report: {error}")
+    available, _ = session.cloud.nodes_available()
+    if not available:
+        for entry in entries:
+            entry["outcome"] = "not rehearsed"
+    return last, entries
+
+
+def _cost(plan: Plan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    from gpuinfra.cost import price
+
+    cost = price(plan, date.today())
+    if not is_dataclass(cost) or isinstance(cost, type):
+        raise GpuinfraError("the cost of a plan is not a record")
+    value = json.loads(json.dumps(asdict(cost), default=str))
+    assert isinstance(value, dict)
+    for name in ("usd_per_hour", "usd_per_month"):
+        if hasattr(cost, name):
+            value[name] = getattr(cost, name)
+    return value
+
+
+def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:
+    """What a destroy leaves: the plan's list with its reasons, and after a destroy what is really there."""
+    reasons = {(k.type, k.what): k.why for k in (plan.kept if plan else ())}
+    if action != "destroy":
+        return [{"type": kind, "name": name, "why": why} for (kind, name), why in reasons.items()]
+    return [
+        {
+            "type": str(r.get("type")),
+            "name": str(r.get("name")),
+            "id": str(r.get("id")),
+            "why": reasons.get((str(r.get("type")), str(r.get("name"))), ""),
+        }
+        for r in session.cloud.resources()
+    ]
+
+
+def _provenance() -> list[dict[str, Any]]:
+    """Where the device outputs come from, as the stand-in devices declare it."""
+    try:
+        table = json.loads((files("gpuinfra.rehearsal.devices") / "provenance.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, ModuleNotFoundError):
+        return []
+    rows = table.get("outputs", table) if isinstance(table, dict) else table
+    if isinstance(rows, dict):
+        return [{"output": name, **(row if isinstance(row, dict) else {"source": str(row)})} for name, row in rows.items() if not name.startswith("_")]
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def changes_text(changed: Sequence[tuple[str, str]], limit: int = 6) -> str:
+    """`update train-gpu (aws:autoscaling/group:Group)`, for people."""
+    texts = [f"{op} {name_of(urn)} ({kind_of(urn)})" for op, urn in changed[:limit]]
+    return ", ".join(texts) + (f" and {len(changed) - limit} more" if len(changed) > limit else "")

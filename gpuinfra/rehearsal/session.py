@@ -1,0 +1,245 @@
+"""One rehearsal while it runs: folder, engine, stand-in cloud, and what is shown.
+
+Opening a session ends what a killed one left, makes state and cloud agree, and starts the stand-in; closing it suspends
+the nodes. What is done in between is in `run` (one action) and `life` (a whole life).
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.engine import find_engine
+from gpuinfra.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.handover import wire
+from gpuinfra.plan.model import Plan
+from gpuinfra.rehearsal import faults as fault_list
+from gpuinfra.rehearsal import private, processes, recover
+from gpuinfra.rehearsal.engine import Operation, Pulumi
+from gpuinfra.rehearsal.events import Progress
+from gpuinfra.rehearsal.folder import Folder, Program, find_program, write_project
+from gpuinfra.rehearsal.kept import import_file, remember, remembered
+from gpuinfra.rehearsal.standin import Cloud, running
+from gpuinfra.rehearsal.view import View
+from gpuinfra.spec.load import LoadedStack, find_stack, load_stack, stack_name
+
+DEFAULT_DEADLINE = "240s"
+"""Stand-in nodes take seconds, so a rehearsal does not wait for an hour as a deployment does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a person typed."""
+
+    stack: str
+    faults: tuple[str, ...] = ()
+    deadline: str | None = None
+    folder: Path = Path(".rehearsal")
+    parallel: int | None = None
+
+
+@dataclass
+class Session:
+    """A rehearsal that is ready to work."""
+
+    order: Order
+    folder: Folder
+    program: Program
+    loaded: LoadedStack | None
+    pulumi: Pulumi
+    cloud: Cloud
+    view: View
+    operations: list[tuple[str, Operation]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def operate(self, name: str, *arguments: str, title: str, label: str = "") -> Operation:
+        """One operation of the engine, shown while it runs and remembered for the report."""
+        self.cloud.ask("operation", {"operation": f"{label or name}-{self.folder.operations()}"})
+        plan = self.plan()
+        total = sum(plan.resources.values()) if plan and plan.resources else None
+        nodes = _Nodes(self.cloud)
+        self.view.begin(title, total, plan.nodes if plan else None)
+        try:
+            with nodes:
+                operation = self.pulumi.operate(
+                    name, *arguments, watch=lambda progress, kind: self._watch(nodes, progress, kind)
+                )
+        finally:
+            self.view.end()
+        self.operations.append((label or name, operation))
+        return operation
+
+    def _watch(self, nodes: _Nodes, progress: Progress, kind: str | None) -> None:
+        if kind == "error" and progress.diagnostics:
+            return  # Errors are told at the end, in order; the log has them in time.
+        self.view.show(progress, nodes.seen)
+
+    def plan(self) -> Plan | None:
+        """The plan of the declaration as it is now, if the stack file holds it."""
+        if self.loaded is None:
+            return None
+        from gpuinfra.plan import make_plan
+
+        return make_plan(self.loaded.spec, date.today())
+
+    def reload(self) -> None:
+        """Read the copy of the stack file again, after an edit."""
+        if self.loaded is not None:
+            self.loaded = load_stack(self.folder.stack_file, date.today())
+
+    def adopt_kept(self) -> int:
+        """Import what an earlier destroy kept; returns how many."""
+        things = remembered(self.folder)
+        held = {(str(r.get("type")), str(r.get("id"))) for r in self.cloud.resources()}
+        things = [t for t in things if (t.type, t.id) in held]
+        known = [str(r.get("urn")) for r in self.pulumi.resources()]
+        document = import_file(things, known)
+        wanted = [row for row in document["resources"] if not row.get("component")]
+        if not wanted:
+            remember(self.folder, [])
+            return 0
+        from gpuinfra.rehearsal.folder import write_json
+
+        path = self.folder.root / "import.json"
+        write_json(path, document)
+        operation = self.operate(
+            "import", "--file", str(path), "--yes", "--skip-preview", "--protect=false", "--generate-code=false",
+            title=f"taking back {len(wanted)} things that the last destroy kept", label="import",
+        )  # fmt: skip
+        if not operation.ok:
+            raise DeploymentError("what the last destroy kept could not be imported:\n" + "\n".join(operation.progress.errors or [operation.output[-2000:]]))
+        remember(self.folder, [])
+        return len(wanted)
+
+
+class _Nodes:
+    """Asks the stand-in cloud for its nodes beside the engine's work, so that a slow answer holds up nothing."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.seen: list[dict[str, Any]] = []
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.3):
+            with suppress(DeploymentError):
+                self.seen = [n for n in self._cloud.nodes() if n.get("stage") != "terminated"]
+
+    def __enter__(self) -> _Nodes:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(5)
+
+
+def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
+    """The stack file, its program and its declaration; every mistake in them is found here, before anything starts."""
+    path = find_stack(order.stack)
+    program = find_program(path)
+    try:
+        loaded: LoadedStack | None = load_stack(path, date.today())
+    except SpecError:
+        if _declares(path):
+            raise
+        loaded = None  # A program of the person's own, with the declaration in Python: it tells at its run.
+    if order.deadline is not None:
+        try:
+            wire.seconds(order.deadline)
+        except ValueError as error:
+            raise UsageError(f"--deadline {error}") from None
+    pools = {pool.name: _count(pool) for pool in loaded.spec.pools} if loaded else None
+    fault_list.parse(order.faults, pools)
+    return path, program, loaded
+
+
+def _count(pool: object) -> int:
+    capacity = getattr(pool, "capacity", ())
+    return sum(getattr(entry, "count", 0) or 0 for entry in capacity) if isinstance(capacity, list | tuple) else 0
+
+
+def _declares(path: Path) -> bool:
+    """Whether this file is meant to hold the declaration: no program of its own beside it reads anything else."""
+    from gpuinfra.rehearsal.folder import _load
+    from gpuinfra.shipped import shipped
+
+    try:
+        document = _load(path)
+    except UsageError:
+        return True
+    config = document.get("config")
+    ours = find_program(path).main == shipped("stacks").resolve()
+    return ours or (isinstance(config, dict) and "gpuinfra:cluster" in config) or "where" in document
+
+
+@contextmanager
+def opened(order: Order, view: View) -> Iterator[Session]:
+    """A session, from stack file to running stand-in cloud; ends what it started, whatever happens."""
+    path, program, loaded = read_order(order)
+    engine = find_engine(view.line)
+    folder = Folder(root=(order.folder / stack_name(path)).resolve(), stack=stack_name(path))
+    with folder.locked(), _terminated_as_interrupted():
+        folder.make()
+        left = processes.sweep(folder)
+        if left:
+            view.line(f"ended what an interrupted run left: {', '.join(left)}")
+        notes = write_project(folder, program, path)
+        base = private.environment(folder)
+        base["GPUINFRA_DEADLINE"] = order.deadline or DEFAULT_DEADLINE
+        env = engine.environ(base)
+        region = loaded.spec.where.region if loaded else str(_region(path))
+        with running(folder, base, sys.executable, order.faults) as cloud:
+            env = private.with_cloud(env, cloud.ready, region)
+            available, why = cloud.nodes_available()
+            if not available:
+                env["GPUINFRA_WAIT"] = "none"
+                notes.append(f"the nodes are not rehearsed: {why}")
+            pulumi = Pulumi(path=engine.path, version=engine.version, folder=folder, env=env, others={"stand-in cloud": cloud.pid})
+            recover.mend(pulumi, cloud, [t.id for t in remembered(folder)], view.line)
+            pulumi.ensure_stack()
+            for note in notes:
+                view.line(note)
+            session = Session(
+                order=order, folder=folder, program=program, loaded=loaded, pulumi=pulumi, cloud=cloud, view=view, notes=notes
+            )
+            yield session
+        with suppress(FileNotFoundError):
+            folder.processes.unlink()
+
+
+def _region(path: Path) -> object:
+    from gpuinfra.rehearsal.folder import _load
+
+    config: Mapping[str, Any] = _load(path).get("config") or {}
+    return config.get("aws:region") or private.REGION_FALLBACK
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a rehearsal as Ctrl-C does: in order."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: Callable[..., Any] | int | None = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def titles(stack: str, faults: Sequence[str]) -> str:
+    """`aws-p4d, with fault node:gpu-1:xid-79`."""
+    return f"{stack}{', with fault ' + ', '.join(faults) if faults else ''}"

@@ -1,0 +1,56 @@
+"""The report as a document: its entries and its JSON schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from gpuinfra.handover.judge import NodeVerdict
+from gpuinfra.handover.watch import never_reported
+
+SCHEMA = "gpuinfra.report/1"
+CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason")
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON schema of a report."""
+    return dict(json.loads((files("gpuinfra.report") / "report.schema.json").read_text(encoding="utf-8")))
+
+
+def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "") -> dict[str, Any]:
+    """One node of a report."""
+    return {
+        "label": node.label,
+        "instance_id": node.instance_id,
+        "pool": node.pool,
+        "group": node.group,
+        "machine": node.machine,
+        "zone": node.zone,
+        "outcome": "never reported" if never_reported(node) else node.outcome,
+        "reason": node.reason,
+        "stage": stage,
+        "boot_id": node.boot_id,
+        "evidence": node.evidence_key,
+        "evidence_sha256": node.evidence_sha256,
+        "gpus_expected": node.gpus_expected,
+        "gpus": [{str(k): v for k, v in gpu.items()} for gpu in node.gpus],
+        "blocking": [str(check.get("id")) for check in node.blocking],
+        "checks": [{name: check.get(name) for name in CHECK_FIELDS} for check in node.checks],
+        "console": list(console),
+    }
+
+
+def totals(nodes: Iterable[Mapping[str, Any]], missing: int = 0) -> dict[str, int]:
+    """Sums over the nodes; `missing` are nodes that no group launched."""
+    rows = list(nodes)
+    verified = [n for n in rows if n["outcome"] == "verified"]
+    return {
+        "nodes": len(rows) + missing,
+        "nodes_verified": len(verified),
+        "gpus": sum(n["gpus_expected"] for n in rows) + missing * max((n["gpus_expected"] for n in rows), default=0),
+        "gpus_verified": sum(n["gpus_expected"] for n in verified),
+        "checks": sum(len(n["checks"]) for n in rows),
+        "checks_passed": sum(1 for n in rows for c in n["checks"] if c["outcome"] == "pass"),
+    }

@@ -1,0 +1,175 @@
+"""The report as one HTML page: nothing from elsewhere, everything escaped, readable on a phone and in the dark.
+
+Output of nodes is hostile by assumption. Every value goes through `_t`, which escapes; there is no script on the page,
+and its content security policy forbids any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+OUTCOME_CLASS = {
+    "verified": "good", "pass": "good", "skip": "quiet", "warn": "warn", "waiting": "warn", "not rehearsed": "quiet",
+    "fail": "bad", "failed": "bad", "refused": "bad", "never reported": "bad", "error": "bad",
+}  # fmt: skip
+CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """The page."""
+    title = f"{'Rehearsal' if report['rehearsal'] else 'Report'} of {report['stack']}"
+    style = (files("gpuinfra.report") / "page.css").read_text(encoding="utf-8")
+    body = [
+        _header(report, title),
+        _problems(report.get("problems", [])),
+        _life(report.get("life", [])),
+        _nodes(report.get("nodes", [])),
+        _cost(report.get("cost")),
+        _engine(report["engine"]),
+        _kept(report.get("kept", [])),
+        _not_shown(report),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        f"<title>{_t(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n" + "\n".join(part for part in body if part) + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _t(value: object) -> str:
+    """Any value as escaped text; control characters made visible."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        value = ", ".join(str(v) for v in value)
+    return escape("".join(c if c.isprintable() or c == "\n" else "�" for c in str(value)))
+
+
+def _badge(outcome: str) -> str:
+    return f'<span class="badge {OUTCOME_CLASS.get(outcome, "quiet")}">{_t(outcome)}</span>'
+
+
+def _header(report: Mapping[str, Any], title: str) -> str:
+    sums = report["totals"]
+    good = "good" if report["ok"] else "bad"
+    where = " · ".join(_t(v) for v in (report.get("cluster"), report.get("cloud"), report.get("region")) if v)
+    hour = (report.get("cost") or {}).get("usd_per_hour")
+    tiles = [
+        _tile(f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
+        _tile(f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
+        _tile(f"{hour:,.2f} USD" if isinstance(hour, int | float) else "unknown", "an hour, if it were real"),
+        _tile(str(report["engine"]["resources"]), "resources in the state"),
+    ]
+    banner = (
+        '<p class="banner">This is a rehearsal: the program and the engine are the real ones, the cloud and the nodes are stand-ins. Nothing was deployed and nothing was bought.</p>'
+        if report["rehearsal"]
+        else ""
+    )
+    faults = f'<p class="quiet">Ordered faults: {_t(report["faults"])}</p>' if report.get("faults") else ""
+    return (
+        f'<header><h1>{_t(title)} <span class="badge {good}">{_t(report["action"])} {"ok" if report["ok"] else "failed"}</span></h1>'
+        f'<p class="quiet">{where} · {_t(report.get("finished"))} · {_t(report.get("seconds"))} s in the engine</p>{banner}{faults}'
+        f'<div class="tiles">{"".join(tiles)}</div></header>'
+    )
+
+
+def _tile(value: str, label: str) -> str:
+    return f'<div class="tile"><b>{_t(value)}</b><span>{_t(label)}</span></div>'
+
+
+def _section(title: str, body: str, *, open_: bool = True) -> str:
+    return f'<details class="section"{" open" if open_ else ""}><summary><h2>{_t(title)}</h2></summary>{body}</details>' if body else ""
+
+
+def _problems(problems: Sequence[str]) -> str:
+    return _section("What is wrong", "".join(f'<pre class="problem">{_t(text)}</pre>' for text in problems))
+
+
+def _life(steps: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[_badge("pass" if s["ok"] else "fail"), _t(s["step"]), _t(s["found"])] for s in steps]
+    return _section("A whole life", _table(("", "step", "what was seen"), rows)) if rows else ""
+
+
+def _nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
+    return _section("Nodes", "".join(_node(node) for node in nodes))
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    counts: dict[str, int] = {}
+    for check in node["checks"]:
+        counts[check["outcome"]] = counts.get(check["outcome"], 0) + 1
+    sums = ", ".join(f"{count} {_t(outcome)}" for outcome, count in sorted(counts.items()))
+    bad = [c for c in node["checks"] if c["id"] in node.get("blocking", [])]
+    hints = "".join(
+        f'<div class="problem"><b>{_t(c["id"])} {_t(c.get("name"))}</b><br>{_t(c.get("reason") or _found(c))}<br><b>What to do:</b> {_t(c.get("hint"))}</div>' for c in bad
+    )
+    reason = f'<p class="problem">{_t(node["reason"])}</p>' if node.get("reason") and not bad else ""
+    console = f'<pre class="console">{_t(chr(10).join(node["console"]))}</pre>' if node.get("console") else ""
+    rows = [
+        [_badge(c["outcome"]), f'<b>{_t(c["id"])}</b> {_t(c.get("name"))}', _t(c.get("found")), f'{_t(c.get("expected"))} <span class="quiet">{_t(c.get("unit"))}</span>',
+         f'<span class="quiet">{_t(c.get("reason") if c["outcome"] in ("skip", "warn", "error", "fail") else "")}</span>']
+        for c in node["checks"]
+    ]  # fmt: skip
+    facts = " · ".join(_t(v) for v in (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs") if v)
+    return (
+        f'<details class="node"><summary>{_badge(node["outcome"])} <b>{_t(node["label"])}</b> <code>{_t(node["instance_id"])}</code> <span class="quiet">{sums}</span></summary>'
+        f'<p class="quiet">{facts}</p>{reason}{hints}{console}'
+        + (_table(("", "check", "found", "expected", ""), rows) if rows else "")
+        + _gpus(node.get("gpus", []))
+        + (f'<p class="quiet">Evidence <code>{_t(node["evidence"])}</code>, SHA-256 <code>{_t(node["evidence_sha256"])}</code></p>' if node.get("evidence") else "")
+        + "</details>"
+    )
+
+
+def _found(check: Mapping[str, Any]) -> str:
+    return f"found {check.get('found')}, expected {check.get('expected')} {check.get('unit') or ''}"
+
+
+def _gpus(gpus: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[_t(g.get("index")), f"<code>{_t(g.get('uuid'))}</code>", _t(g.get("serial")), f"<code>{_t(g.get('pci'))}</code>"] for g in gpus]
+    return _table(("GPU", "UUID", "serial", "PCI address"), rows) if rows else ""
+
+
+def _cost(cost: Mapping[str, Any] | None) -> str:
+    if not cost:
+        return _section("Price", '<p class="quiet">The declaration is not in the stack file, so the price of the plan is not known here.</p>')
+    lines = next((v for k, v in cost.items() if k in ("lines", "items", "entries") and isinstance(v, list)), [])
+    keys = list(dict.fromkeys(k for line in lines if isinstance(line, dict) for k in line))
+    rows = [[_t(line.get(k)) for k in keys] for line in lines if isinstance(line, dict)]
+    head = f'<p>{_money(cost.get("usd_per_hour"))} an hour, {_money(cost.get("usd_per_month"))} a month of running.</p>'
+    return _section("Price, if it were real", head + (_table([k.replace("_", " ") for k in keys], rows) if rows else ""))
+
+
+def _money(value: object) -> str:
+    return f"<b>{value:,.2f} USD</b>" if isinstance(value, int | float) else "<b>unknown</b>"
+
+
+def _engine(engine: Mapping[str, Any]) -> str:
+    rows = [
+        [_badge("pass" if run["exit_code"] == 0 else "fail"), _t(run["name"]), _t(", ".join(f"{n} {op}" for op, n in sorted(run["operations"].items()))), f"{_t(run['seconds'])} s"]
+        for run in engine.get("runs", [])
+    ]
+    return _section(f"Engine: Pulumi {engine['version']}", _table(("", "operation", "resources", "time"), rows))
+
+
+def _kept(kept: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[f"<b>{_t(k.get('name'))}</b>", f"<code>{_t(k.get('type'))}</code>", _t(k.get("why"))] for k in kept]
+    return _section("What destroy keeps on purpose", _table(("what", "type", "why"), rows), open_=False) if rows else ""
+
+
+def _not_shown(report: Mapping[str, Any]) -> str:
+    items = "".join(f"<li>{_t(text)}</li>" for text in report["not_shown"])
+    rows = report.get("provenance", [])
+    keys = list(dict.fromkeys(k for row in rows for k in row))
+    table = _table([k.replace("_", " ") for k in keys], [[_t(row.get(k)) for k in keys] for row in rows]) if rows else ""
+    return _section("What this cannot show", f"<ul>{items}</ul>") + _section("Where the stand-ins' device outputs come from", table, open_=False)
+
+
+def _table(head: Iterable[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{_t(h)}</th>" for h in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
