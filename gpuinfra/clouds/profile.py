@@ -69,7 +69,9 @@ class CloudProfile(Protocol):
         """The root disk of a node."""
         ...
 
-    def groups(self, pool: Pool, machine: MachineType, zone: str, today: date) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
+    def groups(
+        self, pool: Pool, machine: MachineType, zone: str, today: date
+    ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
         """The groups of one pool, and why each is placed as it is."""
         ...
 

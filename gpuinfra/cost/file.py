@@ -1,11 +1,11 @@
 """A person's own price file: what they really pay wins over any list.
 
-    read: 2026-11-01
-    source: our agreement of November
-    machines:
-      p4d.24xlarge: {on_demand: 18.50, reserved: 12.10}
-    services:
-      "lustre_gib_month:250": 0.19
+read: 2026-11-01
+source: our agreement of November
+machines:
+  p4d.24xlarge: {on_demand: 18.50, reserved: 12.10}
+services:
+  "lustre_gib_month:250": 0.19
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def load(path: Path) -> PriceFile:
     try:
         read_on = date.fromisoformat(str(value.get("read")))
     except ValueError:
-        refuse("read", f"is {shown(value.get('read'))}; allowed is a date such as 2026-11-01", "say when the prices held")
+        refuse(
+            "read", f"is {shown(value.get('read'))}; allowed is a date such as 2026-11-01", "say when the prices held"
+        )
         read_on = date.min
     machines: dict[str, dict[CapacityKind, float]] = {}
     kinds = [kind.value for kind in CapacityKind]
@@ -75,11 +77,19 @@ def load(path: Path) -> PriceFile:
         for kind, usd in _mapping(entry, f"machines.{name}", refuse).items():
             if kind not in kinds:
                 near = nearest(kind, kinds)
-                refuse(f"machines.{name}.{kind}", f"is no kind of capacity; allowed are {', '.join(kinds)}", f"did you mean {near}?" if near else "take one of those")
+                refuse(
+                    f"machines.{name}.{kind}",
+                    f"is no kind of capacity; allowed are {', '.join(kinds)}",
+                    f"did you mean {near}?" if near else "take one of those",
+                )
             elif _is_price(usd):
                 machines[name][CapacityKind(kind)] = float(usd)  # type: ignore[arg-type]
             else:
-                refuse(f"machines.{name}.{kind}", f"is {shown(usd)}; allowed is a number above 0", "USD for one node and hour")
+                refuse(
+                    f"machines.{name}.{kind}",
+                    f"is {shown(usd)}; allowed is a number above 0",
+                    "USD for one node and hour",
+                )
     services: dict[str, float] = {}
     for key, usd in _mapping(value.get("services"), "services", refuse).items():
         if _is_price(usd):
@@ -88,7 +98,9 @@ def load(path: Path) -> PriceFile:
             refuse(f"services.{key}", f"is {shown(usd)}; allowed is a number above 0", "USD for one unit")
     if found:
         raise SpecError(found)
-    return PriceFile(read=read_on, source=str(value.get("source") or document.file), machines=machines, services=services)
+    return PriceFile(
+        read=read_on, source=str(value.get("source") or document.file), machines=machines, services=services
+    )
 
 
 def _mapping(value: object, where: str, refuse) -> dict[str, object]:  # type: ignore[no-untyped-def]

@@ -7,6 +7,8 @@ from datetime import date
 
 HOURS_PER_MONTH = 730
 """A year's hours over twelve, as all three clouds count."""
+STALE_DAYS = 100
+"""A price older than this is said to be old; Capacity Blocks are priced anew every quarter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,17 @@ class Cost:
     """What is billed and has no price here, with the reason."""
     oldest: date | None
     """Date of the oldest price that was used."""
+    as_of: date | None = None
+    """The day for which the plan was priced."""
     duration_hours: int | None = None
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """Prices older than a quarter, which is how often the shortest-lived of them change."""
+        if self.as_of is None:
+            return ()
+        old = [line for line in self.lines if line.read and (self.as_of - line.read).days > STALE_DAYS]
+        return tuple(f"{line.what}: price of {line.read}" for line in old)
 
     @property
     def usd_per_hour(self) -> float:
@@ -74,6 +86,7 @@ class Cost:
             "duration_hours": self.duration_hours,
             "complete": self.complete,
             "oldest_price": self.oldest.isoformat() if self.oldest else None,
+            "stale": list(self.stale),
             "unknown": list(self.unknown),
             "lines": [_line(line) for line in self.lines],
         }

@@ -20,12 +20,20 @@ BY_USE = (
 )
 
 
-def price(plan: Plan, today: date, prices: PriceFile | None = None) -> Cost:
+def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_hours: int | None = None) -> Cost:
     """The price of a plan. `prices` is a person's own price file."""
     lines = tuple(_lines(plan, prices))
     dates = [line.read for line in lines if line.read]
-    missing = tuple(f"{line.what}: {line.note or 'no price is known'}" for line in lines if line.usd_per_unit_hour is None)
-    return Cost(lines=lines, unknown=(*missing, *BY_USE), oldest=min(dates, default=None))
+    missing = tuple(
+        f"{line.what}: {line.note or 'no price is known'}" for line in lines if line.usd_per_unit_hour is None
+    )
+    return Cost(
+        lines=lines,
+        unknown=(*missing, *BY_USE),
+        oldest=min(dates, default=None),
+        as_of=today,
+        duration_hours=duration_hours,
+    )
 
 
 def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
@@ -72,17 +80,13 @@ def node_price(
     return None, f"no {kind.value.replace('_', '-')} price of {machine.name} in {region} is known"
 
 
-def _service(
-    key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
-) -> ServicePrice | None:
+def _service(key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> ServicePrice | None:
     if prices and (own := prices.service(key, plan.region)):
         return own
     return next((p for p in known if p.key == key and p.region in (plan.region, "*")), None)
 
 
-def _disks(
-    pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
-) -> Iterator[Line]:
+def _disks(pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
     count = sum(group.max_count for group in pool.groups)
     found = _service(f"disk_gib_month:{pool.disk.kind}", plan, known, prices)
     what = f"{pool.name}: {count} root disks of {pool.disk.size_gib} GiB"
@@ -108,7 +112,9 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
     zones = sum(subnet.role == "nat" for subnet in network.subnets)
     if zones:
         yield _hourly("NAT gateway", "network", zones, _service("nat_hour", plan, known, prices), plan.region)
-        yield _hourly("its public address", "network", zones, _service("address_hour", plan, known, prices), plan.region)
+        yield _hourly(
+            "its public address", "network", zones, _service("address_hour", plan, known, prices), plan.region
+        )
     if network.interface_endpoints:
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
         yield _hourly("endpoints", "network", count, _service("endpoint_hour", plan, known, prices), plan.region)

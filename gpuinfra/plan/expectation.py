@@ -24,45 +24,59 @@ class Facts(NamedTuple):
     cloud: str
 
 
+def _always(_: Facts) -> bool:
+    return True
+
+
 def _gpu(f: Facts) -> bool:
     return f.machine.gpu is not None
 
 
-def _many(f: Facts) -> bool:
+def _switch(f: Facts) -> bool:
     return f.machine.nvswitch
+
+
+def _blackwell(f: Facts) -> bool:
+    """Fourth-generation NVSwitch, which a subnet manager runs."""
+    return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch == "blackwell"
+
+
+def _links(f: Facts) -> bool:
+    return bool(f.machine.gpu and f.machine.gpu.nvlinks and f.machine.gpus > 1)
 
 
 def _efa(f: Facts) -> bool:
     return bool(f.fabric and f.machine.fabric and f.machine.fabric.provider == "efa")
 
 
-def _always(_: Facts) -> bool:
-    return True
+def _fabric(f: Facts) -> bool:
+    return bool(f.fabric and f.machine.fabric)
+
+
+def _lustre(f: Facts) -> bool:
+    return f.lustre
+
+
+def _fabric_state(f: Facts) -> bool:
+    """Hopper and later report the state of their fabric."""
+    return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
 
 
 REQUIRED: dict[str, Callable[[Facts], bool]] = {
-    "P1": _gpu,
-    "P2": _always,
-    "D1": _gpu,
-    "D2": _gpu,
-    "D3": _gpu,
-    "D5": _gpu,
-    "D6": _gpu,
-    "G1": _gpu,
-    "G2": _gpu,
-    "G3": _gpu,
-    "G4": _gpu,
-    "G5": _gpu,
-    "G6": _gpu,
-    "G10": _gpu,
-    "G13": _gpu,
-    "F1": _many,
-    "F2": _many,
-    "F3": lambda f: bool(f.machine.gpu and f.machine.gpu.nvlinks and f.machine.gpus > 1),
-    "X1": _gpu,
+    **dict.fromkeys(("P2", "P3", "S1", "S2"), _always),
+    **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6"), _gpu),
+    **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
+    **dict.fromkeys(("X1", "C2"), _gpu),
+    "X2": _switch,
+    "F1": _switch,
+    "F2": _fabric_state,
+    "F3": _links,
+    "F4": _links,
+    "F5": _switch,
+    "F6": _blackwell,
     "N1": _efa,
-    "S1": _always,
-    "S2": _always,
+    "N4": _fabric,
+    "L1": _lustre,
 }
 """Check -> when a machine needs it. Checks that are not here still run and are reported."""
 
@@ -110,7 +124,8 @@ def expectation(
         }
     if machine.floors:
         content["floors"] = [
-            {"check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit} for floor in machine.floors
+            {"check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit}
+            for floor in machine.floors
         ]
     return content
 
@@ -130,6 +145,9 @@ def _software(lock: Lock) -> dict[str, object]:
 def _skips(machine: MachineType) -> dict[str, str]:
     """Checks that may end in a skip on this machine, each with the reason."""
     skips: dict[str, str] = {}
-    if machine.nvswitch and machine.gpu and machine.gpu.arch == "ampere":
-        skips["F2"] = f"{machine.gpu.key.split('-')[0]} reports no fabric state: the field is N/A on Ampere"
+    if machine.nvswitch and machine.gpu:
+        if machine.gpu.arch == "ampere":
+            skips["F2"] = f"{machine.gpu.key.split('-')[0]} reports no fabric state: the field is N/A on Ampere"
+        if machine.gpu.arch != "blackwell":
+            skips["F6"] = "NVLink subnet manager is for fourth-generation NVSwitch (B200 and later)"
     return skips

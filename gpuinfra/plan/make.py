@@ -50,7 +50,7 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
         region=spec.where.region,
         zones=tuple(sorted({zoning.default, *zoning.by_pool.values()})),
         layers=layers,
-        network=cloud.network(spec, zoning, today),
+        network=cloud.network(spec, zoning, today) if "site" in layers else None,
         pools=pools,
         file_systems=file_systems if "site" in layers else (),
         audit=AuditPlan(

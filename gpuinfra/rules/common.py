@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.records import CapacityKind
-from gpuinfra.rules.say import error, info, warn
 from gpuinfra.rules.finding import Finding
+from gpuinfra.rules.say import error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
@@ -23,7 +23,12 @@ def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if spec.where.region not in known:
         near = nearest(spec.where.region, known)
         hint = f"did you mean {near}?" if near else f"regions are {listed(known, 40)}"
-        yield error(region_is_known, "where.region", f"is {shown(spec.where.region)}, which is no region of {profile_of(spec.cloud).title}", hint)
+        yield error(
+            region_is_known,
+            "where.region",
+            f"is {shown(spec.where.region)}, which is no region of {profile_of(spec.cloud).title}",
+            hint,
+        )
 
 
 def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -42,7 +47,9 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         known = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
         near = nearest(zone, known)
-        hint = f"did you mean {near}?" if near else f"zones there are written like {cloud.first_zone(spec.where.region)}"
+        hint = (
+            f"did you mean {near}?" if near else f"zones there are written like {cloud.first_zone(spec.where.region)}"
+        )
         what = f"is in {region}" if region else f"is no zone of {cloud.title}"
         yield error(zone_is_in_region, path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 
@@ -54,12 +61,22 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if pool.machine not in machines:
             near = nearest(pool.machine, list(machines))
             hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
-            yield error(machine_is_known, f"pools[{i}].machine", f"is {shown(pool.machine)}, which is not in the catalogue of {profile_of(spec.cloud).title}", hint)
+            yield error(
+                machine_is_known,
+                f"pools[{i}].machine",
+                f"is {shown(pool.machine)}, which is not in the catalogue of {profile_of(spec.cloud).title}",
+                hint,
+            )
         for j, candidate in enumerate(pool.fallback):
             if candidate.machine and candidate.machine not in machines:
                 near = nearest(candidate.machine, list(machines))
                 hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
-                yield error(machine_is_known, f"pools[{i}].fallback[{j}].machine", f"is {shown(candidate.machine)}, which is not in the catalogue", hint)
+                yield error(
+                    machine_is_known,
+                    f"pools[{i}].fallback[{j}].machine",
+                    f"is {shown(candidate.machine)}, which is not in the catalogue",
+                    hint,
+                )
 
 
 def capacity_kind_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -72,10 +89,20 @@ def capacity_kind_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             kind = CapacityKind(entry.kind)
             if kind not in cloud.capacity_kinds:
                 allowed = listed(sorted(k.value for k in cloud.capacity_kinds))
-                yield error(capacity_kind_exists, path, f"is {kind.value}, which {cloud.title} does not have; allowed are {allowed}", "take one of those")
+                yield error(
+                    capacity_kind_exists,
+                    path,
+                    f"is {kind.value}, which {cloud.title} does not have; allowed are {allowed}",
+                    "take one of those",
+                )
             elif machine and kind not in machine.capacity:
                 allowed = listed(sorted(k.value for k in machine.capacity))
-                yield error(capacity_kind_exists, path, f"is {kind.value}, but {machine.name} is not sold so; allowed are {allowed}", "take one of those, or another machine")
+                yield error(
+                    capacity_kind_exists,
+                    path,
+                    f"is {kind.value}, but {machine.name} is not sold so; allowed are {allowed}",
+                    "take one of those, or another machine",
+                )
 
 
 def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -83,17 +110,43 @@ def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for i, pool in enumerate(spec.pools):
         if pool.name in seen:
-            yield error(names_are_unique, f"pools[{i}].name", f"is {pool.name}, as pools[{seen[pool.name]}] is already", "give it a name of its own")
+            yield error(
+                names_are_unique,
+                f"pools[{i}].name",
+                f"is {pool.name}, as pools[{seen[pool.name]}] is already",
+                "give it a name of its own",
+            )
         seen.setdefault(pool.name, i)
     mounts: list[str] = []
     for i, entry in enumerate(spec.storage):
         for other in mounts:
             if entry.mount == other or entry.mount.startswith(other + "/") or other.startswith(entry.mount + "/"):
-                yield error(names_are_unique, f"storage[{i}].mount", f"is {entry.mount}, which lies in or over {other}", "mount it beside")
+                yield error(
+                    names_are_unique,
+                    f"storage[{i}].mount",
+                    f"is {entry.mount}, which lies in or over {other}",
+                    "mount it beside",
+                )
         mounts.append(entry.mount)
 
 
-_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")
+_SYSTEM = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/var",
+)
 
 
 def mount_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -101,15 +154,30 @@ def mount_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for i, entry in enumerate(spec.storage):
         top = "/" + entry.mount.split("/")[1]
         if top in _SYSTEM or ".." in entry.mount.split("/"):
-            yield error(mount_is_free, f"storage[{i}].mount", f"is {entry.mount}, which belongs to the system", "mount it under a folder of its own, such as /scratch")
+            yield error(
+                mount_is_free,
+                f"storage[{i}].mount",
+                f"is {entry.mount}, which belongs to the system",
+                "mount it under a folder of its own, such as /scratch",
+            )
 
 
 def pools_are_there(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack that makes the cluster layer has pools."""
     if "cluster" in spec.made_layers and not spec.pools:
-        yield error(pools_are_there, "pools", "is empty, but this stack makes the cluster layer", "add a pool, or say which layers it makes")
+        yield error(
+            pools_are_there,
+            "pools",
+            "is empty, but this stack makes the cluster layer",
+            "add a pool, or say which layers it makes",
+        )
     if spec.layers is not None and "cluster" not in spec.layers and spec.pools:
-        yield error(pools_are_there, "layers", f"is {listed(list(spec.layers))}, but there are pools", "add cluster, or take the pools out")
+        yield error(
+            pools_are_there,
+            "layers",
+            f"is {listed(list(spec.layers))}, but there are pools",
+            "add cluster, or take the pools out",
+        )
 
 
 def layer_is_made_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -118,15 +186,30 @@ def layer_is_made_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for layer in ("foundation", "site"):
         used = getattr(spec.use, layer)
         if used and spec.layers is not None and layer in spec.layers:
-            yield error(layer_is_made_or_used, f"use.{layer}", f"names another stack, but layers makes {layer} here too", "keep one of them")
+            yield error(
+                layer_is_made_or_used,
+                f"use.{layer}",
+                f"names another stack, but layers makes {layer} here too",
+                "keep one of them",
+            )
         if not used and layer not in made and "cluster" in made:
-            yield error(layer_is_made_or_used, "layers", f"leaves out {layer}, and use.{layer} names no stack that has it", f"add use.{layer}, or add {layer} to layers")
+            yield error(
+                layer_is_made_or_used,
+                "layers",
+                f"leaves out {layer}, and use.{layer} names no stack that has it",
+                f"add use.{layer}, or add {layer} to layers",
+            )
 
 
 def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """File systems belong to the site layer; a cluster that uses another stack's site takes them from there."""
     if spec.storage and spec.use.site:
-        yield error(storage_needs_site, "storage", "is declared here, but use.site names the stack that holds file systems", "move it there")
+        yield error(
+            storage_needs_site,
+            "storage",
+            "is declared here, but use.site names the stack that holds file systems",
+            "move it there",
+        )
 
 
 def window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -142,18 +225,38 @@ def window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(window_is_open, path, "has a start or end that is no date", "write 2026-12-01T11:30:00Z")
                 continue
             if ends <= starts:
-                yield error(window_is_open, f"{path}.ends_at", f"is {entry.ends_at}, not after its start {entry.starts_at}", "write the end of the block")
+                yield error(
+                    window_is_open,
+                    f"{path}.ends_at",
+                    f"is {entry.ends_at}, not after its start {entry.starts_at}",
+                    "write the end of the block",
+                )
             elif ends.date() < today:
-                yield error(window_is_open, f"{path}.ends_at", f"is {entry.ends_at}, which has passed", "name a block that has not ended")
+                yield error(
+                    window_is_open,
+                    f"{path}.ends_at",
+                    f"is {entry.ends_at}, which has passed",
+                    "name a block that has not ended",
+                )
             elif ends - starts < timedelta(hours=2):
-                yield error(window_is_open, f"{path}.ends_at", "leaves less than two hours", "nodes are gone 35 minutes before the end")
+                yield error(
+                    window_is_open,
+                    f"{path}.ends_at",
+                    "leaves less than two hours",
+                    "nodes are gone 35 minutes before the end",
+                )
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """No more nodes than a reservation is known to hold."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
-            if isinstance(entry, Reserved) and entry.holds is not None and entry.count > entry.holds and not entry.overflow:
+            if (
+                isinstance(entry, Reserved)
+                and entry.holds is not None
+                and entry.count > entry.holds
+                and not entry.overflow
+            ):
                 yield error(
                     reservation_covers_pool,
                     f"pools[{i}].capacity[{j}].count",
@@ -178,9 +281,16 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
         for j, candidate in enumerate(pool.fallback):
             path = f"pools[{i}].fallback[{j}]"
             if candidate.zone is None and candidate.machine is None:
-                yield error(fallback_replaces_reservations, path, "names neither zone nor machine", "say where else to try")
+                yield error(
+                    fallback_replaces_reservations, path, "names neither zone nor machine", "say where else to try"
+                )
             elif bound and candidate.capacity is None:
-                yield error(fallback_replaces_reservations, path, "moves a pool that is on a reservation, and says nothing of what takes its place", "add capacity to it")
+                yield error(
+                    fallback_replaces_reservations,
+                    path,
+                    "moves a pool that is on a reservation, and says nothing of what takes its place",
+                    "add capacity to it",
+                )
 
 
 def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -190,13 +300,24 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=True)
     except ValueError:
-        yield error(cidr_is_private, "network.cidr", f"is {shown(spec.network.cidr)}; allowed is a private network such as 10.64.0.0/16", "end it in zeros")
+        yield error(
+            cidr_is_private,
+            "network.cidr",
+            f"is {shown(spec.network.cidr)}; allowed is a private network such as 10.64.0.0/16",
+            "end it in zeros",
+        )
         return
-    private = [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
+    private = [
+        ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+    ]
     if network.version != 4 or not any(network.subnet_of(p) for p in private if p.version == 4):  # type: ignore[arg-type]
-        yield error(cidr_is_private, "network.cidr", f"is {network}, which is no private network", "take one in 10.0.0.0/8")
+        yield error(
+            cidr_is_private, "network.cidr", f"is {network}, which is no private network", "take one in 10.0.0.0/8"
+        )
     elif not 16 <= network.prefixlen <= 20:
-        yield error(cidr_is_private, "network.cidr", f"is a /{network.prefixlen}; allowed are /16 to /20", "take 10.64.0.0/16")
+        yield error(
+            cidr_is_private, "network.cidr", f"is a /{network.prefixlen}; allowed are /16 to /20", "take 10.64.0.0/16"
+        )
 
 
 def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -208,7 +329,11 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
         if machine is None:
             continue
         wanted = pool.image or spec.software.image
-        prebuilt = wanted.prebuilt if isinstance(wanted, CustomImage) else profile_of(spec.cloud).image(spec, pool, machine)[0].prebuilt
+        prebuilt = (
+            wanted.prebuilt
+            if isinstance(wanted, CustomImage)
+            else profile_of(spec.cloud).image(spec, pool, machine)[0].prebuilt
+        )
         if not prebuilt:
             yield error(
                 image_is_prebuilt_without_egress,
@@ -221,7 +346,12 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
 def budget_tells_someone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A budget alert has a recipient."""
     if "foundation" in spec.made_layers and not spec.budget.recipients:
-        yield warn(budget_tells_someone, "budget.recipients", "is empty, so the budget alert tells nobody", "add an e-mail address")
+        yield warn(
+            budget_tells_someone,
+            "budget.recipients",
+            "is empty, so the budget alert tells nobody",
+            "add an e-mail address",
+        )
 
 
 def trail_is_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -234,11 +364,23 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A floor is given exactly when it is waited for, and is not more than there are nodes."""
     handover = spec.handover
     if handover.wait == "floor" and handover.floor is None:
-        yield error(floor_is_reachable, "handover.floor", "is missing, but handover.wait is floor", "say how many nodes are enough")
+        yield error(
+            floor_is_reachable,
+            "handover.floor",
+            "is missing, but handover.wait is floor",
+            "say how many nodes are enough",
+        )
     if handover.floor is not None and handover.wait != "floor":
-        yield error(floor_is_reachable, "handover.floor", f"is {handover.floor}, but handover.wait is {handover.wait}", "let wait be floor")
+        yield error(
+            floor_is_reachable,
+            "handover.floor",
+            f"is {handover.floor}, but handover.wait is {handover.wait}",
+            "let wait be floor",
+        )
     if handover.floor is not None and handover.floor > spec.nodes:
-        yield error(floor_is_reachable, "handover.floor", f"is {handover.floor}, but there are {spec.nodes} nodes", "lower it")
+        yield error(
+            floor_is_reachable, "handover.floor", f"is {handover.floor}, but there are {spec.nodes} nodes", "lower it"
+        )
 
 
 def tags_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -263,11 +405,21 @@ def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         zones = machine.zones.get(region, ())
         if not zones:
             seen = listed(sorted(machine.zones))
-            yield warn(zones_sell_machine, f"pools[{i}].machine", f"is {machine.name}, which was not seen in {region} when the catalogue was read; it was in {seen}", "check the offering, or move")
+            yield warn(
+                zones_sell_machine,
+                f"pools[{i}].machine",
+                f"is {machine.name}, which was not seen in {region} when the catalogue was read; it was in {seen}",
+                "check the offering, or move",
+            )
             continue
         zone = pool.zone or spec.where.zone
         if zone and zone not in zones:
-            yield warn(zones_sell_machine, f"pools[{i}].machine", f"is {machine.name}, which was not seen in {zone} when the catalogue was read; it was in {listed(list(zones))}", "check the offering, or move")
+            yield warn(
+                zones_sell_machine,
+                f"pools[{i}].machine",
+                f"is {machine.name}, which was not seen in {zone} when the catalogue was read; it was in {listed(list(zones))}",
+                "check the offering, or move",
+            )
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -279,9 +431,16 @@ def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         counted = [entry for entry in pool.capacity if not isinstance(entry, Block)]
         need = sum(entry.count for entry in counted) * machine.vcpus
         if need > pool.quota_vcpus:
-            codes = sorted({machine.quotas[CapacityKind(e.kind)] for e in counted if CapacityKind(e.kind) in machine.quotas})
+            codes = sorted(
+                {machine.quotas[CapacityKind(e.kind)] for e in counted if CapacityKind(e.kind) in machine.quotas}
+            )
             hint = f"ask for more ({', '.join(codes)})" if codes else "ask for more"
-            yield error(quota_covers_pool, f"pools[{i}].quota_vcpus", f"is {pool.quota_vcpus}, but {need} vCPUs are needed", hint)
+            yield error(
+                quota_covers_pool,
+                f"pools[{i}].quota_vcpus",
+                f"is {pool.quota_vcpus}, but {need} vCPUs are needed",
+                hint,
+            )
 
 
 def spot_price_is_left_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -289,7 +448,12 @@ def spot_price_is_left_alone(spec: ClusterSpec, today: date) -> Iterator[Finding
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if entry.kind == "spot" and entry.max_price_usd is not None:
-                yield info(spot_price_is_left_alone, f"pools[{i}].capacity[{j}].max_price_usd", "is set, so nodes are taken back whenever the price passes it", "leave it out")
+                yield info(
+                    spot_price_is_left_alone,
+                    f"pools[{i}].capacity[{j}].max_price_usd",
+                    "is set, so nodes are taken back whenever the price passes it",
+                    "leave it out",
+                )
 
 
 RULES = (

@@ -11,6 +11,10 @@ ROOT_FREE_GIB = 50
 """What driver, toolkit and images need on the root disk."""
 
 
+_SCRATCH_MODEL = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card"}
+"""Cloud -> model name of its local disks (`/sys/block/*/device/model`), which tells them from network disks."""
+
+
 def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: str | None) -> dict[str, str]:
     """Variables for the steps of one pool, sorted by name."""
     distribution = tables.DISTRIBUTIONS[chosen.os]
@@ -70,7 +74,7 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
             "CONTAINER_TOOLKIT_KEY_FINGERPRINT": tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT,
         }
     if machine.local_disk_gb:
-        values["SCRATCH_MOUNT"] = "/mnt/nvme"
+        values |= {"SCRATCH_MOUNT": "/mnt/nvme", "SCRATCH_MODEL": _SCRATCH_MODEL[cloud]}
     return dict(sorted(values.items()))
 
 

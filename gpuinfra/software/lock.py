@@ -72,11 +72,21 @@ class Wanted:
     fabric: bool = True
 
 
+_FABRIC_HOLDS = {
+    "efa": ["efa*", "libfabric*aws*"],
+    "infiniband": ["doca-*", "mlnx-*"],
+    "tcpx": [],
+    "tcpxo": ["google-compute-engine*", "google-guest-agent*"],
+    "gib": ["nccl-gib*"],
+}
+"""Fabric -> packages whose change would break it."""
+
+
 def lock(machine: MachineType, wanted: Wanted) -> Lock:
     """Choose or check every piece for one pool."""
     choices: list[Choice] = [_kernel(wanted)]
     conflicts: list[Conflict] = []
-    holds = ["linux-image-*", "linux-headers-*"]
+    holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{wanted.cloud}*"]
     if machine.gpu:
         driver = _driver(machine, wanted, conflicts)
         choices.append(driver)
@@ -91,6 +101,7 @@ def lock(machine: MachineType, wanted: Wanted) -> Lock:
         holds += ["nvidia-container-toolkit*", "libnvidia-container*"]
     if machine.fabric and wanted.fabric:
         choices += _fabric(machine, wanted, conflicts)
+        holds += _FABRIC_HOLDS[machine.fabric.provider]
     if wanted.lustre:
         choices.append(_lustre(wanted, conflicts))
         holds.append("lustre-client-*")
@@ -112,15 +123,33 @@ def _driver(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> 
     branch = tables.BRANCHES.get(number)
     if branch is None:
         known = ", ".join(str(b) for b, row in tables.BRANCHES.items() if row.pin)
-        conflicts.append(Conflict(piece="driver", message=f"driver {wanted.driver} is of no known branch; installable are {known}", hint="take one of those"))
+        conflicts.append(
+            Conflict(
+                piece="driver",
+                message=f"driver {wanted.driver} is of no known branch; installable are {known}",
+                hint="take one of those",
+            )
+        )
         branch = tables.BRANCHES[tables.DEFAULT_BRANCH]
     exact = wanted.driver if wanted.driver and "." in wanted.driver else None
     version = exact or branch.pin or branch.newest
-    if branch.ended or branch.end_of_life and branch.end_of_life < tables.LOCK_DATE:
-        conflicts.append(Conflict(piece="driver", message=f"driver branch {branch.branch} gets no more fixes", hint=f"take {tables.DEFAULT_BRANCH}"))
+    if branch.ended or (branch.end_of_life and branch.end_of_life < tables.LOCK_DATE):
+        conflicts.append(
+            Conflict(
+                piece="driver",
+                message=f"driver branch {branch.branch} gets no more fixes",
+                hint=f"take {tables.DEFAULT_BRANCH}",
+            )
+        )
     last = tables.LAST_BRANCH.get(gpu.arch)
     if last and branch.branch > last:
-        conflicts.append(Conflict(piece="driver", message=f"driver {version} dropped {gpu.key}; the last branch for it is {last}", hint=f"take {last}"))
+        conflicts.append(
+            Conflict(
+                piece="driver",
+                message=f"driver {version} dropped {gpu.key}; the last branch for it is {last}",
+                hint=f"take {last}",
+            )
+        )
     if not at_least(version, gpu.driver_floor):
         conflicts.append(
             Conflict(piece="driver", message=f"driver {version} does not know {gpu.key}; the first that does is {gpu.driver_floor}", hint=f"take {tables.DEFAULT_BRANCH}")
@@ -128,7 +157,9 @@ def _driver(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> 
     low = exact or branch.floor or version
     low = gpu.driver_floor if not exact and at_least(gpu.driver_floor, low) else low
     why = "asked for" if wanted.driver else branch.why
-    return Choice(piece="driver", version=version, why=why, low=low, high=str(branch.branch + 1), source=tables.NVIDIA_BRANCHES)
+    return Choice(
+        piece="driver", version=version, why=why, low=low, high=str(branch.branch + 1), source=tables.NVIDIA_BRANCHES
+    )
 
 
 def flavour(machine: MachineType) -> str:
@@ -158,13 +189,31 @@ def _cuda(machine: MachineType, driver: Choice, wanted: Wanted, conflicts: list[
     version = ".".join((wanted.cuda or last or tables.DEFAULT_CUDA).split(".")[:2])
     row = tables.CUDA.get(version)
     if row is None:
-        conflicts.append(Conflict(piece="cuda", message=f"CUDA {version} is not in the lock; known are {', '.join(tables.CUDA)}", hint=f"take {tables.DEFAULT_CUDA}"))
+        conflicts.append(
+            Conflict(
+                piece="cuda",
+                message=f"CUDA {version} is not in the lock; known are {', '.join(tables.CUDA)}",
+                hint=f"take {tables.DEFAULT_CUDA}",
+            )
+        )
         row = tables.CUDA[tables.DEFAULT_CUDA]
     if last and at_least(row.version, last) and row.version != last:
-        conflicts.append(Conflict(piece="cuda", message=f"CUDA {row.version} dropped {machine.gpu.key}; the last for it is {last}", hint=f"take {last}"))
+        conflicts.append(
+            Conflict(
+                piece="cuda",
+                message=f"CUDA {row.version} dropped {machine.gpu.key}; the last for it is {last}",
+                hint=f"take {last}",
+            )
+        )
     first = tables.FIRST_CUDA.get(arch)
     if first and not at_least(row.version, first):
-        conflicts.append(Conflict(piece="cuda", message=f"CUDA {row.version} does not know {machine.gpu.key}; the first that does is {first}", hint=f"take {first}"))
+        conflicts.append(
+            Conflict(
+                piece="cuda",
+                message=f"CUDA {row.version} does not know {machine.gpu.key}; the first that does is {first}",
+                hint=f"take {first}",
+            )
+        )
     if not at_least(driver.version, str(row.min_driver)):
         conflicts.append(
             Conflict(piece="cuda", message=f"CUDA {row.version} needs driver {row.min_driver} or newer, the lock has {driver.version}", hint=f"take driver {tables.DEFAULT_BRANCH}")
@@ -178,7 +227,13 @@ def _cuda(machine: MachineType, driver: Choice, wanted: Wanted, conflicts: list[
 def _nccl(cuda: Choice, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
     row = tables.CUDA[cuda.version]
     if wanted.nccl and key(wanted.nccl) != key(row.nccl):
-        conflicts.append(Conflict(piece="nccl", message=f"NCCL {wanted.nccl} is not the package built for CUDA {cuda.version}; the lock has {row.nccl}", hint="take it out"))
+        conflicts.append(
+            Conflict(
+                piece="nccl",
+                message=f"NCCL {wanted.nccl} is not the package built for CUDA {cuda.version}; the lock has {row.nccl}",
+                hint="take it out",
+            )
+        )
     why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI bring their own"
     return Choice(piece="nccl", version=row.nccl, why=why, low="2.23", high="3")
 
@@ -191,23 +246,59 @@ def _frameworks(machine: MachineType, driver: Choice, wanted: Wanted, conflicts:
             continue
         wheel = table.get(version) or next((w for v, w in table.items() if v.startswith(f"{version}.")), None)
         if wheel is None:
-            conflicts.append(Conflict(piece=name, message=f"{name} {version} is not in the lock's table; known are {', '.join(table)}", hint="check its CUDA by hand, or take a known one"))
+            conflicts.append(
+                Conflict(
+                    piece=name,
+                    message=f"{name} {version} is not in the lock's table; known are {', '.join(table)}",
+                    hint="check its CUDA by hand, or take a known one",
+                )
+            )
             continue
         if not at_least(driver.version, str(wheel.min_driver)):
-            conflicts.append(Conflict(piece=name, message=f"{name} {version} carries CUDA {wheel.cuda} and needs driver {wheel.min_driver}; the lock has {driver.version}", hint=f"take driver {tables.DEFAULT_BRANCH}"))
+            conflicts.append(
+                Conflict(
+                    piece=name,
+                    message=f"{name} {version} carries CUDA {wheel.cuda} and needs driver {wheel.min_driver}; the lock has {driver.version}",
+                    hint=f"take driver {tables.DEFAULT_BRANCH}",
+                )
+            )
         first = tables.FIRST_CUDA.get(machine.gpu.arch)
         if first and not at_least(wheel.cuda, first):
-            conflicts.append(Conflict(piece=name, message=f"{name} {version} was built with CUDA {wheel.cuda}, which does not know {machine.gpu.key} ({first} does)", hint="take a newer one"))
+            conflicts.append(
+                Conflict(
+                    piece=name,
+                    message=f"{name} {version} was built with CUDA {wheel.cuda}, which does not know {machine.gpu.key} ({first} does)",
+                    hint="take a newer one",
+                )
+            )
         last = tables.LAST_CUDA.get(machine.gpu.arch)
         if last and key(wheel.cuda)[0] > key(last)[0]:
-            conflicts.append(Conflict(piece=name, message=f"{name} {version} was built with CUDA {wheel.cuda}, which dropped {machine.gpu.key}", hint="take an older one"))
+            conflicts.append(
+                Conflict(
+                    piece=name,
+                    message=f"{name} {version} was built with CUDA {wheel.cuda}, which dropped {machine.gpu.key}",
+                    hint="take an older one",
+                )
+            )
     if wanted.jax_cuda and not at_least(driver.version, str(tables.JAX[wanted.jax_cuda])):
-        conflicts.append(Conflict(piece="jax", message=f"JAX for CUDA {wanted.jax_cuda} needs driver {tables.JAX[wanted.jax_cuda]}; the lock has {driver.version}", hint=f"take driver {tables.DEFAULT_BRANCH}"))
+        conflicts.append(
+            Conflict(
+                piece="jax",
+                message=f"JAX for CUDA {wanted.jax_cuda} needs driver {tables.JAX[wanted.jax_cuda]}; the lock has {driver.version}",
+                hint=f"take driver {tables.DEFAULT_BRANCH}",
+            )
+        )
 
 
 def _toolkit() -> Choice:
     why = "1.20.0 mended the drop-in that lacked its runtime type; all four packages have one version"
-    return Choice(piece="container_toolkit", version=tables.CONTAINER_TOOLKIT_PIN, why=why, low=tables.CONTAINER_TOOLKIT_FLOOR, high="2")
+    return Choice(
+        piece="container_toolkit",
+        version=tables.CONTAINER_TOOLKIT_PIN,
+        why=why,
+        low=tables.CONTAINER_TOOLKIT_FLOOR,
+        high="2",
+    )
 
 
 def _fabric(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> list[Choice]:
@@ -233,11 +324,29 @@ def _fabric(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> 
 
 def _lustre(wanted: Wanted, conflicts: list[Conflict]) -> Choice:
     if wanted.kernel and any(wanted.kernel.startswith(bad) for bad in tables.BROKEN_LUSTRE_KERNELS):
-        conflicts.append(Conflict(piece="lustre_client", message=f"kernel {wanted.kernel} breaks the Lustre module's ABI", hint="take another kernel"))
+        conflicts.append(
+            Conflict(
+                piece="lustre_client",
+                message=f"kernel {wanted.kernel} breaks the Lustre module's ABI",
+                hint="take another kernel",
+            )
+        )
     if wanted.cloud == "azure":
         version, series = tables.LUSTRE_AZURE[wanted.os]
         if wanted.kernel and not wanted.kernel.startswith(series):
-            conflicts.append(Conflict(piece="lustre_client", message=f"there is no Lustre module for kernel {wanted.kernel}; there are some for {', '.join(series)}", hint="take one of those"))
-        return Choice(piece="lustre_client", version=version, why=f"has modules for kernels {', '.join(series)} of this release", low="2.15", high="2.18")
+            conflicts.append(
+                Conflict(
+                    piece="lustre_client",
+                    message=f"there is no Lustre module for kernel {wanted.kernel}; there are some for {', '.join(series)}",
+                    hint="take one of those",
+                )
+            )
+        return Choice(
+            piece="lustre_client",
+            version=version,
+            why=f"has modules for kernels {', '.join(series)} of this release",
+            low="2.15",
+            high="2.18",
+        )
     why = "the package for exactly the running kernel; the step refuses where there is none"
     return Choice(piece="lustre_client", version="kernel", why=why, low="2.12", high="2.18")

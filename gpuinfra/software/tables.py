@@ -10,7 +10,9 @@ from datetime import date
 
 LOCK_DATE = date(2026, 11, 20)
 
-NVIDIA_BRANCHES = "https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html"
+NVIDIA_BRANCHES = (
+    "https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html"
+)
 CUDA_COMPAT = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 
 
@@ -163,7 +165,11 @@ DISTRIBUTIONS = {
         suite="noble",
         repository="ubuntu2404",
         keyring_sha256="d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba",
-        kernels={"aws": ("6.8", "6.14", "6.17"), "azure": ("6.8", "6.11", "6.14", "6.17"), "gcp": ("6.8", "6.14", "6.17")},
+        kernels={
+            "aws": ("6.8", "6.14", "6.17"),
+            "azure": ("6.8", "6.11", "6.14", "6.17"),
+            "gcp": ("6.8", "6.14", "6.17"),
+        },
         flavours=_FLAVOURS,
     ),
 }

@@ -28,9 +28,9 @@ class Spot(Part):
     """The kind of capacity."""
     count: Count
     """Nodes."""
-    strategy: Literal["price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"] = (
-        "price-capacity-optimized"
-    )
+    strategy: Literal[
+        "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
+    ] = "price-capacity-optimized"
     """AWS's allocation strategy; other clouds have none and ignore the default."""
     max_price_usd: Real | None = Field(default=None, gt=0)
     """Highest price for one node and hour in USD. Left out: the on-demand price, which interrupts least."""

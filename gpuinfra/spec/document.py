@@ -42,7 +42,9 @@ def read(path: Path) -> Document:
     try:
         raw = path.read_bytes()
     except OSError as problem:
-        raise _refuse(file, f"cannot be read: {problem.strerror or problem}", "check the path and its permissions") from None
+        raise _refuse(
+            file, f"cannot be read: {problem.strerror or problem}", "check the path and its permissions"
+        ) from None
     if len(raw) > MAX_BYTES:
         raise _refuse(file, f"has {len(raw)} bytes, allowed are {MAX_BYTES}", "a declaration is about twenty lines")
     try:
@@ -99,7 +101,9 @@ class _Walker:
         mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
-                raise _refuse(self.file, "has a key that is not a word", "write name: value", key_node.start_mark.line + 1)
+                raise _refuse(
+                    self.file, "has a key that is not a word", "write name: value", key_node.start_mark.line + 1
+                )
             key = str(key_node.value)
             if key in mapping:
                 at = key_node.start_mark.line + 1

@@ -5,6 +5,7 @@ Both forms are read: a Pulumi stack file, whose `config` holds the declaration u
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from datetime import date
 from difflib import get_close_matches
@@ -31,18 +32,27 @@ class LoadedStack:
     """Everything else in the stack file's `config`, such as `aws:region`."""
     findings: tuple[Finding, ...] = ()
     """Warnings and notes; errors were raised."""
+    document: Document | None = field(default=None, repr=False)
+    """The file as it was read, for the lines of findings."""
+    route: Route = ()
+    """Where in the document the declaration is."""
 
 
-def load_stack(name_or_path: str | Path, today: date | None = None) -> LoadedStack:
+def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
     """Read, parse and check a stack. Raises `SpecError` with every finding when one is of level error."""
     stack = read_stack(name_or_path)
-    from gpuinfra.rules import check
-
-    found = tuple(_placed(finding, stack) for finding in check(stack.spec, today or date.today()))
-    found += _region_agrees(stack)
+    found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
         raise SpecError(found)
     return replace(stack, findings=found)
+
+
+def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
+    """Every finding about a stack that could be parsed, with the lines of its file."""
+    from gpuinfra.rules import check
+
+    found = (*check(stack.spec, today), *_region_agrees(stack))
+    return tuple(_at(finding, stack.document, (*stack.route, *_route(finding.path))) for finding in found)
 
 
 def read_stack(name_or_path: str | Path) -> LoadedStack:
@@ -51,10 +61,7 @@ def read_stack(name_or_path: str | Path) -> LoadedStack:
     document = read(path)
     body, route, config = _body(document)
     spec = parse_spec(body, document, route)
-    stack = LoadedStack(name=stack_name(path), path=path, spec=spec, config=config)
-    object.__setattr__(stack, "_document", document)
-    object.__setattr__(stack, "_route", route)
-    return stack
+    return LoadedStack(name=stack_name(path), path=path, spec=spec, config=config, document=document, route=route)
 
 
 def parse_spec(value: object, document: Document | None = None, route: Route = ()) -> ClusterSpec:
@@ -65,7 +72,9 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
 
     if not isinstance(value, dict):
         what = f"is {shown(value)}; allowed is a mapping with at least name, where and pools"
-        raise SpecError([_at(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)])
+        raise SpecError(
+            [_at(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)]
+        )
     try:
         return ClusterSpec.model_validate(value)
     except ValidationError as problem:
@@ -116,10 +125,8 @@ def _stack_folders() -> list[Path]:
         if (folder / "Pulumi.yaml").is_file():
             folders += [folder / "stacks", folder]
             break
-    try:
+    with contextlib.suppress(FileNotFoundError):
         folders.append(shipped("stacks"))
-    except FileNotFoundError:
-        pass
     return [folder for folder in folders if folder.is_dir()]
 
 
@@ -132,7 +139,13 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
             near = get_close_matches(KEY, keys, n=1, cutoff=0.5)
             hint = f"is {near[0]} meant to be {KEY}?" if near else f"put the declaration under config, {KEY}"
             raise SpecError(
-                [_at(Finding(level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint), document, ("config",))]
+                [
+                    _at(
+                        Finding(level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint),
+                        document,
+                        ("config",),
+                    )
+                ]
             )
         rest = {str(key): item for key, item in config.items() if key != KEY}
         return config[KEY], ("config", KEY), rest
@@ -143,11 +156,6 @@ def _at(finding: Finding, document: Document | None, route: Route) -> Finding:
     if document is None:
         return finding
     return replace(finding, file=document.file, line=document.line(route))
-
-
-def _placed(finding: Finding, stack: LoadedStack) -> Finding:
-    document: Document = stack._document  # type: ignore[attr-defined]
-    return _at(finding, document, (*stack._route, *_route(finding.path)))  # type: ignore[attr-defined]
 
 
 def _route(path: str) -> Route:
@@ -172,4 +180,4 @@ def _region_agrees(stack: LoadedStack) -> tuple[Finding, ...]:
         hint="write the same region in both places",
         rule="region_agrees_with_provider",
     )
-    return (_placed(finding, stack),)
+    return (finding,)

@@ -21,7 +21,11 @@ Loc = tuple[int | str, ...]
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
     """One finding for each error, in the order of the document."""
     found: dict[tuple[str, str], Finding] = {}
+    # A list whose entries are refused is also "too short" for pydantic; the entries' own errors say enough.
+    inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
+        if error["type"] == "too_short" and error["loc"] in inside:
+            continue
         finding = _finding(root, value, error)
         found.setdefault((finding.path, finding.message), finding)
     return list(found.values())
@@ -98,11 +102,17 @@ def _say(kind: str, context: dict[str, Any], given: object, last: str, owner: An
         word = str(context.get("tag", ""))
         allowed = _tags(field)
         near = nearest(word, allowed)
-        return f"has {tag} {shown(word)}; allowed are {listed(allowed)}", f"did you mean {near}?" if near else "take one of those"
+        return (
+            f"has {tag} {shown(word)}; allowed are {listed(allowed)}",
+            f"did you mean {near}?" if near else "take one of those",
+        )
     if kind in ("literal_error", "enum"):
         allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
         near = nearest(given, allowed) if isinstance(given, str) else None
-        return f"is {shown(given)}; allowed are {listed(allowed)}", f"did you mean {near}?" if near else "take one of those"
+        return (
+            f"is {shown(given)}; allowed are {listed(allowed)}",
+            f"did you mean {near}?" if near else "take one of those",
+        )
     allowed = _ALLOWED.get(kind, lambda c: "another value")(context)
     return f"is {shown(given)}; allowed is {allowed}{_about(owner, last)}", _hint(kind, given, last)
 
@@ -182,7 +192,9 @@ def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
                 yield part, False, here
                 continue
             inner = [b for b in branches if _has(b, part)]
-            if not inner and (part == "constrained-str" or part.endswith("]") or part in {_type_name(b) for b in branches}):
+            if not inner and (
+                part == "constrained-str" or part.endswith("]") or part in {_type_name(b) for b in branches}
+            ):
                 here = next((b for b in branches if _type_name(b) == part), here)
                 yield part, False, here
                 continue

@@ -43,7 +43,9 @@ class ClusterSpec(Part):
     """Who may reach nodes."""
     handover: Handover = Handover()
     """How long `up` waits for its nodes."""
-    layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(default=None, min_length=1, max_length=3)
+    layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
+        default=None, min_length=1, max_length=3
+    )
     """Which layers this stack holds. Left out: all but those that `use` names; without pools, foundation and site."""
     use: Use = Use()
     """Layers that other stacks hold."""

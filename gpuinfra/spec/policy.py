@@ -65,7 +65,12 @@ class Software(Part):
     """What will run on the nodes."""
     kernel: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+[A-Za-z0-9.+-]*$", max_length=64)] | None = None
     """Exact kernel release (`uname -r`). Left out: the image's own is kept and held."""
-    mirror_url: Annotated[str, StringConstraints(pattern=r"^https://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?$", max_length=200)] | None = None
+    mirror_url: (
+        Annotated[
+            str, StringConstraints(pattern=r"^https://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?$", max_length=200)
+        ]
+        | None
+    ) = None
     """Mirror of the vendors' servers for networks without internet: `https://vendor/path` becomes `<mirror>/vendor/path`."""
 
 
@@ -95,7 +100,9 @@ class Budget(Part):
     """Limit in USD. Left out: the plan's own price for a month plus a tenth."""
     recipients: tuple[Email, ...] = Field(default=(), max_length=10)
     """Who is told. Left out: nobody, which is a warning."""
-    thresholds_percent: tuple[Annotated[int, Field(strict=True, ge=1, le=1000)], ...] = Field(default=(50, 80, 100), min_length=1, max_length=5)
+    thresholds_percent: tuple[Annotated[int, Field(strict=True, ge=1, le=1000)], ...] = Field(
+        default=(50, 80, 100), min_length=1, max_length=5
+    )
     """Shares of the limit at which they are told."""
 
 

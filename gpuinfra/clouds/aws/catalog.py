@@ -60,9 +60,7 @@ def efa_layout(cards: int, *, efa_on_card_0: bool = True, only: Iterable[int] | 
 
 
 def _on_demand(usd: float, note: str = "") -> Price:
-    return Price(
-        kind=K.ON_DEMAND, region="us-east-1", usd_per_hour=usd, read=PRICE_READ, source=PRICE, note=note
-    )
+    return Price(kind=K.ON_DEMAND, region="us-east-1", usd_per_hour=usd, read=PRICE_READ, source=PRICE, note=note)
 
 
 def _spot(**seen: tuple[float, float]) -> tuple[Price, ...]:

@@ -147,7 +147,9 @@ class AwsProfile:
         asked = entry.capacity_gib
         if entry.fabric:
             step = EFA_STEP_GIB[_tier(entry) or 250]
-            return Bought(asked=asked, sold=_up(asked, step, step), why=f"with EFA this tier is sold in steps of {step}")
+            return Bought(
+                asked=asked, sold=_up(asked, step, step), why=f"with EFA this tier is sold in steps of {step}"
+            )
         if asked <= 1200:
             return Bought(asked=asked, sold=1200, why="the smallest file system has 1200")
         step = 3600 if kind == "scratch_1" else 2400
