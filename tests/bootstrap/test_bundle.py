@@ -1,0 +1,171 @@
+"""The archive that a node fetches: what is in it, and that the same plan gives the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from gpuinfra import bundle
+from gpuinfra.errors import GpuinfraError
+from gpuinfra.plan import make_plan
+from gpuinfra.plan.model import PoolPlan, Step
+from gpuinfra.shipped import shipped
+from gpuinfra.spec import load_stack
+
+TODAY = date(2026, 11, 21)
+UNITS = ("attest.service", "attest.timer", "bootstrap.service", "verify.service")
+
+
+@pytest.fixture(scope="module")
+def pool() -> PoolPlan:
+    """The GPU pool of the shipped stack."""
+    return make_plan(load_stack("aws-p4d", today=TODAY).spec, TODAY).pools[0]
+
+
+@pytest.fixture(scope="module")
+def members(pool: PoolPlan) -> dict[str, bytes]:
+    """File name to content of the shipped stack's bundle."""
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(pool).data))) as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive.getmembers()}  # type: ignore[union-attr]
+
+
+def test_it_holds_the_pools_steps_and_no_others(pool: PoolPlan, members: dict[str, bytes]) -> None:
+    """The layout is the one of docs/design.md."""
+    expected = {"bootstrap/lib.sh", "versions.env", "node.pyz", "expectation.json", "steps.json"}
+    expected |= {f"bootstrap/{step.id}.sh" for step in pool.steps} | {f"units/gpuinfra-{unit}" for unit in UNITS}
+    assert set(members) == expected
+    steps = json.loads(members["steps.json"])
+    assert [s["id"] for s in steps["steps"]] == [s.id for s in pool.steps]
+    assert json.loads(members["expectation.json"]) == json.loads(json.dumps(pool.expectation))
+
+
+def test_fewer_steps_are_fewer_files(pool: PoolPlan) -> None:
+    """A pool without fabric carries no fabric step."""
+    small = replace(pool, steps=tuple(s for s in pool.steps if s.id != "50-efa"))
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(small).data))) as archive:
+        assert "bootstrap/50-efa.sh" not in archive.getnames()
+    assert bundle.build(small).sha256 != bundle.build(pool).sha256
+
+
+def test_the_same_plan_gives_the_same_bytes(pool: PoolPlan, tmp_path: Path) -> None:
+    """No clock, no order of a file system, no compressor and no owner is in it."""
+    first = bundle.build(pool)
+    time.sleep(0.01)
+    assert bundle.build(pool) == first
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(first.data))) as archive:
+        assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in archive.getmembers()} == {(0, 0, 0, "", "")}
+        assert archive.getnames() == sorted(archive.getnames())
+    assert first.data[4:8] == b"\0\0\0\0"
+
+
+@pytest.mark.parametrize("size", [0, 1, 0xFFFF, 0x10000, 200_001])
+def test_stored_gzip_is_gzip(size: int) -> None:
+    """What is stored without a compressor reads back by anybody's gzip, at every edge of a block."""
+    data = bytes(i % 251 for i in range(size))
+    assert gzip.decompress(bundle._gzip(data)) == data
+
+
+def test_system_tar_reads_it(pool: PoolPlan, tmp_path: Path) -> None:
+    """The node unpacks with its own tar and gzip."""
+    (tmp_path / "b.tar.gz").write_bytes(bundle.build(pool).data)
+    subprocess.run(["tar", "-xzf", "b.tar.gz", "--no-same-owner"], cwd=tmp_path, check=True)
+    assert (tmp_path / "bootstrap/30-driver.sh").stat().st_mode & 0o111
+
+
+def test_the_node_part_starts(members: dict[str, bytes], tmp_path: Path) -> None:
+    """The zipapp runs with nothing of this checkout on its path, and says its version."""
+    (tmp_path / "node.pyz").write_bytes(members["node.pyz"])
+    command = [sys.executable, "-I", "-S", str(tmp_path / "node.pyz"), "--version"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert len(members["node.pyz"]) < 300 * 1024
+    assert b"__pycache__" not in members["node.pyz"]
+
+
+def test_the_node_part_has_the_runner(members: dict[str, bytes], tmp_path: Path) -> None:
+    """`node.pyz steps` reaches the runner, which finds the bundle that it lies in."""
+    for name, content in members.items():
+        (tmp_path / "bundle" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bundle" / name).write_bytes(content)
+    command = [sys.executable, "-I", "-S", str(tmp_path / "bundle/node.pyz"), "steps", "--root", str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 3
+    assert "node.json cannot be read" in answer.stderr
+
+
+def test_an_unknown_step_is_named(pool: PoolPlan) -> None:
+    """A plan that names a step nobody wrote is refused with the known ones."""
+    strange = replace(pool, steps=(Step(id="99-magic", timeout_s=1, retries=0, why=""),))
+    with pytest.raises(GpuinfraError, match=r"'99-magic'.*30-driver"):
+        bundle.build(strange)
+
+
+@pytest.mark.parametrize(
+    "value", ["a b", "$(touch /tmp/x)", "`id`", "it's", '"', "#", "", "2.28.9-1+cuda13.0", "a;b", "*"]
+)
+def test_versions_are_safe_to_source(value: str, tmp_path: Path) -> None:
+    """Bash reads back exactly what the lock says."""
+    file = tmp_path / "versions.env"
+    file.write_text(bundle.versions_env({"VALUE": value}), encoding="utf-8")
+    command = ["bash", "-c", f'. {file}; printf "%s" "$VALUE"']
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == value
+
+
+@pytest.mark.parametrize("versions", [{"lower": "1"}, {"A B": "1"}, {"A": "1\nB=2"}])
+def test_versions_that_are_no_variables_are_refused(versions: dict[str, str]) -> None:
+    """A name or value that would become another line is refused."""
+    with pytest.raises(GpuinfraError, match="versions"):
+        bundle.versions_env(versions)
+
+
+def test_every_variable_that_a_step_needs_is_in_the_lock(pool: PoolPlan) -> None:
+    """Each name in a step's `need_variables` is a key of the shipped stack's versions.env."""
+    for step in pool.steps:
+        text = (shipped("bootstrap") / f"{step.id}.sh").read_text(encoding="utf-8")
+        for line in text.splitlines():
+            words = line.strip().split()
+            if words[:1] == ["need_variables"]:
+                missing = [w for w in words[1:] if not pool.versions.get(w)]
+                assert not missing, f"{step.id} needs {missing}"
+
+
+def test_every_script_says_what_it_reads_and_proves() -> None:
+    """Each step has the header that people read first, and does its work inside main."""
+    for path in shipped("bootstrap").glob("[0-9]*.sh"):
+        text = path.read_text(encoding="utf-8")
+        assert "\n# Reads:" in text, path.name
+        assert "\n# Proves:" in text, path.name
+        assert "set -euo pipefail" in text
+        assert text.endswith('\nmain "$@"\n')
+        assert len(text.splitlines()) < 160, f"{path.name} is no longer one small step"
+
+
+def test_units_pass_systemds_own_check() -> None:
+    """systemd finds nothing to complain about in the units."""
+    units = sorted(str(path) for path in (shipped("bootstrap") / "units").glob("gpuinfra-*"))
+    try:
+        answer = subprocess.run(
+            ["systemd-analyze", "verify", "--recursive-errors=one", *units], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("this system has no systemd-analyze")
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_no_unit_waits_in_a_circle() -> None:
+    """Units after cloud-final.service do not hold up multi-user.target, which that service waits for."""
+    for name in ("bootstrap", "verify"):
+        text = (shipped("bootstrap") / f"units/gpuinfra-{name}.service").read_text(encoding="utf-8")
+        assert "cloud-final.service" in text
+        assert "DefaultDependencies=no" in text
+        assert "Conflicts=shutdown.target" in text

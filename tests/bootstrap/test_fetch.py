@@ -1,0 +1,132 @@
+"""Fetching the bundle with the node's own role: signature, patience, checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.shipped import shipped
+
+from .standin_s3 import Cloud, answer
+
+DATA = b"a bundle"
+SHA256 = hashlib.sha256(DATA).hexdigest()
+SHORT = (
+    "import time, sys; time.sleep = lambda s: None; sys.argv.pop(0); "
+    "exec(compile(open(sys.argv[0]).read(), 'fetch', 'exec'))"
+)
+
+
+def fetch(
+    cloud: Cloud,
+    target: Path,
+    *,
+    key: str = "bootstrap/b.tar.gz",
+    sha256: str = SHA256,
+    patience_s: int = 900,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run the script as user data does, without its pauses."""
+    source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8")
+    script = target.with_suffix(".py")
+    script.write_text(source.replace("PATIENCE_S = 900", f"PATIENCE_S = {patience_s}"), encoding="utf-8")
+    command = [sys.executable, "-I", "-c", SHORT, str(script), "bucket", key, "us-east-1", sha256, str(target)]
+    env = {"PATH": os.environ["PATH"], **cloud.environment, **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+def trouble(status: int, body: bytes = b""):
+    """A request that is answered badly."""
+    return lambda handler: answer(handler, status, body)
+
+
+@pytest.mark.parametrize("key", ["bootstrap/b.tar.gz", "a b/ü+&=%/c", "x~y-z_."])
+def test_botocore_agrees_with_the_signature(tmp_path: Path, key: str) -> None:
+    """The object is served only to a signature that botocore makes too, whatever is in the key."""
+    import urllib.parse
+
+    with Cloud({f"bucket/{urllib.parse.quote(key, safe='/-_.~')}": DATA}) as cloud:
+        got = fetch(cloud, tmp_path / "got", key=key)
+    assert (got.returncode, cloud.refusals) == (0, []), got.stderr
+    assert (tmp_path / "got").read_bytes() == DATA
+
+
+def test_it_waits_for_role_and_network(tmp_path: Path) -> None:
+    """A role that S3 does not know yet and a server in trouble are waited for, and each wait is said."""
+    denied = b"<Error><Code>AccessDenied</Code></Error>"
+    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}, [trouble(403, denied), trouble(503), trouble(500)]) as cloud:
+        got = fetch(cloud, tmp_path / "got")
+    assert got.returncode == 0
+    assert "HTTP 403 AccessDenied; again in 1 s" in got.stderr
+    assert "HTTP 503" in got.stderr
+
+
+def test_a_damaged_object_is_not_taken(tmp_path: Path) -> None:
+    """Bytes with another checksum never reach the disk; a later good answer does."""
+    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}, [trouble(200, b"half a bun")]) as cloud:
+        got = fetch(cloud, tmp_path / "got")
+    assert got.returncode == 0
+    assert f"not {SHA256}" in got.stderr
+    assert (tmp_path / "got").read_bytes() == DATA
+
+
+def test_it_gives_up_with_the_reason(tmp_path: Path) -> None:
+    """After its patience it ends with the last reason, and leaves nothing behind."""
+    with Cloud({}) as cloud:
+        got = fetch(cloud, tmp_path / "got", patience_s=0)
+    assert got.returncode == 1
+    assert "s3://bucket/bootstrap/b.tar.gz cannot be fetched: HTTP 404 NoSuchKey" in got.stderr
+    assert "Traceback" not in got.stderr
+    assert not (tmp_path / "got").exists()
+
+
+def test_a_wrong_clock_is_named_and_worked_around(tmp_path: Path) -> None:
+    """A clock a year off is said; the request is signed with the server's time, as the SDKs do."""
+    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}) as cloud:
+        cloud.clock_offset_s = 365 * 86400
+        got = fetch(cloud, tmp_path / "got")
+    assert got.returncode == 0, got.stderr
+    assert "this machine's clock is off by -31536" in got.stderr
+
+
+def test_the_metadata_service_is_asked_past_any_proxy(tmp_path: Path) -> None:
+    """A proxy of the environment never sees the metadata service's token."""
+    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}) as cloud:
+        got = fetch(cloud, tmp_path / "got", http_proxy="http://127.0.0.1:9", no_proxy="", patience_s=0)
+    assert got.returncode == 1
+    assert "Connection refused" in got.stderr, "the store itself is reached through the proxy"
+    assert cloud.served == []
+
+
+@pytest.mark.parametrize(
+    ("bucket", "region", "environment", "expected"),
+    [
+        ("b", "us-east-1", {}, ("https://b.s3.us-east-1.amazonaws.com", "/k/x")),
+        ("b.c", "eu-west-1", {}, ("https://s3.eu-west-1.amazonaws.com", "/b.c/k/x")),
+        ("b", "cn-north-1", {}, ("https://b.s3.cn-north-1.amazonaws.com.cn", "/k/x")),
+        ("b", "us-east-1", {"AWS_ENDPOINT_URL": "http://h:1/"}, ("http://h:1", "/b/k/x")),
+        (
+            "b",
+            "us-east-1",
+            {"AWS_ENDPOINT_URL": "http://h:1", "AWS_ENDPOINT_URL_S3": "http://s:2"},
+            ("http://s:2", "/b/k/x"),
+        ),
+    ],
+)
+def test_it_asks_where_the_sdks_would(
+    bucket: str, region: str, environment: dict[str, str], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Host and path are those of AWS's SDKs, with their variables."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8").replace("\nmain()\n", "\n")
+    module: dict[str, object] = {}
+    exec(compile(source, "fetch-aws.py", "exec"), module)
+    assert module["place"](bucket, "k/x", region) == expected  # type: ignore[operator]
