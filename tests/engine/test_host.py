@@ -1,0 +1,213 @@
+"""The language host under the real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+THING = """
+import pulumi
+
+class Home(pulumi.ComponentResource):
+    def __init__(self, name):
+        super().__init__("trial:index:Home", name)
+        self.thing = pulumi.CustomResource(
+            "tiny:index:Thing", "thing", {"size": SIZE, "pid": None}, pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
+
+pulumi.export("pid", Home("home").thing.pid)
+"""
+
+
+def test_up_twice_changes_nothing_the_second_time(stack):
+    """A program with configuration, a secret and a plain output comes up once and is unchanged after that."""
+    stack.program(
+        "import pulumi\n"
+        "config = pulumi.Config()\n"
+        "pulumi.export('word', config.require('word'))\n"
+        "pulumi.export('hidden', config.require_secret('hidden'))\n"
+    )
+    assert stack.run("config", "set", "word", "salt")[0] == 0
+    assert stack.run("config", "set", "--secret", "hidden", "pepper")[0] == 0
+    code, output = stack.up()
+    assert code == 0, output
+    assert "pepper" not in output
+    code, output = stack.up()
+    assert code == 0, output
+    assert "1 unchanged" in output
+    code, output = stack.run("stack", "output", "--json", "--show-secrets")
+    assert json.loads(output) == {"word": "salt", "hidden": "pepper"}
+
+
+def test_preview_does_what_preview_does(stack):
+    """A preview says so to the program and leaves no state."""
+    stack.program("import pulumi\npulumi.export('dry', pulumi.runtime.is_dry_run())\n")
+    code, output = stack.run("preview")
+    assert code == 0, output
+    assert "dry: true" in output
+    assert stack.run("stack", "output", "--json")[1].strip() == "{}"
+
+
+def test_error_of_the_program_comes_through_once(stack):
+    """A traceback starts at the program, is shown once in the diagnostics, and the host adds nothing."""
+    stack.program("def choose():\n    raise LookupError('no such machine')\nchoose()\n")
+    code, output = stack.up()
+    assert code != 0
+    diagnostics = output.partition("Diagnostics:")[2]
+    assert diagnostics.count("Traceback (most recent call last)") == 1
+    assert diagnostics.count("LookupError: no such machine") == 1
+    assert "pulumi-language-python" not in output
+    assert "goroutine" not in output
+    assert "exit code" not in output
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise SystemExit(3)", "Program exited with non-zero exit code: 3"),
+        ("import pulumi\nraise pulumi.RunError('a plain message')", "error: a plain message"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "Program ended early: signal: killed"),
+    ],
+)
+def test_other_ends_of_a_program_are_named(stack, program, said):
+    """An exit code, a RunError and a signal fail the update in words."""
+    stack.program(program)
+    code, output = stack.up()
+    assert code != 0
+    assert said in output
+
+
+def test_virtualenv_option_picks_the_python(stack, tmp_path):
+    """The program runs with the Python of `virtualenv`, given absolutely or relative to the project."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True)
+    packages = next(Path(folder) for folder in sys.path if folder.endswith("site-packages"))
+    (site,) = tmp_path.glob("own/lib/python3*/site-packages")
+    (site / "borrowed.pth").write_text(f"{packages}\n")
+    stack.program("import pulumi, sys\npulumi.export('prefix', sys.prefix)\n")
+    for option in (str(tmp_path / "own"), "own"):
+        stack.project(options={"virtualenv": option})
+        code, output = stack.up()
+        assert code == 0, output
+        assert f'prefix: "{tmp_path / "own"}"' in output or "1 unchanged" in output
+
+
+def test_missing_virtualenv_is_said_with_the_remedy(stack, tmp_path):
+    """A virtual environment that does not exist fails `up` with its path and the commands that make it."""
+    stack.project(options={"virtualenv": "nowhere"})
+    code, output = stack.up()
+    assert code != 0
+    assert str(tmp_path / "nowhere") in output
+    assert "-m venv" in output
+    assert "Traceback" not in output
+
+
+def test_wrong_option_is_said_with_what_is_allowed(stack):
+    """A toolchain that does not exist is refused with the ones that do."""
+    stack.project(options={"toolchain": "conda"})
+    code, output = stack.up()
+    assert code != 0
+    assert "runtime option toolchain is conda; allowed: pip, poetry, uv, auto" in output
+
+
+def test_about_names_the_python(stack):
+    """`pulumi about` shows the Python that programs run with, and the installed packages."""
+    code, output = stack.run("about", "--json")
+    assert code == 0, output
+    about = json.loads(output[output.index("{") :])
+    assert Path(about["runtime"]["executable"]) == Path(sys.executable)
+    assert about["runtime"]["version"].startswith("3.")
+    assert "pytest" in {one["name"].split("-")[0] for one in about["dependencies"]}
+    assert "aws" in {one["name"] for one in about["plugins"]}
+
+
+def test_plugin_in_python_serves_its_resources(stack):
+    """A provider that is a Python folder is run by the host, creates, updates, destroys, and ends with the engine."""
+    stack.program(THING.replace("SIZE", "7"))
+    code, output = stack.up()
+    assert code == 0, output
+    assert "3 created" in output.replace("+ ", "")
+    pid = int(json.loads(stack.run("stack", "output", "--json")[1])["pid"])
+    assert not Path(f"/proc/{pid}").exists()
+    stack.program(THING.replace("SIZE", "8"))
+    code, output = stack.up()
+    assert code == 0, output
+    assert "1 updated" in output.replace("~ ", "")
+    code, output = stack.run("refresh", "--yes", "--skip-preview")
+    assert code == 0, output
+    code, output = stack.run("destroy", "--yes", "--skip-preview")
+    assert code == 0, output
+    assert "3 deleted" in output.replace("- ", "")
+
+
+def test_error_of_a_plugin_comes_through(stack):
+    """What a plugin refuses fails the update in the plugin's words."""
+    stack.program(THING.replace("SIZE", "-1"))
+    code, output = stack.up()
+    assert code != 0
+    assert "size is negative" in output
+
+
+def test_import_under_a_component_leaves_a_clean_preview(stack):
+    """`pulumi import --file` adopts a resource below a component, prints Python for it, and then nothing changes."""
+    stack.program(THING.replace("SIZE", "7"))
+    wanted = [
+        {"type": "trial:index:Home", "name": "home", "component": True},
+        {"type": "tiny:index:Thing", "name": "thing", "id": "thing-1", "parent": "home"},
+    ]
+    (stack.folder / "import.json").write_text(json.dumps({"resources": wanted}))
+    code, output = stack.run("import", "--file", "import.json", "--yes", "--protect=false")
+    assert code == 0, output
+    assert 'tiny.Thing("thing", size=7' in output
+    code, output = stack.run("preview", "--expect-no-changes")
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_the_engine(stack, eventually, number):
+    """When the engine is killed or told to stop, host, program and what the program started are gone soon after."""
+    stack.program(
+        "import os, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '300'])\n"
+        "open('half', 'w').write(f'{os.getppid()} {os.getpid()} {child.pid}')\n"
+        "os.rename('half', 'pids')\n"
+        "time.sleep(300)\n"
+    )
+    running = stack.start("up", "--yes", "--skip-preview")
+    eventually((stack.folder / "pids").exists)
+    pids = [int(text) for text in (stack.folder / "pids").read_text().split()]
+    os.kill(running.pid, number)
+    output, _ = running.communicate(timeout=30)
+    eventually(lambda: not any(alive(pid) for pid in pids))
+    assert "Traceback" not in output
+    assert running.returncode != 0
+
+
+def test_program_ends_when_its_host_is_killed(stack, eventually):
+    """A program does not go on without its host, and the engine reports the failure."""
+    stack.program(
+        "import os, time\n"
+        "open('half', 'w').write(f'{os.getppid()} {os.getpid()}')\n"
+        "os.rename('half', 'pids')\n"
+        "time.sleep(300)\n"
+    )
+    running = stack.start("up", "--yes", "--skip-preview")
+    eventually((stack.folder / "pids").exists)
+    host, program = (int(text) for text in (stack.folder / "pids").read_text().split())
+    os.kill(host, signal.SIGKILL)
+    running.communicate(timeout=60)
+    eventually(lambda: not alive(program))
+    assert running.returncode != 0
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
