@@ -91,6 +91,13 @@ def main(argv: list[str] | None = None) -> int:
         # The reader of a pipe left (`gpuinfra catalog | head`): not an error, and nothing more can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as problem:
+        # Whatever reaches this line was not foreseen: people get one line that says so, and the way to see more.
+        if os.environ.get("GPUINFRA_DEBUG"):
+            traceback.print_exception(problem)
+        what = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        click.echo(f"gpuinfra: a defect in gpuinfra itself: {what}; `gpuinfra --debug ...` shows where", err=True)
+        return 1
     return result if isinstance(result, int) else 0
 
 

@@ -431,8 +431,7 @@ def _cpu(vcpus: int, gbps: float) -> MachineType:
 _CPU = (_cpu(4, 10), _cpu(8, 16), _cpu(16, 32), _cpu(32, 32), _cpu(64, 32))
 
 MACHINES: dict[str, MachineType] = {
-    machine.name: machine
-    for machine in (A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU)
+    machine.name: machine for machine in (A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU)
 }
 """Name -> record."""
 
