@@ -1,0 +1,418 @@
+"""Keeps the stand-in nodes of one rehearsal: starts, reboots, suspends and ends them, and says how far each is.
+
+One thread starts and watches all process trees, because the kernel ties a child's life to the thread that made it.
+What a node is lies on disk before its process starts, so a killed rehearsal is understood by the next one:
+a node that was running then is booted again with a new boot id, like a machine whose power failed; a suspended one goes on.
+At most as many nodes boot at once as there are cores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.rehearsal.nodes import enter, root
+from gpuinfra.rehearsal.nodes.library import Library
+from gpuinfra.rehearsal.nodes.stage import stage_of
+from gpuinfra.rehearsal.nodes.state import Instance, first_state
+
+REBOOT, POWEROFF = 40, 41
+"""Exit codes of a node's init (`tools/init.py`)."""
+BOOT_SLOT_S = 90.0
+"""A node that has not settled by then gives its place to the next, because it may be waiting for others."""
+
+
+def available() -> tuple[bool, str]:
+    """Whether this system lets an ordinary user make the namespaces that a node needs, and if not, why."""
+    try:
+        done = subprocess.run([*_python(), enter.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return False, f"stand-in nodes cannot be tried here: {error}"
+    if done.returncode == 0:
+        return True, ""
+    reason = (done.stdout or done.stderr).strip() or "the kernel gave no reason"
+    return False, f"this system forbids user namespaces, so nodes are not rehearsed: {reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """How far one node is."""
+
+    id: str
+    name: str
+    pool: str
+    stage: str
+    """`pending`, `booting`, `cloud-init`, `step 30-driver`, `checks`, `reported`, `failed`, `suspended`."""
+    detail: str
+    boot_id: str
+    boots: int
+    console_tail: tuple[str, ...]
+
+
+@dataclass
+class _Node:
+    """One node; everything that must outlive this process is in `host.json`."""
+
+    folder: Path
+    instance: Instance
+    power: str = "off"
+    """`off`, `on`, `suspended`, `ended` - what it was, or is wanted to be."""
+    boot_id: str = ""
+    boots: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    settled: bool = False
+    slot_until: float = 0.0
+    quiet: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    def save(self) -> None:
+        record = {"instance": asdict(self.instance), "power": self.power, "boot_id": self.boot_id, "boots": self.boots}
+        partial = self.folder / ".host.json"
+        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        partial.replace(self.folder / "host.json")
+
+
+class NodeHost:
+    """All nodes of one rehearsal folder."""
+
+    def __init__(self, folder: Path, *, endpoint: str, slots: int | None = None) -> None:
+        """`endpoint` is the stand-in cloud's HTTP address, `http://127.0.0.1:PORT`; it may differ at each start."""
+        self.folder = Path(folder).resolve()
+        self.nodes_folder = self.folder / "nodes"
+        self.endpoint = endpoint.rstrip("/")
+        self.slots = slots or os.cpu_count() or 1
+        self._nodes: dict[str, _Node] = {}
+        self._waiting: list[tuple[_Node, bool]] = []
+        self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._keeper: threading.Thread | None = None
+        self._stopping = False
+        self._library: Library | None = None
+
+    def start(self) -> None:
+        """Begin keeping; takes up what an earlier process left: suspended nodes go on, killed ones boot again."""
+        self.nodes_folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "filesystems").mkdir(exist_ok=True)
+        self._library = Library.make(self.nodes_folder / ".lib")
+        self._keeper = threading.Thread(target=self._keep, name="stand-in nodes", daemon=True)
+        self._keeper.start()
+        self._ask(self._take_up)
+
+    def launch(self, instance: Instance) -> None:
+        """Start a new machine. Returns at once; a known id is left as it is."""
+        self._ask(lambda: self._launch(instance))
+
+    def reboot(self, instance_id: str) -> None:
+        """End its processes and boot it again with a new boot id."""
+        self._ask(lambda: self._reboot(self._nodes[instance_id]))
+
+    def terminate(self, instance_id: str) -> None:
+        """End it for good. Its folder moves to `nodes/.gone/`, for whoever wants to know."""
+        self._ask(lambda: self._terminate(instance_id))
+
+    def suspend_all(self) -> None:
+        """End all processes without a boot change."""
+        self._ask(lambda: [self._suspend(node) for node in self._nodes.values()])
+
+    def resume_all(self) -> None:
+        """Go on with suspended nodes: same boot id, daemons and timers again, nothing that already ran."""
+        self._ask(lambda: [self._want(node, resume=True) for node in self._nodes.values() if node.power == "suspended"])
+
+    def close(self) -> None:
+        """Suspend all and stop keeping."""
+        if self._keeper is None:
+            return
+        self.suspend_all()
+        self._stopping = True
+        self._wake()
+        self._keeper.join(timeout=10)
+        self._keeper = None
+
+    def status(self) -> list[NodeStatus]:
+        """How far each node is, in launch order."""
+        return [self._status(node) for node in sorted(list(self._nodes.values()), key=lambda node: node.instance.id)]
+
+    def console(self, instance_id: str) -> str:
+        """What the node printed on its console since it was launched."""
+        for folder in (self.nodes_folder, self.nodes_folder / ".gone"):
+            with contextlib.suppress(FileNotFoundError):
+                return (folder / instance_id / "console.log").read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    # What follows runs in the keeper's thread.
+
+    def _keep(self) -> None:
+        while not self._stopping or any(node.process for node in self._nodes.values()):
+            for key, _ in self._selector.select(timeout=0.25):
+                if key.data is None:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._wake_read, 4096)
+                else:
+                    self._hear(key.data, key.fd)
+            while not self._commands.empty():
+                action, answer = self._commands.get()
+                try:
+                    answer.set_result(action())
+                except Exception as error:
+                    answer.set_exception(error)
+            for node in list(self._nodes.values()):
+                if node.process is not None and node.process.poll() is not None:
+                    self._ended(node, node.process.returncode)
+            self._fill_slots()
+
+    def _take_up(self) -> None:
+        for record in sorted(self.nodes_folder.glob("*/host.json")):
+            data = json.loads(record.read_text(encoding="utf-8"))
+            values = {**data["instance"], "faults": tuple(data["instance"]["faults"])}
+            node = _Node(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
+            self._nodes[node.instance.id] = node
+            if node.power in ("on", "suspended"):
+                self._want(node, resume=node.power == "suspended")
+
+    def _launch(self, instance: Instance) -> None:
+        assert self._library is not None
+        if instance.id in self._nodes:
+            return
+        folder = self.nodes_folder / instance.id
+        if folder.exists():  # a kill between the first file and the record: begin again
+            shutil.rmtree(folder, ignore_errors=True)
+        node = _Node(folder, instance)
+        (folder / "standin").mkdir(parents=True)
+        state = json.dumps(first_state(instance), indent=1)
+        (folder / "standin" / "standin.json").write_text(state + "\n", encoding="utf-8")
+        os.symlink("standin/standin.json", folder / "standin.json")
+        (folder / "console.log").touch()
+        root.build(
+            node.root,
+            hidden=self._library.hidden,
+            launchers=self._library.launchers,
+            os_name=instance.os,
+            hostname=_hostname(instance),
+        )
+        self._nodes[instance.id] = node
+        self._want(node, resume=False)
+
+    def _want(self, node: _Node, *, resume: bool) -> None:
+        """Queue a start; `power` says `on` from now on, so that a kill before the start is a boot later."""
+        node.power = "suspended" if resume else "on"
+        node.save()
+        self._waiting.append((node, resume))
+
+    def _fill_slots(self) -> None:
+        now = time.monotonic()
+        busy = sum(1 for node in self._nodes.values() if node.process and not node.settled and now < node.slot_until)
+        while self._waiting and busy < self.slots and not self._stopping:
+            node, resume = self._waiting.pop(0)
+            if node.process is None and node.power in ("on", "suspended"):
+                self._power_on(node, resume)
+                busy += 1
+
+    def _power_on(self, node: _Node, resume: bool) -> None:
+        assert self._library is not None
+        if not resume or not node.boot_id:
+            resume = False
+            node.boot_id = str(uuid.uuid4())
+            node.boots += 1
+            _empty(node.root / "run")
+            _empty(node.root / "tmp")
+        node.power, node.settled, node.slot_until = "on", False, time.monotonic() + BOOT_SLOT_S
+        node.save()
+        state = node.folder / "standin" / "standin.json"
+        data = json.loads(state.read_text(encoding="utf-8"))
+        if not resume:
+            data.update(boot_id=node.boot_id, boots=node.boots, booted=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), modules=[], mounts=[])
+            data["driver"]["loaded"] = None
+            data["next_kernel"] = data.get("next_kernel") or data["kernel"]
+            data["kernel"] = data["next_kernel"]
+            partial = state.with_name(".standin.json")
+            partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            partial.replace(state)
+        environ = self._environ(node)
+        _write_environment(node.root, environ)
+        config = {
+            "parent": os.getpid(),
+            "root": str(node.root),
+            "hostname": _hostname(node.instance),
+            "binds": root.binds(
+                node.root,
+                lib=self._library.folder,
+                state=node.folder / "standin",
+                shared=self.folder / "filesystems",
+                console=node.folder / "console.log",
+            ),
+            "proc": root.proc_files(node.root, boot_id=node.boot_id, kernel=data["kernel"]),
+            "argv": ["/usr/bin/python3", "-I", "-S", "/run/standin/lib/init", "resume" if resume else "boot"],
+            "environ": environ,
+        }
+        file = node.folder / "enter.json"
+        file.write_text(json.dumps(config), encoding="utf-8")
+        with open(node.folder / "console.log", "ab") as console:
+            node.process = subprocess.Popen(
+                [*_python(), enter.__file__, str(file)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=console,
+                env={**environ, "PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+                start_new_session=True,
+            )
+        assert node.process.stdout is not None
+        os.set_blocking(node.process.stdout.fileno(), False)
+        self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
+
+    def _environ(self, node: _Node) -> dict[str, str]:
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LANG": "C.UTF-8",
+            "GPUINFRA_REHEARSAL": str(self.folder),
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.endpoint}/.imds/{node.instance.id}",
+        }
+
+    def _hear(self, node: _Node, fd: int) -> None:
+        """A node's init says `settled` when nothing is left to start."""
+        try:
+            said = os.read(fd, 4096)
+        except (BlockingIOError, OSError):
+            return
+        if b"settled" in said:
+            node.settled = True
+            node.quiet.set()
+        if not said:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(fd)
+
+    def _ended(self, node: _Node, code: int) -> None:
+        self._forget(node)
+        if node.power != "on":
+            return
+        if code == REBOOT:
+            self._want(node, resume=False)
+            return
+        node.power = "off"
+        node.save()
+        if code != POWEROFF:
+            with open(node.folder / "console.log", "a", encoding="utf-8") as console:
+                console.write(f"the stand-in machine stopped by itself (status {code}); the rehearsal does not start it again\n")
+
+    def _kill(self, node: _Node) -> None:
+        process = node.process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)  # its init is tied to it, and the kernel ends the rest with init
+            process.wait()
+        self._forget(node)
+
+    def _forget(self, node: _Node) -> None:
+        if node.process is not None and node.process.stdout is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(node.process.stdout)
+            node.process.stdout.close()
+        node.process = None
+
+    def _reboot(self, node: _Node) -> None:
+        self._kill(node)
+        self._want(node, resume=False)
+
+    def _suspend(self, node: _Node) -> None:
+        if node.power == "on":
+            never_started = node.boots == 0
+            node.power = "on" if never_started else "suspended"
+            node.save()
+        self._waiting = [item for item in self._waiting if item[0] is not node]
+        self._kill(node)
+
+    def _terminate(self, instance_id: str) -> None:
+        node = self._nodes.pop(instance_id, None)
+        if node is None:
+            return
+        node.power = "ended"
+        node.save()
+        self._waiting = [item for item in self._waiting if item[0] is not node]
+        self._kill(node)
+        gone = self.nodes_folder / ".gone"
+        gone.mkdir(exist_ok=True)
+        shutil.rmtree(gone / instance_id, ignore_errors=True)
+        node.folder.rename(gone / instance_id)
+
+    def _status(self, node: _Node) -> NodeStatus:
+        stage, detail = stage_of(node.root, power=node.power, running=node.process is not None, booted=node.boots > 0)
+        return NodeStatus(
+            id=node.instance.id,
+            name=node.instance.name,
+            pool=node.instance.pool,
+            stage=stage,
+            detail=detail,
+            boot_id=node.boot_id,
+            boots=node.boots,
+            console_tail=tuple(_tail(node.folder / "console.log")),
+        )
+
+    def _ask(self, action: Callable[[], Any]) -> Any:
+        """Run `action` in the keeper's thread and wait for it."""
+        if self._keeper is None or not self._keeper.is_alive():
+            raise RuntimeError("the node host is not started")
+        answer: Future[Any] = Future()
+        self._commands.put((action, answer))
+        self._wake()
+        return answer.result(timeout=120)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b".")
+
+
+def _python() -> list[str]:
+    return [sys.executable, "-I", "-S"]
+
+
+def _hostname(instance: Instance) -> str:
+    return f"{instance.cluster}-{instance.name}"[:60]
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is inside; a folder that something is still mounted on cannot exist, because mounts end with their node."""
+    if folder.is_dir():
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+
+def _write_environment(node_root: Path, environ: dict[str, str]) -> None:
+    """Where a machine image would carry it: for logins in /etc/environment, for units in systemd's default environment."""
+    kept = {name: value for name, value in environ.items() if name not in ("HOME",)}
+    (node_root / "etc/environment").write_text("".join(f'{name}="{value}"\n' for name, value in kept.items()), encoding="utf-8")
+
+
+def _tail(path: Path, lines: int = 5) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-lines:]

@@ -1,0 +1,46 @@
+"""How far a node is, read from what it wrote: its units, and the journal of its steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+BOOTSTRAP, VERIFY = "gpuinfra-bootstrap.service", "gpuinfra-verify.service"
+
+
+def stage_of(root: Path, *, power: str, running: bool, booted: bool) -> tuple[str, str]:
+    """Stage and detail; see `NodeStatus`."""
+    if power in ("suspended", "off", "ended"):
+        return {"suspended": ("suspended", ""), "off": ("failed", "switched off"), "ended": ("terminated", "")}[power]
+    if not running:
+        return ("booting", "waiting for its turn") if booted else ("pending", "waiting for its turn")
+    units = _json(root / "run/standin/units.json")
+    verify = units.get(VERIFY, {})
+    if verify.get("active") == "activating":
+        return "checks", ""
+    if verify.get("ended"):
+        ok = verify.get("result") in ("success", "exit-code") and verify.get("status") in (0, 1)
+        return ("reported", "") if ok else ("failed", f"{VERIFY}: {verify.get('result')}")
+    bootstrap = units.get(BOOTSTRAP, {})
+    journal = _json(root / "var/lib/gpuinfra/state.json")
+    for step in journal.get("steps", []):
+        if step.get("status") == "failed":
+            return "failed", f"step {step['id']}: {step.get('reason') or 'no reason given'}"
+    if bootstrap.get("active") == "failed":
+        return "failed", f"{BOOTSTRAP}: {bootstrap.get('result')}"
+    for step in journal.get("steps", []):
+        if step.get("status") in ("running", "reboot"):
+            return f"step {step['id']}", "rebooting" if step["status"] == "reboot" else ""
+    if bootstrap.get("active") == "activating" or bootstrap.get("ended"):
+        return "steps", ""
+    if any(name.startswith("cloud-") for name in units):
+        return "cloud-init", ""
+    return "booting", ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

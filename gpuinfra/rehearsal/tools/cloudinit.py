@@ -1,0 +1,224 @@
+"""cloud-init: host keys, user data once per instance, and what `cloud-init status` says.
+
+It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user scripts).
+The data source is the EC2 metadata service, version 2: first a token, then everything with it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
+
+from .state import read_state, write_atomically
+
+LIB, RUN = "/var/lib/cloud", "/run/cloud-init"
+KEYS = ("ed25519", "ecdsa", "rsa")
+
+
+def cloud_init(argv: list[str]) -> int:
+    """`init`, `final` (our name for `modules --mode=final`), `status`, `clean`."""
+    action = argv[0] if argv else "--help"
+    if action == "status":
+        return _status(argv[1:])
+    if action == "init":
+        return _init()
+    if action == "final" or argv[:2] == ["modules", "--mode=final"]:
+        return _final()
+    if action == "query":
+        sys.stdout.write(read_state()["instance"]["id"] + "\n")
+        return 0
+    if action == "--version":
+        sys.stdout.write("/usr/bin/cloud-init 25.2-stand-in\n")
+        return 0
+    return 0
+
+
+def _init() -> int:
+    os.makedirs(RUN, exist_ok=True)
+    _say(f"Cloud-init v. 25.2 running 'init' at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}.")
+    _record(stage="init", status="running")
+    if "never-reports" in read_state()["faults"]:
+        _say("ci-info: no device got an address; waiting for network")
+        while True:  # the fault: an instance that nobody will ever hear of
+            time.sleep(3600)
+    try:
+        source = _Metadata()
+        instance = source.get("meta-data/instance-id")
+        user_data = source.get_bytes("user-data")
+    except OSError as error:
+        _record(stage="init", status="error", errors=[f"metadata service: {error}"])
+        _say(f"cc_ec2: metadata service does not answer: {error}")
+        return 1
+    folder = f"{LIB}/instances/{instance}"
+    os.makedirs(f"{folder}/sem", exist_ok=True)
+    os.makedirs(f"{folder}/scripts", exist_ok=True)
+    if os.path.islink(f"{LIB}/instance"):
+        os.unlink(f"{LIB}/instance")
+    os.symlink(folder, f"{LIB}/instance")
+    os.makedirs(f"{LIB}/data", exist_ok=True)
+    write_atomically(f"{LIB}/data/instance-id", instance + "\n")
+    if user_data[:2] == b"\x1f\x8b":
+        user_data = gzip.decompress(user_data)
+    with open(f"{folder}/user-data.txt", "wb") as file:
+        file.write(user_data)
+    os.chmod(f"{folder}/user-data.txt", 0o600)
+    _host_keys(folder)
+    _record(stage="init", status="running")
+    return 0
+
+
+def _final() -> int:
+    folder = os.path.realpath(f"{LIB}/instance")
+    mark = f"{folder}/sem/config_scripts_user"
+    code = 0
+    _record(stage="modules-final", status="running")
+    if not os.path.exists(mark):
+        code = _run_user_data(folder)
+        write_atomically(mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n")  # once per instance, whatever came of it
+    errors = [f"('scripts_user', RuntimeError('Runparts: user-data ended with exit code {code}'))"] if code else []
+    _record(stage="done", status="error" if code else "done", errors=errors)
+    os.makedirs(folder, exist_ok=True)
+    write_atomically(f"{folder}/boot-finished", f"{time.time():.2f}\n")
+    _say(f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource DataSourceEc2Local.")
+    return 1 if code else 0
+
+
+def _run_user_data(folder: str) -> int:
+    path = f"{folder}/user-data.txt"
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return 0
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if not start.startswith(b"#!"):
+        _say(f"__init__.py[WARNING]: Unhandled non-multipart (text/x-not-multipart) userdata: '{start[:24]!r}...'")
+        return 0
+    script = f"{folder}/scripts/part-001"
+    shutil.copyfile(path, script)
+    os.chmod(script, 0o700)
+    with open("/var/log/cloud-init-output.log", "ab") as log:
+        process = subprocess.Popen([script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/")
+        assert process.stdout is not None
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+        return process.wait()
+
+
+def _host_keys(folder: str) -> None:
+    """As cc_ssh does at the first boot of an instance: fresh keys, fingerprints on the console."""
+    mark = f"{folder}/sem/config_ssh"
+    if os.path.exists(mark):
+        return
+    generator = shutil.which("ssh-keygen")
+    if generator is None:
+        _say("cc_ssh: no ssh-keygen on this system, so this node has no host keys")
+        return
+    for kind in KEYS[:1] if read_state()["image"].get("few_keys") else KEYS[:2]:
+        path = f"/etc/ssh/ssh_host_{kind}_key"
+        for old in (path, path + ".pub"):
+            if os.path.exists(old):
+                os.unlink(old)
+        done = subprocess.run([generator, "-q", "-t", kind, "-N", "", "-C", f"root@{os.uname().nodename}", "-f", path], capture_output=True, text=True, check=False)
+        if done.returncode:
+            _say(f"cc_ssh: {done.stderr.strip()}")
+    write_atomically(mark, "done\n")
+    _say("-----BEGIN SSH HOST KEY KEYS-----")
+    for kind in KEYS:
+        path = f"/etc/ssh/ssh_host_{kind}_key.pub"
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                _say(file.read().strip())
+    _say("-----END SSH HOST KEY KEYS-----")
+
+
+def _status(argv: list[str]) -> int:
+    """`status [--wait] [--format=json]`; exit 0 ok, 1 critical, 2 recoverable errors."""
+    while True:
+        record = _read()
+        if "--wait" not in argv or record.get("status") in ("done", "error", "disabled"):
+            break
+        time.sleep(0.2)
+    status = record.get("status", "not started")
+    recoverable = record.get("recoverable_errors", {})
+    if any(word.startswith("--format") for word in argv) or "--long" in argv:
+        answer = {
+            "boot_status_code": "enabled-by-generator",
+            "datasource": "ec2local",
+            "detail": "DataSourceEc2Local",
+            "errors": record.get("errors", []),
+            "extended_status": status if not recoverable else f"degraded {status}",
+            "last_update": record.get("time", ""),
+            "recoverable_errors": recoverable,
+            "schemas": {},
+            "stage": record.get("stage") if status == "running" else None,
+            "status": status,
+        }
+        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    else:
+        sys.stdout.write(f"status: {status}\n")
+    return 1 if status == "error" else 2 if recoverable else 0
+
+
+def _record(**values: object) -> None:
+    record = {**_read(), **values, "time": f"{datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}"}
+    os.makedirs(RUN, exist_ok=True)
+    write_atomically(f"{RUN}/status.json", json.dumps(record))
+
+
+def _read() -> dict:
+    try:
+        with open(f"{RUN}/status.json", encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return {}
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class _Metadata:
+    """The instance's metadata service."""
+
+    def __init__(self) -> None:
+        self.base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
+        headers = {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}
+        self.token = self._ask("PUT", "/latest/api/token", headers).decode()
+
+    def get(self, path: str) -> str:
+        return self.get_bytes(path).decode()
+
+    def get_bytes(self, path: str) -> bytes:
+        try:
+            return self._ask("GET", f"/latest/{path}", {"X-aws-ec2-metadata-token": self.token})
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return b""
+            raise
+
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> bytes:
+        problem: OSError | None = None
+        for pause in (0.1, 0.3, 1, 2, 4):
+            try:
+                request = urllib.request.Request(self.base + path, method=method, headers=headers)
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    return answer.read()
+            except urllib.error.HTTPError as error:
+                if error.code < 500:
+                    raise
+                problem = error
+            except OSError as error:
+                problem = error
+            time.sleep(pause)
+        raise problem or OSError("no answer")

@@ -1,0 +1,60 @@
+"""The first boot's disk: what an image brings (`images.json`), put there by the same code that installs packages later."""
+
+from __future__ import annotations
+
+from . import kernel
+from .packages import install
+from .state import State, change_state, read_state, write_file
+from .unitfile import enable
+from .universe import Universe, table
+
+BASE_UNITS = "/usr/lib/systemd/system"
+
+
+def build() -> None:
+    """Lay down the base units, then the image's packages at its versions."""
+    state = read_state()
+    image = table("images.json")["images"][f"{state['image']['os']}/{'prebuilt' if state['image']['prebuilt'] else 'plain'}"]
+    units = table("units.json")
+    for name in units["base"]:
+        write_file(f"{BASE_UNITS}/{name}", "\n".join(units["units"][name]) + "\n")
+        enable(name)
+
+    def change(state: State) -> None:
+        state["image"].update(used_gib=image["used_gib"], scratch=image.get("scratch"))
+        state["image"].setdefault("root_gib", 200)
+
+    change_state(change)
+    universe = Universe(state)
+    chosen: dict[str, str] = {}
+    for name, version in image["packages"].items():
+        _choose(universe, name, version, chosen)
+    install(chosen, origin="image", services=False)
+    change_state(_whole)
+    for unit in image.get("unit_enable", []):
+        enable(unit)
+    if image.get("efa") and state["hardware"]["efa"]:
+        from .vendor import install_efa
+
+        install_efa(image["efa"], universe.data["efa"][image["efa"]])
+        change_state(lambda state: state["modules"].clear())
+
+
+def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str]) -> None:
+    """A package and what it needs; an image is complete, whatever its repositories."""
+    entry = universe.get(name)
+    if entry is None or name in chosen:
+        return
+    version = version or entry["versions"][-1]
+    for need in entry.get("depends", []):
+        other, _, relation = universe.fill(entry, version, need).partition(" ")
+        same = universe.get(other)
+        exact = version if same and "same" in relation and version in same["versions"] else ""
+        _choose(universe, other, exact, chosen)
+    chosen[name] = version
+
+
+def _whole(state: State) -> None:
+    """Nothing of an image is loaded before it boots."""
+    state["modules"] = []
+    kernel.describe_driver(state)

@@ -1,0 +1,177 @@
+"""Process 1 of a stand-in node: what kernel, udev and systemd do at boot, and the socket that `systemctl` speaks to.
+
+`init boot` starts the enabled units of a fresh boot; `init resume` goes on after a suspension.
+Exit codes: 40 reboot, 41 power off (`nodes/host.py`). What it says on stdout is for the node host: `settled` when nothing is left to start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+from . import factory, kernel, mounts
+from .manager import Manager
+from .process import Reaper
+from .state import RUN, link, make_folder, read_state, write_file
+from .unitfile import wanted_by
+
+REBOOT, POWEROFF = 40, 41
+SOCKET = RUN + "/init.sock"
+JOURNAL = "/var/log/journal/stand-in.log"
+DEFAULT_TARGET = "multi-user.target"
+
+
+class Init:
+    """The node's first process."""
+
+    def __init__(self) -> None:
+        self.reaper = Reaper()
+        self._journal_lock = threading.Lock()
+        self.began = time.monotonic()
+        self.boot_id = read_state()["boot_id"]
+        self.manager = Manager(self.reaper, self.log, dict(os.environ))
+        self.ending: int | None = None
+        self.settled = False
+
+    def run(self, resume: bool) -> int:
+        """Until a reboot is asked for."""
+        signals = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        threading.Thread(target=self._console, daemon=True).start()
+        threading.Thread(target=self._work, args=(resume,), daemon=True).start()
+        next_tick = 0.0
+        while self.ending is None:
+            signal.sigtimedwait(signals, 0.1)
+            self.reaper.reap()
+            if time.monotonic() >= next_tick:
+                next_tick = time.monotonic() + 0.5
+                self.manager.tick()
+                self._say_settled()
+        self._shut_down()
+        return self.ending
+
+    def log(self, source: str, text: str, console: bool) -> None:
+        """To the journal, and to the console where a unit or systemd itself writes there."""
+        unit, _, ident = source.partition("\t")
+        with self._journal_lock:
+            with open(JOURNAL, "a", encoding="utf-8") as file:
+                file.write(f"{time.time():.6f}\t{self.boot_id}\t{unit}\t{ident or unit}\t{text}\n")
+            if console:
+                os.write(2, f"[{time.monotonic() - self.began:12.6f}] {ident or unit}: {text}\n".encode())
+
+    def _work(self, resume: bool) -> None:
+        """Everything that takes time, away from the thread that reaps."""
+        make_folder(os.path.dirname(JOURNAL))
+        make_folder("/run/lock")
+        if not resume:
+            write_file("/run/standin/booted", f"{time.time():.3f}")
+        threading.Thread(target=self._serve, daemon=True).start()
+        try:
+            if resume:
+                mounts.restore()
+                self.manager.resume()
+            else:
+                state = read_state()
+                os.write(2, f"[    0.000000] Linux version {state['kernel']} (stand-in node, boot {state['boots']})\n".encode())
+                if state["boots"] == 1:
+                    factory.build()
+                kernel.boot()
+                mounts.boot()
+                self.manager.start([DEFAULT_TARGET], wait=False)
+        except Exception as error:
+            os.write(2, f"stand-in init: {error!r}\n".encode())
+            raise
+
+    def _say_settled(self) -> None:
+        quiet = not self.manager.busy() and time.monotonic() - self.manager.last_job > 0.3
+        if quiet and not self.settled and self.manager.states.get(DEFAULT_TARGET, {}).get("active") == "active":
+            self.settled = True
+            try:
+                os.write(1, b"settled\n")
+            except BrokenPipeError:
+                pass
+
+    def _console(self) -> None:
+        """What is written to /dev/console goes to the machine's console log."""
+        descriptor = os.open("/dev/console", os.O_RDWR)
+        while True:
+            os.write(2, os.read(descriptor, 65536))
+
+    def _serve(self) -> None:
+        """Answer `systemctl`."""
+        if os.path.lexists(SOCKET):
+            os.unlink(SOCKET)
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind(SOCKET)
+        server.listen(64)
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rwb") as stream:
+            asked = json.loads(stream.readline())
+            try:
+                answer = self._do(asked)
+            except Exception as error:
+                answer = {"error": repr(error)}
+            try:
+                stream.write(json.dumps(answer).encode() + b"\n")
+                stream.flush()
+            except OSError:
+                pass  # the asking process was ended by what it asked for
+
+    def _do(self, asked: dict) -> dict:
+        do, names = asked["do"], asked.get("units", [])
+        if do == "start":
+            return {"results": self.manager.start(names, asked.get("wait", True))}
+        if do == "stop":
+            for name in names:
+                self.manager.stop(name)
+            return {}
+        if do == "restart":
+            for name in names:
+                self.manager.stop(name)
+            return {"results": self.manager.start(names, asked.get("wait", True))}
+        if do == "state":
+            return {"states": {name: self.manager.state(name) for name in names}}
+        if do == "all":
+            return {"states": self.manager.states, "jobs": list(self.manager.jobs), "wanted": wanted_by(DEFAULT_TARGET)}
+        if do == "reset-failed":
+            for name in names or list(self.manager.states):
+                if self.manager.state(name)["active"] == "failed":
+                    self.manager._set(name, active="inactive", sub="dead", result="success")
+            return {}
+        if do in ("reboot", "poweroff"):
+            os.write(2, f"systemd[1]: {'Rebooting' if do == 'reboot' else 'Powering off'}.\n".encode())
+            self.ending = REBOOT if do == "reboot" else POWEROFF
+            return {}
+        return {"error": f"unknown: {do}"}
+
+    def _shut_down(self) -> None:
+        """SIGTERM to everything, a moment, then the kernel ends the rest with process 1."""
+        try:
+            os.kill(-1, signal.SIGTERM)
+        except ProcessLookupError:
+            return
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            self.reaper.reap()
+            if not any(name.isdigit() and int(name) > 1 for name in os.listdir("/proc")):
+                return
+            time.sleep(0.02)
+
+
+def main(argv: list[str]) -> int:
+    """`init boot` or `init resume`."""
+    link("state/standin.json", RUN + "/standin.json")
+    return Init().run(resume=argv[1:] == ["resume"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

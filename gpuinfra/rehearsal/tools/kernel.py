@@ -1,0 +1,260 @@
+"""Kernel, modules and what appears with them: modprobe, lsmod, modinfo, depmod, dkms, uname, mokutil, and the boot's cold plug."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .state import RUN, State, change_state, exists, fail, read_state, read_text, unit_active, walk, write_file
+
+NEEDS = {
+    "nvidia_uvm": ["nvidia"],
+    "nvidia_modeset": ["nvidia"],
+    "nvidia_drm": ["nvidia_modeset"],
+    "nvidia_peermem": ["nvidia", "ib_core"],
+    "ib_uverbs": ["ib_core"],
+    "ib_umad": ["ib_core"],
+    "efa": ["ib_uverbs"],
+    "lnet": ["libcfs"],
+    "lustre": ["lnet"],
+}
+SIZES = {"nvidia": 14000000, "nvidia_uvm": 2076672, "efa": 98304, "lustre": 1073152}
+FILES_MADE = RUN + "/device-files"
+
+
+def boot() -> None:
+    """What the kernel and udev do: load the modules of what is plugged in, then what `modules-load.d` names."""
+    state = read_state()
+    wanted = ["ena", "nvme"]
+    files = state["module_files"].get(state["kernel"], {})
+    if state["hardware"]["gpus"] and "nvidia" in files:
+        wanted += ["nvidia", "nvidia_modeset", "nvidia_drm"]
+    if state["hardware"]["efa"]:
+        wanted.append("efa")
+    for folder in ("/usr/lib/modules-load.d", "/etc/modules-load.d"):
+        for path in walk(folder):
+            if path.endswith(".conf"):
+                wanted += [line.strip() for line in read_text(path).splitlines() if line.strip() and line[0] not in "#;"]
+    for name in wanted:
+        code, text = load(name)
+        if code and name in ("nvidia", "efa"):
+            os.write(2, f"systemd-modules-load: {text}\n".encode())
+    refresh_devices()
+
+
+def load(name: str) -> tuple[int, str]:
+    """Load a module with what it needs; exit code and what modprobe would print."""
+    name = name.replace("-", "_")
+    state = read_state()
+    if name in state["modules"]:
+        return 0, ""
+    files = state["module_files"].get(state["kernel"], {})
+    order = _with_needs(name)
+    for item in order:
+        if item not in files:
+            return 1, f"modprobe: FATAL: Module {item} not found in directory /lib/modules/{state['kernel']}"
+    if name.startswith("nvidia") and not state["hardware"]["gpus"]:
+        return 1, f"modprobe: ERROR: could not insert '{name}': No such device"
+    if name in _blacklisted() and name == "nouveau":
+        return 1, ""
+
+    def change(state: State) -> None:
+        for item in order:
+            if item not in state["modules"]:
+                state["modules"].append(item)
+        describe_driver(state)
+
+    change_state(change)
+    return 0, ""
+
+
+def place(state: State, release: str, name: str, facts: dict) -> None:
+    """A module's file for one kernel."""
+    folder = "updates/dkms" if facts.get("package") == "dkms" else "kernel/drivers"
+    path = f"/usr/lib/modules/{release}/{folder}/{name.replace('_', '-')}.ko"
+    write_file(path, f"stand-in module {name} {facts.get('version', '')}\n")
+    state["module_files"].setdefault(release, {})[name] = {**facts, "path": path.replace("/usr/lib/", "/lib/", 1)}
+
+
+def describe_driver(state: State) -> None:
+    """The facts that device tools compare: the driver's two halves, fabric manager, EFA."""
+    from .universe import upstream
+
+    packages = state["packages"]
+    files = state["module_files"].get(state["kernel"], {})
+    loaded = "nvidia" in state["modules"]
+    driver = state["driver"]
+    driver["userspace"] = upstream(packages["nvidia-utils"]["version"]) if "nvidia-utils" in packages else None
+    if loaded and driver["loaded"] is None:
+        driver["loaded"] = files["nvidia"]["version"]
+        driver["open"] = files["nvidia"].get("open")
+    if not loaded:
+        driver["loaded"], driver["open"] = None, None
+    manager = packages.get("nvidia-fabricmanager")
+    state["fabric_manager"]["installed"] = upstream(manager["version"]) if manager else None
+    state["persistenced"] = "nvidia-persistenced" in packages
+
+
+def refresh_devices() -> None:
+    """Let the files below /proc/driver, /sys and /dev say what the state says now."""
+    try:
+        import devices  # type: ignore[import-not-found]
+    except ImportError:
+        return
+    wanted: dict[str, str] = devices.files(read_state())
+    earlier = read_text(FILES_MADE, "").splitlines()
+    for path in earlier:
+        if path not in wanted and exists(path):
+            os.unlink(path)
+    for path, text in wanted.items():
+        if read_text(path, "\0") != text:
+            write_file(path, text, 0o444 if path.startswith(("/proc", "/sys")) else 0o666)
+    write_file(FILES_MADE, "".join(path + "\n" for path in wanted))
+
+
+def modprobe(argv: list[str]) -> int:
+    names = [word for word in argv if not word.startswith("-")]
+    remove = any(word in ("-r", "--remove") for word in argv)
+    quiet = any(word in ("-q", "--quiet") for word in argv)
+    if not names:
+        return fail("modprobe: ERROR: missing parameters. See -h.")
+    if "-a" not in argv and "--all" not in argv:
+        names = names[:1]  # what follows are the module's parameters
+    if any(word in ("-n", "--dry-run", "--show-depends", "-D") for word in argv):
+        return 0 if names[0].replace("-", "_") in _files() else fail(f"modprobe: FATAL: Module {names[0]} not found.")
+    if remove:
+        return rmmod(names)
+    worst = 0
+    for name in names:
+        code, text = load(name)
+        if code and not quiet:
+            sys.stderr.write(text + "\n" if text else "")
+        worst = worst or code
+    refresh_devices()
+    return worst
+
+
+def rmmod(argv: list[str]) -> int:
+    for name in [word.replace("-", "_") for word in argv if not word.startswith("-")]:
+        state = read_state()
+        users = [other for other in state["modules"] if name in NEEDS.get(other, [])]
+        if name not in state["modules"]:
+            return fail(f"rmmod: ERROR: Module {name} is not currently loaded")
+        if users:
+            return fail(f"rmmod: ERROR: Module {name} is in use by: {' '.join(users)}")
+        if name == "nvidia" and (unit_active("nvidia-persistenced.service") or unit_active("nvidia-fabricmanager.service")):
+            return fail("rmmod: ERROR: Module nvidia is in use")
+
+        def change(state: State, name: str = name) -> None:
+            state["modules"].remove(name)
+            describe_driver(state)
+
+        change_state(change)
+    refresh_devices()
+    return 0
+
+
+def lsmod(argv: list[str]) -> int:
+    del argv
+    loaded = read_state()["modules"]
+    rows = ["Module                  Size  Used by"]
+    for name in reversed(loaded):
+        users = [other for other in loaded if name in NEEDS.get(other, [])]
+        rows.append(f"{name:<20} {SIZES.get(name, 65536):>8}  {len(users)}{' ' + ','.join(users) if users else ''}")
+    sys.stdout.write("\n".join(rows) + "\n")
+    return 0
+
+
+def modinfo(argv: list[str]) -> int:
+    state = read_state()
+    field, release, names = "", state["kernel"], []
+    words = iter(argv)
+    for word in words:
+        if word in ("-F", "--field"):
+            field = next(words, "")
+        elif word in ("-k", "--set-version"):
+            release = next(words, "")
+        elif word in ("-n", "--filename"):
+            field = "filename"
+        elif word.startswith("-F"):
+            field = word[2:]
+        elif not word.startswith("-"):
+            names.append(word)
+    if not names:
+        return fail("modinfo: ERROR: missing module or filename.")
+    worst = 0
+    for name in names:
+        facts = state["module_files"].get(release, {}).get(name.replace("-", "_"))
+        if facts is None:
+            worst = fail(f"modinfo: ERROR: Module {name} not found.")
+            continue
+        values = {"filename": facts["path"], "version": facts.get("version", ""), "license": facts.get("license", "GPL")}
+        values |= {"description": "stand-in module", "name": name, "vermagic": f"{release} SMP mod_unload modversions ", "signer": ""}
+        if field:
+            if values.get(field):
+                sys.stdout.write(values[field] + "\n")
+        else:
+            sys.stdout.write("".join(f"{key + ':':<16}{value}\n" for key, value in values.items() if value))
+    return worst
+
+
+def dkms(argv: list[str]) -> int:
+    state = read_state()
+    if argv[:1] == ["status"]:
+        for item in state["dkms"]:
+            where = f", {item['kernel']}, x86_64" if item["kernel"] else ""
+            sys.stdout.write(f"{item['module']}/{item['version']}{where}: {item['status']}\n")
+        return 0
+    if argv[:1] in (["autoinstall"], ["install"], ["build"]):
+        from . import packages
+
+        packages.install({})
+        return 0
+    return fail(f"dkms: the stand-in has no action {argv[:1]}")
+
+
+def uname(argv: list[str]) -> int:
+    import posix
+
+    state = read_state()
+    host = posix.uname()
+    parts = {"s": "Linux", "n": host.nodename, "r": state["kernel"], "v": "#1 SMP stand-in", "m": "x86_64", "p": "x86_64", "i": "x86_64", "o": "GNU/Linux"}
+    long = {"--kernel-name": "s", "--nodename": "n", "--kernel-release": "r", "--kernel-version": "v", "--machine": "m", "--operating-system": "o"}
+    asked = "".join(long.get(word, word[1:] if word != "--all" else "a") for word in argv) or "s"
+    order = "snrvmpio"
+    sys.stdout.write(" ".join(parts[letter] for letter in order if letter in asked or "a" in asked) + "\n")
+    return 0
+
+
+def mokutil(argv: list[str]) -> int:
+    if "--sb-state" in argv:
+        sys.stdout.write("SecureBoot disabled\n")
+    return 0
+
+
+def nothing(argv: list[str]) -> int:
+    """Commands whose effect nothing on a stand-in node could show: depmod, update-initramfs, update-grub."""
+    del argv
+    return 0
+
+
+def _files() -> dict:
+    state = read_state()
+    return state["module_files"].get(state["kernel"], {})
+
+
+def _with_needs(name: str) -> list[str]:
+    order: list[str] = []
+    for need in NEEDS.get(name, []):
+        order += [item for item in _with_needs(need) if item not in order]
+    return [*order, name]
+
+
+def _blacklisted() -> set[str]:
+    found = set()
+    for path in [*walk("/etc/modprobe.d"), *walk("/usr/lib/modprobe.d")]:
+        for line in read_text(path).splitlines():
+            words = line.split()
+            if words[:1] == ["blacklist"]:
+                found.add(words[1].replace("-", "_"))
+    return found

@@ -1,0 +1,130 @@
+"""Small commands that answer for the machine: journalctl, ldconfig, logger, sysctl, udevadm, timedatectl."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .state import change_state, fail, read_state, read_text, walk
+
+JOURNAL = "/var/log/journal/stand-in.log"
+LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib")
+
+
+def journalctl(argv: list[str]) -> int:
+    """The kernel's log is the devices' business; this is the rest: `-u UNIT`, `-b`, `-n N`, `-o cat`, `-t IDENT`."""
+    if any(word in ("-k", "--dmesg") for word in argv) or any(word[:1] == "-" and word[1:2] != "-" and "k" in word for word in argv):
+        import devices  # type: ignore[import-not-found]
+
+        return devices.main(["journalctl", *argv])
+    units, idents, boot, form, last, rest = [], [], False, "short", 0, iter(argv)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name in ("-u", "--unit", "-t", "--identifier", "-o", "--output", "-n", "--lines", "-S", "--since", "-p"):
+            value = value if equals else next(rest, "")
+            if name in ("-u", "--unit"):
+                units.append(value if "." in value else value + ".service")
+            elif name in ("-t", "--identifier"):
+                idents.append(value)
+            elif name in ("-o", "--output"):
+                form = value
+            elif name in ("-n", "--lines"):
+                last = int(value) if value.isdigit() else 10
+        elif word in ("-b", "--boot"):
+            boot = True
+        elif word.startswith("-xeu") or word == "-eu":
+            units.append(next(rest, ""))
+    this = read_state()["boot_id"]
+    lines = []
+    for line in read_text(JOURNAL, "").splitlines():
+        moment, where, unit, ident, text = (line.split("\t", 4) + [""] * 5)[:5]
+        if boot and where != this:
+            continue
+        about = unit in units or (unit == "systemd" and any(text.startswith(name) for name in units))
+        if (units and not about) or (idents and ident not in idents):
+            continue
+        lines.append(text if form == "cat" else f"{_moment(float(moment or 0))} {os.uname().nodename} {ident}: {text}")
+    lines = lines[-last:] if last else lines
+    sys.stdout.write("\n".join(lines or ["-- No entries --"]) + "\n")
+    return 0
+
+
+def ldconfig(argv: list[str]) -> int:
+    """`-p` lists what the node's packages brought; the loader itself keeps using the host's cache."""
+    if "-p" not in argv and "--print-cache" not in argv:
+        return 0
+    folders = list(LIBRARIES)
+    for path in walk("/etc/ld.so.conf.d"):
+        folders += [line.strip() for line in read_text(path).splitlines() if line.startswith("/")]
+    found = []
+    for folder in dict.fromkeys(folders):
+        if not os.path.isdir(folder):
+            continue
+        for name in sorted(os.listdir(folder)):
+            target = f"{folder}/{name}"
+            if ".so" in name and not (os.path.islink(target) and os.readlink(target).startswith("/.host")):
+                found.append(f"\t{name} (libc6,x86-64) => {target}")
+    sys.stdout.write(f"{len(found)} libs found in cache `/etc/ld.so.cache'\n" + "".join(line + "\n" for line in found))
+    return 0
+
+
+def logger(argv: list[str]) -> int:
+    """To the node's journal."""
+    import time
+
+    ident, words, rest = "root", [], iter(argv)
+    for word in rest:
+        if word in ("-t", "--tag"):
+            ident = next(rest, "")
+        elif word in ("-p", "--priority"):
+            next(rest, "")
+        elif not word.startswith("-"):
+            words.append(word)
+    text = " ".join(words) or sys.stdin.read()
+    with open(JOURNAL, "a", encoding="utf-8") as file:
+        for line in text.splitlines():
+            file.write(f"{time.time():.6f}\t{read_state()['boot_id']}\t-\t{ident}\t{line}\n")
+    return 0
+
+
+def sysctl(argv: list[str]) -> int:
+    """`-w NAME=VALUE`, `-n NAME`, `--system`: remembered by the node, the host's kernel is left alone."""
+    values = {word.partition("=")[0]: word.partition("=")[2] for word in argv if "=" in word and not word.startswith("-")}
+    if "--system" in argv or "-p" in argv:
+        for path in walk("/etc/sysctl.d"):
+            for line in read_text(path).splitlines():
+                if "=" in line and line[0] not in "#;":
+                    name, _, value = line.partition("=")
+                    values[name.strip()] = value.strip()
+    if values:
+        change_state(lambda state: state["sysctl"].update(values))
+        sys.stdout.write("".join(f"{name} = {value}\n" for name, value in values.items()))
+        return 0
+    worst = 0
+    for name in [word for word in argv if not word.startswith("-")]:
+        value = read_state()["sysctl"].get(name) or read_text("/proc/sys/" + name.replace(".", "/"), "").strip()
+        if not value:
+            worst = fail(f"sysctl: cannot stat /proc/sys/{name.replace('.', '/')}: No such file or directory")
+        else:
+            sys.stdout.write(value + "\n" if "-n" in argv else f"{name} = {value}\n")
+    return worst
+
+
+def detect_virt(argv: list[str]) -> int:
+    """What the machine would say of itself."""
+    del argv
+    sys.stdout.write("amazon\n")
+    return 0
+
+
+def timedatectl(argv: list[str]) -> int:
+    """The clock is the host's."""
+    del argv
+    sys.stdout.write("NTPSynchronized=yes\nSystem clock synchronized: yes\n")
+    return 0
+
+
+def _moment(seconds: float) -> str:
+    import time
+
+    return time.strftime("%b %d %H:%M:%S", time.gmtime(seconds))

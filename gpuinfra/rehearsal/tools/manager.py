@@ -1,0 +1,413 @@
+"""What systemd does on a stand-in node: jobs in order, services, timers, and their states in `/run/standin/units.json`.
+
+Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers behave as systemd documents them, as far as the units
+of nodes use them. Cgroups are replaced by the invocation id that every process of a unit inherits.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .process import Reaper, end_all
+from .state import UNITS, dumps, loads, read_text, write_atomically
+from .unitfile import Unit, full_name, load, masked, seconds, wanted_by
+
+DEFAULT_TIMEOUT = 90.0
+
+
+@dataclass
+class Job:
+    """A start that was asked for and has not ended."""
+
+    name: str
+    done: threading.Event = field(default_factory=threading.Event)
+    result: str = ""
+
+
+class Manager:
+    """All units of one node."""
+
+    def __init__(self, reaper: Reaper, log: Callable[[str, str, bool], None], environ: dict[str, str]) -> None:
+        self.reaper, self.log, self.environ = reaper, log, environ
+        self.lock = threading.RLock()
+        self.states: dict[str, dict] = {}
+        self.jobs: dict[str, Job] = {}
+        self.last_job = time.monotonic()
+
+    # Asking
+
+    def start(self, names: list[str], wait: bool = True) -> dict[str, str]:
+        """Start units with what they need; the result of each job: `done`, `failed`, `dependency`, `skipped`, `not-found`, `masked`."""
+        jobs: dict[str, Job | str] = {}
+        with self.lock:
+            fresh: list[tuple[Job, Unit]] = []
+            for name in names:
+                jobs[name] = self._enqueue(full_name(name), fresh)
+            self._break_cycles(fresh)
+        for job, unit in fresh:
+            threading.Thread(target=self._run_job, args=(job, unit), name=f"start {unit.name}", daemon=True).start()
+        results = {}
+        for name, job in jobs.items():
+            if isinstance(job, str):
+                results[name] = job
+                continue
+            if wait:
+                job.done.wait()
+            results[name] = job.result or "queued"
+        return results
+
+    def stop(self, name: str) -> None:
+        """Stop a unit, its processes and its timer."""
+        name = full_name(name)
+        state = self.states.get(name)
+        if state is None or state["active"] in ("inactive", "failed"):
+            return
+        unit = load(name)
+        patience = seconds(unit.one("Service", "TimeoutStopSec", "10")) if unit else 10.0
+        self._set(name, stopping=True)
+        if unit:
+            for command in unit.all("Service", "ExecStop"):
+                self._execute(unit, command, state.get("invocation", ""), patience)
+        if state.get("invocation"):
+            end_all(state["invocation"], patience)
+        self._set(name, active="inactive", sub="dead", stopping=False, ended=time.time(), pid=0)
+
+    def state(self, name: str) -> dict:
+        """What `systemctl show` would say about a unit."""
+        return self.states.get(full_name(name)) or {"active": "inactive", "sub": "dead"}
+
+    def resume(self) -> None:
+        """After a suspension: what ended stays ended, what ran is started again, in the same boot."""
+        earlier = loads(read_text(UNITS, "{}"))
+        again = []
+        with self.lock:
+            for name, state in earlier.items():  # type: ignore[union-attr]
+                running = state.get("active") == "activating" or (state.get("active") == "active" and state.get("sub") == "running")
+                self.states[name] = {**state, "active": "inactive"} if running else state
+                if running:
+                    again.append(name)
+        self.start(again, wait=False)
+
+    def busy(self) -> bool:
+        """Whether a job is running or waits for its turn."""
+        return bool(self.jobs)
+
+    def tick(self) -> None:
+        """Start what timers ask for now."""
+        for name, state in list(self.states.items()):
+            if name.endswith(".timer") and state["active"] == "active":
+                self._tick(name, state)
+
+    # Jobs
+
+    def _enqueue(self, name: str, fresh: list[tuple[Job, Unit]]) -> Job | str:
+        if name in self.jobs:
+            return self.jobs[name]
+        state = self.states.get(name)
+        if state is not None and state["active"] == "active":
+            return "done"
+        if masked(name):
+            return "masked"
+        unit = load(name)
+        if unit is None:
+            return "not-found"
+        job = Job(name)
+        self.jobs[name] = job
+        fresh.append((job, unit))
+        for other in self._needs(unit):
+            self._enqueue(other, fresh)
+        return job
+
+    def _needs(self, unit: Unit) -> list[str]:
+        names = unit.words("Unit", "Requires") + unit.words("Unit", "Wants") + unit.words("Unit", "BindsTo")
+        if unit.kind == "target":
+            names += wanted_by(unit.name)
+        return [full_name(name) for name in names]
+
+    def _after(self, unit: Unit) -> set[str]:
+        """Units whose jobs go first: `After=`, their `Before=`, and a target's own members."""
+        names = set(unit.words("Unit", "After"))
+        for other in list(self.jobs):
+            loaded = load(other)
+            if loaded is None or other == unit.name:
+                continue
+            if unit.name in loaded.words("Unit", "Before"):
+                names.add(other)
+            if unit.kind == "target" and other in self._needs(unit) and loaded.flag("Unit", "DefaultDependencies", True):
+                names.add(other)
+        return names
+
+    def _break_cycles(self, fresh: list[tuple[Job, Unit]]) -> None:
+        """systemd deletes a job of an ordering cycle and says so; a node that relied on it would wait for ever otherwise."""
+        units = {unit.name: unit for _, unit in fresh}
+        after = {name: {other for other in self._after(unit) if other in units} for name, unit in units.items()}
+        done: set[str] = set()
+
+        def visit(name: str, path: tuple[str, ...]) -> None:
+            if name in done or name not in self.jobs:
+                return
+            if name in path:
+                victim = next((item for item in path[path.index(name) :] if not item.endswith(".target")), name)
+                self.log("systemd", f"{victim}: Found ordering cycle on {name}. Job {victim}/start deleted to break ordering cycle", True)
+                self.jobs.pop(victim).result = "canceled"
+                done.add(victim)
+                return
+            for other in sorted(after[name]):
+                visit(other, (*path, name))
+            done.add(name)
+
+        for name in sorted(units):
+            visit(name, ())
+        for job, _ in list(fresh):
+            if job.result == "canceled":
+                job.done.set()
+                fresh[:] = [item for item in fresh if item[0] is not job]
+
+    def _run_job(self, job: Job, unit: Unit) -> None:
+        try:
+            waited: set[str] = set()
+            while True:  # a job that is queued while this one waits goes first as well
+                with self.lock:
+                    first = [self.jobs[name] for name in self._after(unit) if name in self.jobs and name not in waited and name != unit.name]
+                if not first:
+                    break
+                for other in first:
+                    other.done.wait()
+                    waited.add(other.name)
+            broken = [name for name in unit.words("Unit", "Requires") if self.state(name)["active"] == "failed"]
+            if broken:
+                self.log("systemd", f"Dependency failed for {unit.name}: {broken[0]}", True)
+                job.result = "dependency"
+                self._set(unit.name, active="inactive", sub="dead", result="dependency", ended=time.time())
+            else:
+                job.result = self._start(unit)
+        except Exception as error:  # a defect of the stand-in must not hang the node
+            self.log("systemd", f"{unit.name}: {error!r}", True)
+            job.result = "failed"
+            self._set(unit.name, active="failed", sub="failed", result="resources", ended=time.time())
+        finally:
+            with self.lock:
+                self.jobs.pop(job.name, None)
+                self.last_job = time.monotonic()
+            job.done.set()
+            self._follow(unit, job.result)
+
+    def _follow(self, unit: Unit, result: str) -> None:
+        if unit.type == "oneshot" or result != "done":
+            names = unit.words("Unit", "OnSuccess" if result == "done" else "OnFailure")
+            if names and result in ("done", "failed"):
+                self.start(names, wait=False)
+
+    # Units
+
+    def _start(self, unit: Unit) -> str:
+        if unit.kind != "service":
+            return self._start_passive(unit)
+        for reason in _unmet(unit):
+            self.log("systemd", f"{unit.name} skipped: {reason}", False)
+            self._set(unit.name, active="inactive", sub="dead", result="condition", ended=time.time())
+            return "skipped"
+        invocation = uuid.uuid4().hex
+        self._set(unit.name, active="activating", sub="start", result="success", status=0, started=time.time(), ended=None, invocation=invocation)
+        limit = self._limit(unit)
+        for key in ("ExecCondition", "ExecStartPre"):
+            for command in unit.all("Service", key):
+                code = self._execute(unit, command, invocation, limit)
+                if code != 0:
+                    return self._failed(unit, code)
+        if unit.type == "oneshot":
+            return self._oneshot(unit, invocation, limit)
+        return self._daemon(unit, invocation)
+
+    def _oneshot(self, unit: Unit, invocation: str, limit: float) -> str:
+        until = time.monotonic() + limit
+        for command in unit.all("Service", "ExecStart"):
+            code = self._execute(unit, command, invocation, max(0.1, until - time.monotonic()))
+            if code != 0:
+                return self._failed(unit, code)
+        for command in unit.all("Service", "ExecStartPost"):
+            self._execute(unit, command, invocation, limit)
+        if unit.flag("Service", "RemainAfterExit", False):
+            self._set(unit.name, active="active", sub="exited", ended=time.time())
+        else:
+            self._set(unit.name, active="inactive", sub="dead", ended=time.time())
+        return "done"
+
+    def _daemon(self, unit: Unit, invocation: str) -> str:
+        command = unit.all("Service", "ExecStart")[-1]
+        try:
+            pid = self._spawn(unit, command, invocation)
+        except OSError as error:
+            self.log("systemd", f"{unit.name}: {error}", True)
+            return self._failed(unit, 203)
+        if unit.type in ("notify", "forking", "dbus"):  # ready when it has not ended at once: it cannot tell us
+            code = self.reaper.wait(pid, 0.15)
+            if code is not None and not (unit.type == "forking" and code == 0):
+                return self._failed(unit, code)
+        self._set(unit.name, active="active", sub="running", pid=pid)
+        for post in unit.all("Service", "ExecStartPost"):
+            self._execute(unit, post, invocation, DEFAULT_TIMEOUT)
+        threading.Thread(target=self._watch, args=(unit, pid), name=f"watch {unit.name}", daemon=True).start()
+        return "done"
+
+    def _watch(self, unit: Unit, pid: int) -> None:
+        code = self.reaper.wait(pid)
+        state = self.states[unit.name]
+        if state.get("stopping") or state.get("pid") != pid:
+            return
+        clean = code == 0 or str(code) in unit.words("Service", "SuccessExitStatus")
+        restart = unit.one("Service", "Restart", "no")
+        if clean:
+            self._set(unit.name, active="inactive", sub="dead", ended=time.time(), status=code, pid=0)
+        else:
+            self._failed(unit, code if code is not None else 1)
+        if restart == "always" or (restart == "on-failure" and not clean):
+            times = [moment for moment in state.get("restarts", []) if time.time() - moment < 10] + [time.time()]
+            self._set(unit.name, restarts=times)
+            if len(times) <= 5:
+                time.sleep(min(seconds(unit.one("Service", "RestartSec", "100ms")), 5.0))
+                if self.states[unit.name]["active"] in ("inactive", "failed") and not self.states[unit.name].get("stopping"):
+                    self.start([unit.name], wait=False)
+
+    def _failed(self, unit: Unit, code: int) -> str:
+        result = "timeout" if code == TIMED_OUT else "signal" if code < 0 else "exit-code"
+        self.log("systemd", f"{unit.name}: Failed with result '{result}' (status={code}).", True)
+        self._set(unit.name, active="failed", sub="failed", result=result, status=code, ended=time.time(), pid=0)
+        return "failed"
+
+    def _start_passive(self, unit: Unit) -> str:
+        if unit.kind == "timer":
+            self._set(unit.name, active="active", sub="waiting", since=self.states.get(unit.name, {}).get("since") or time.time())
+        elif unit.kind in ("path", "socket"):
+            self._set(unit.name, active="active", sub="waiting")
+        else:
+            self._set(unit.name, active="active", sub="active")
+        return "done"
+
+    def _tick(self, name: str, state: dict) -> None:
+        unit = load(name)
+        if unit is None:
+            return
+        service = unit.one("Timer", "Unit") or name.removesuffix(".timer") + ".service"
+        last = self.states.get(service, {})
+        if service in self.jobs or last.get("active") in ("activating", "active"):
+            return
+        boot = float(read_text("/run/standin/booted", "0") or 0)
+        fired = state.get("fired", 0.0)
+        due: list[float] = []
+        for key, base, once in (("OnBootSec", boot, True), ("OnStartupSec", boot, True), ("OnActiveSec", state["since"], True)):
+            moment = base + seconds(unit.one("Timer", key)) if unit.one("Timer", key) else None
+            if moment is not None and not (once and fired):
+                due.append(max(moment, 0))
+        if unit.one("Timer", "OnUnitActiveSec") and last.get("started"):
+            due.append(last["started"] + seconds(unit.one("Timer", "OnUnitActiveSec")))
+        if unit.one("Timer", "OnUnitInactiveSec") and last.get("ended"):
+            due.append(last["ended"] + seconds(unit.one("Timer", "OnUnitInactiveSec")))
+        if due and time.time() >= min(due):
+            self._set(name, fired=time.time())
+            self.start([service], wait=False)
+
+    # Processes
+
+    def _limit(self, unit: Unit) -> float:
+        default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
+        return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9  # 0: none
+
+    def _execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
+        """Run one command of a unit to its end; 0 where it is prefixed with `-` or its code counts as success."""
+        try:
+            pid = self._spawn(unit, command, invocation)
+        except OSError as error:
+            self.log("systemd", f"{unit.name}: {error}", True)
+            return 0 if command.startswith("-") else 203
+        if not self.states[unit.name].get("stopping"):
+            self._set(unit.name, pid=pid)
+        code = self.reaper.wait(pid, min(limit, 1e8))
+        if code is None:
+            self.log("systemd", f"{unit.name}: start operation timed out. Terminating.", True)
+            end_all(invocation, 2.0)
+            self.reaper.wait(pid, 5)
+            return TIMED_OUT
+        if str(code) in unit.words("Service", "SuccessExitStatus") or command.lstrip("@+!:").startswith("-"):
+            return 0
+        return code
+
+    def _spawn(self, unit: Unit, command: str, invocation: str) -> int:
+        environ = {name: value for name, value in self.environ.items() if name != "HOME"}
+        environ |= _unit_environment(unit)
+        environ["INVOCATION_ID"] = invocation
+        argv = [_expand(word, environ) for word in shlex.split(command.lstrip("@-+!:"))]
+        read, write = os.pipe()
+        console = "console" in unit.one("Service", "StandardOutput", "journal")
+        try:
+            pid = self.reaper.spawn(argv, environ, write, unit.one("Service", "WorkingDirectory", "/"))
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        ident = unit.one("Service", "SyslogIdentifier") or os.path.basename(argv[0])
+        threading.Thread(target=self._listen, args=(read, unit.name, ident, console), daemon=True).start()
+        return pid
+
+    def _listen(self, descriptor: int, unit: str, ident: str, console: bool) -> None:
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
+            for line in stream:
+                self.log(f"{unit}\t{ident}", line.rstrip("\n"), console)
+
+    def _set(self, name: str, **values: object) -> None:
+        with self.lock:
+            self.states[name] = {**self.states.get(name, {"active": "inactive", "sub": "dead"}), **values}
+            write_atomically(UNITS, dumps(self.states))
+
+
+TIMED_OUT = 124
+
+
+def _unmet(unit: Unit) -> list[str]:
+    """Conditions that do not hold."""
+    found = []
+    checks = {"ConditionPathExists": os.path.exists, "ConditionPathIsDirectory": os.path.isdir, "ConditionFileNotEmpty": _not_empty}
+    for key, check in checks.items():
+        for value in unit.all("Unit", key):
+            wanted = not value.startswith("!")
+            if check(value.lstrip("!|")) != wanted:
+                found.append(f"{key}={value}")
+    return found
+
+
+def _not_empty(path: str) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) > 0
+
+
+def _unit_environment(unit: Unit) -> dict[str, str]:
+    environ: dict[str, str] = {}
+    for line in unit.all("Service", "Environment"):
+        environ |= dict(word.partition("=")[::2] for word in shlex.split(line))
+    for path in unit.all("Service", "EnvironmentFile"):
+        try:
+            with open(path.lstrip("-"), encoding="utf-8") as file:
+                for line in file:
+                    if "=" in line and not line.startswith(("#", ";")):
+                        name, _, value = line.strip().partition("=")
+                        environ[name] = "".join(shlex.split(value)) if value else ""
+        except OSError:
+            if not path.startswith("-"):
+                raise
+    return environ
+
+
+def _expand(word: str, environ: dict[str, str]) -> str:
+    if "$" not in word:
+        return word
+    if word.startswith("$") and not word.startswith("${") and word[1:].isidentifier():
+        return environ.get(word[1:], "")
+    for name, value in environ.items():
+        word = word.replace("${" + name + "}", value)
+    return word.replace("$$", "$")

@@ -1,0 +1,260 @@
+"""mount, umount, findmnt, mountpoint and df, for Lustre and for local disks that this machine does not really have.
+
+A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder of the node.
+The kernel would call both `ext4`, so these commands answer from the node's state. Other mounts go to the real commands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .passthrough import run_real
+from .state import RUN, State, change_state, exists, fail, make_folder, read_state, read_text
+
+SHARED = RUN + "/filesystems"
+DISKS = "/var/lib/stand-in-disks"
+ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,relatime,discard,errors=remount-ro"}
+PLAYED = ("lustre", "xfs", "ext4")
+
+
+def boot() -> None:
+    """Local disks that the image mounts, then what fstab names."""
+    state = read_state()
+    place = state["image"].get("scratch")
+    if place and state["hardware"]["nvme"]:
+        _attach({"source": "/dev/mapper/vg.01-lv_ephemeral", "target": place, "type": "ext4", "options": "rw,noatime,nodiratime"})
+    for source, target, kind, options in _fstab():
+        if kind in PLAYED and target != "/" and "noauto" not in options:
+            code, text = _mount(source, target, kind, options)
+            if code:
+                os.write(2, f"systemd: Failed to mount {target}: {text}\n".encode())
+
+
+def restore() -> None:
+    """After a suspension: the bindings went with the processes, the mounts did not."""
+    for item in read_state()["mounts"]:
+        _bind(item)
+
+
+def mount(argv: list[str]) -> int:
+    kind, options, words, rest = "", "defaults", [], iter(argv)
+    for word in rest:
+        if word in ("-t", "--types"):
+            kind = next(rest, "")
+        elif word in ("-o", "--options"):
+            options = next(rest, "")
+        elif word.startswith("-t"):
+            kind = word[2:]
+        elif word.startswith("-o"):
+            options = word[2:]
+        elif not word.startswith("-"):
+            words.append(word)
+    if "-a" in argv or "--all" in argv:
+        boot()
+        return 0
+    if not words and not kind:
+        for item in table():
+            sys.stdout.write(f"{item['source']} on {item['target']} type {item['type']} ({item['options']})\n")
+        return 0
+    if len(words) == 1:
+        line = next((line for line in _fstab() if words[0].rstrip("/") in (line[1], line[0])), None)
+        if line is None:
+            return fail(f"mount: {words[0]}: can't find in /etc/fstab.", 1)
+        words, kind, options = [line[0], line[1]], line[2], line[3]
+    if len(words) == 2 and (kind == "lustre" or "@tcp:/" in words[0] or _disk(words[0])):
+        code, text = _mount(words[0], words[1], kind or "lustre", options)
+        return fail(text, code) if code else 0
+    return run_real("mount", argv)
+
+
+def umount(argv: list[str]) -> int:
+    words = [word.rstrip("/") for word in argv if not word.startswith("-")]
+    for target in words:
+        if not any(item["target"] == target for item in read_state()["mounts"]):
+            return run_real("umount", argv)
+        code = run_real("umount", ["-l", target])
+        if code:
+            return code
+
+        def change(state: State, target: str = target) -> None:
+            state["mounts"] = [item for item in state["mounts"] if item["target"] != target]
+
+        change_state(change)
+    return 0
+
+
+def mountpoint(argv: list[str]) -> int:
+    words = [word for word in argv if not word.startswith("-")]
+    quiet = "-q" in argv
+    path = words[0].rstrip("/") or "/"
+    found = any(item["target"] == path for item in table())
+    if not quiet:
+        sys.stdout.write(f"{path} is {'' if found else 'not '}a mountpoint\n")
+    return 0 if found else 1
+
+
+def findmnt(argv: list[str]) -> int:
+    """Columns, types, `--target`, `--mountpoint`, `--source`, raw, JSON."""
+    columns, kinds, target, point, source, words, rest = ["TARGET", "SOURCE", "FSTYPE", "OPTIONS"], [], "", "", "", [], iter(argv)
+    letters = ""
+    for word in rest:
+        name, equals, value = word.partition("=")
+        takes = {"-o": "o", "--output": "o", "-t": "t", "--types": "t", "-T": "T", "--target": "T", "-M": "M", "--mountpoint": "M", "-S": "S", "--source": "S"}.get(name)
+        if word.startswith("-") and not word.startswith("--") and len(word) > 2 and word[-1] in "otTMS":
+            letters += word[1:-1]
+            takes = word[-1]
+        if takes:
+            value = value if equals else next(rest, "")
+            if takes == "o":
+                columns = value.upper().split(",")
+            elif takes == "t":
+                kinds = value.split(",")
+            elif takes == "T":
+                target = value
+            elif takes == "M":
+                point = value.rstrip("/") or "/"
+            else:
+                source = value
+        elif word.startswith("--"):
+            letters += {"--noheadings": "n", "--raw": "r", "--json": "J", "--list": "l", "--first-only": "f"}.get(word, "")
+        elif word.startswith("-"):
+            letters += word[1:]
+        else:
+            words.append(word.rstrip("/") or "/")
+    items = table()
+    if target:
+        holder = _holder(target)
+        items = [item for item in items if item["target"] == holder]
+    if point:
+        items = [item for item in items if item["target"] == point]
+    if words:
+        items = [item for item in items if item["target"] in words or item["source"] in words]
+    if source:
+        items = [item for item in items if item["source"] == source]
+    if kinds:
+        items = [item for item in items if item["type"] in kinds]
+    keys = {"TARGET": "target", "SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
+    rows = [[item.get(keys.get(column, ""), "") for column in columns] for item in items]
+    if "J" in letters:
+        import json
+
+        filesystems = [{column.lower(): value for column, value in zip(columns, row, strict=True)} for row in rows]
+        sys.stdout.write(json.dumps({"filesystems": filesystems}, indent=3) + "\n" if rows else "")
+    else:
+        head = [] if "n" in letters else [columns]
+        sys.stdout.write("".join(" ".join(row) + "\n" for row in [*head, *rows]))
+    return 0 if rows else 1
+
+
+def df(argv: list[str]) -> int:
+    """The machine's own root disk and file systems; the host's disk says nothing about the node."""
+    words = [word for word in argv if not word.startswith("-")]
+    output = next((word.partition("=")[2] for word in argv if word.startswith("--output")), None)
+    unit = 1 if "-B1" in argv or "--block-size=1" in argv or "-b" in argv else 1024
+    places = [_holder(word) for word in words] or [item["target"] for item in table() if item["type"] in PLAYED]
+    rows = []
+    for item in table():
+        if item["target"] in places:
+            size, used = _size(item)
+            rows.append({"source": item["source"], "fstype": item["type"], "size": size // unit, "used": used // unit, "avail": (size - used) // unit})
+            rows[-1] |= {"pcent": f"{100 * used // size}%", "target": item["target"], "file": words[0] if words else "-"}
+    names = {"source": "Filesystem", "fstype": "Type", "size": "1B-blocks" if unit == 1 else "1K-blocks", "used": "Used", "avail": "Avail", "pcent": "Use%", "target": "Mounted on", "file": "File"}
+    columns = output.split(",") if output else ["source", *(["fstype"] if "-T" in argv else []), "size", "used", "avail", "pcent", "target"]
+    sys.stdout.write(" ".join(names[column] for column in columns) + "\n")
+    for row in rows:
+        sys.stdout.write(" ".join(str(row[column]) for column in columns) + "\n")
+    return 0 if rows else fail(f"df: {words[0] if words else ''}: No such file or directory")
+
+
+def table() -> list[dict]:
+    """Every mount that a node shows."""
+    fixed = [ROOT, *({"source": kind, "target": target, "type": kind, "options": "rw,nosuid,nodev,noexec,relatime"} for kind, target in (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")))]
+    return [*fixed, *read_state()["mounts"]]
+
+
+def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]:
+    target = target.rstrip("/") or "/"
+    state = read_state()
+    if not exists(target):
+        return 32, f"mount: {target}: mount point does not exist."
+    if any(item["target"] == target and item["source"] == source for item in state["mounts"]):
+        return 32, f"mount: {target}: {source} already mounted on {target}."
+    if kind == "lustre":
+        if "lustre" not in state["modules"]:
+            from .kernel import load
+
+            code, _ = load("lustre")
+            if code:
+                return 19, f"mount.lustre: mount {source} at {target} failed: No such device\nAre the lustre modules loaded?"
+        if "lustre-mount-fails" in state["faults"]:
+            return 5, f"mount.lustre: mount {source} at {target} failed: Input/output error\nIs the MGS running?"
+        if "@tcp:/" not in source:
+            return 22, f"mount.lustre: {source} is not a Lustre source (SERVER@tcp:/NAME)"
+    elif _disk(source) is None:
+        return 32, f"mount: {target}: can't find {source}."
+    item = {"source": source if kind == "lustre" else _disk(source), "target": target, "type": kind, "options": _shown(options)}
+    return _attach(item)
+
+
+def _attach(item: dict) -> tuple[int, str]:
+    make_folder(item["target"])
+    code = _bind(item)
+    if code:
+        return 32, f"mount: {item['target']}: failed"
+
+    def change(state: State) -> None:
+        state["mounts"] = [other for other in state["mounts"] if other["target"] != item["target"]] + [item]
+
+    change_state(change)
+    return 0, ""
+
+
+def _bind(item: dict) -> int:
+    if item["type"] == "lustre":
+        backing = SHARED + "/" + item["source"].replace("/", "_").replace("@", "_").replace(":", "_")
+    else:
+        backing = DISKS + item["source"].replace("/", "_")
+    make_folder(backing)
+    make_folder(item["target"])
+    return run_real("mount", ["--bind", backing, item["target"]])
+
+
+def _fstab() -> list[tuple[str, str, str, str]]:
+    found = []
+    for line in read_text("/etc/fstab", "").splitlines():
+        words = line.split()
+        if len(words) >= 4 and not line.startswith("#"):
+            found.append((words[0], words[1], words[2], words[3]))
+    return found
+
+
+def _disk(source: str) -> str | None:
+    """The formatted disk of that name or label."""
+    for name, facts in read_state().get("disks", {}).items():
+        if facts.get("fstype") and (source == name or source in (f"LABEL={facts.get('label')}", f"UUID={facts.get('uuid')}")):
+            return name
+    return None
+
+
+def _holder(path: str) -> str:
+    """The mount point that holds a path."""
+    path = path.rstrip("/") or "/"
+    points = sorted((item["target"] for item in table()), key=len, reverse=True)
+    return next(point for point in points if path == point or path.startswith(point.rstrip("/") + "/"))
+
+
+def _size(item: dict) -> tuple[int, int]:
+    gib = 1 << 30
+    state = read_state()
+    if item["target"] == "/":
+        used = state["image"].get("used_gib", 3) * gib + sum(package.get("size_mib", 0) << 20 for package in state["packages"].values())
+        return state["image"].get("root_gib", 200) * gib, used
+    if item["type"] == "lustre":
+        return 1200 * gib, 8 << 20
+    return state["hardware"]["nvme"] * state["hardware"]["nvme_gb"] * 10**9 or gib, 32 << 20
+
+
+def _shown(options: str) -> str:
+    kept = [word for word in options.split(",") if word not in ("defaults", "_netdev", "nofail") and not word.startswith("x-")]
+    return ",".join(["rw", *kept])

@@ -1,0 +1,178 @@
+"""Installing and removing packages on a stand-in node: what a package's files and maintainer scripts do to the machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import kernel
+from .state import LIB, RUN, State, change_state, exists, link, make_folder, write_file
+from .universe import Universe, upstream
+
+LAUNCHER = LIB + "/tool"
+TRIPLET = "/usr/lib/x86_64-linux-gnu"
+
+
+def install(names: dict[str, str], *, auto: frozenset[str] = frozenset(), origin: str = "repository", services: bool = True) -> None:
+    """Bring packages (name -> version) with all that they do; dependencies are the caller's business and come first."""
+    start: list[str] = []
+
+    def change(state: State) -> None:
+        universe = Universe(state)
+        for name, version in names.items():
+            entry = universe.get(name)
+            if entry is None:
+                continue
+            old = state["packages"].get(name)
+            if old and old["version"] != version:
+                _unpack(universe, entry, old["version"], state, remove=True)
+            state["packages"][name] = {"version": version, "hold": bool(old and old.get("hold")), "auto": name in auto, "from": origin}
+            _unpack(universe, entry, version, state)
+            start.extend(_units(entry))
+        _dkms(universe, state)
+        kernel.describe_driver(state)
+
+    change_state(change)
+    kernel.refresh_devices()
+    if services and start and exists(RUN + "/init.sock"):
+        from .systemctl import ask
+
+        ask({"do": "start", "units": start, "wait": True})
+
+
+def remove(names: list[str]) -> None:
+    """Take packages away with their files."""
+
+    def change(state: State) -> None:
+        universe = Universe(state)
+        for name in names:
+            entry, old = universe.get(name), state["packages"].pop(name, None)
+            if entry and old:
+                _unpack(universe, entry, old["version"], state, remove=True)
+        kernel.describe_driver(state)
+
+    change_state(change)
+    kernel.refresh_devices()
+
+
+def file_list(state: State, name: str) -> list[str]:
+    """What `dpkg -L` prints."""
+    universe = Universe(state)
+    entry, package = universe.get(name), state["packages"].get(name)
+    if entry is None or package is None:
+        return []
+    files = [universe.fill(entry, package["version"], path) for path in entry.get("files", {})]
+    files += entry.get("commands", []) + [f"/usr/lib/systemd/system/{unit}" for unit in entry.get("units", [])]
+    return sorted([*files, f"/usr/share/doc/{name}"])
+
+
+def _unpack(universe: Universe, entry: dict, version: str, state: State, remove: bool = False) -> None:
+    def fill(text: str) -> str:
+        return universe.fill(entry, version, text)
+
+    paths: list[str] = []
+    for path, text in entry.get("files", {}).items():
+        paths.append(fill(path))
+        if not remove:
+            write_file(paths[-1], fill(text))
+    links = {path: LAUNCHER for path in entry.get("commands", [])} | entry.get("links", {})
+    for soname, real in entry.get("libraries", {}).items():
+        paths.append(f"{TRIPLET}/{fill(real)}")
+        links[f"{TRIPLET}/{soname}"] = fill(real)
+        if not remove:
+            write_file(paths[-1], f"stand-in library {fill(real)}\n")
+    for path, target in links.items():
+        paths.append(path)
+        if not remove:
+            link(target, path)
+    for unit in entry.get("units", []):
+        paths.append(f"/usr/lib/systemd/system/{unit}")
+        if not remove:
+            write_file(paths[-1], _unit_text(unit))
+    if remove:
+        for path in paths:
+            _unlink(path)
+        if "dkms" in entry:
+            for release in state["kernels"]:
+                for name in entry["dkms"]["modules"]:
+                    state["module_files"].get(release, {}).pop(name, None)
+            state["dkms"] = [item for item in state["dkms"] if item["module"] != entry["dkms"]["module"]]
+        return
+    if "kernel_modules" in entry:
+        release = entry["values"]["kernel"]
+        facts = {"version": entry.get("module_version", ""), "license": "GPL", "package": entry["name"]}
+        for name in entry["kernel_modules"]:
+            kernel.place(state, release, name, facts)
+    if entry.get("boots"):
+        release = entry["values"]["kernel"]
+        if release not in state["kernels"]:
+            state["kernels"].append(release)
+            state["next_kernel"] = release
+    if entry.get("headers"):
+        release = entry["values"]["kernel"]
+        make_folder(f"/usr/lib/modules/{release}")
+        link(f"/usr/src/linux-headers-{release}", f"/usr/lib/modules/{release}/build")
+    if "dkms" in entry:
+        state["dkms"] = [item for item in state["dkms"] if item["module"] != entry["dkms"]["module"]]
+        item = {"module": entry["dkms"]["module"], "version": upstream(version), "status": "added", "kernel": ""}
+        state["dkms"].append({**item, "open": entry["dkms"]["open"], "modules": entry["dkms"]["modules"], "license": entry["dkms"]["license"]})
+
+
+def _dkms(universe: Universe, state: State) -> None:
+    """Build what DKMS knows for every kernel whose headers are there; without headers it stays `added`."""
+    for item in list(state["dkms"]):
+        for release in state["kernels"]:
+            if not exists(f"/usr/lib/modules/{release}/build/Makefile"):
+                if release == state["kernel"] and item["status"] == "added":
+                    sys.stdout.write(
+                        f"Error! Your kernel headers for kernel {release} cannot be found at\n/lib/modules/{release}/build or /lib/modules/{release}/source.\n"
+                    )
+                continue
+            done = any(
+                other["module"] == item["module"] and other["kernel"] == release and other["version"] == item["version"] for other in state["dkms"]
+            )
+            if done:
+                continue
+            version = item["version"]
+            if "driver-mismatch" in state["faults"] and item["module"] == "nvidia":
+                version = older_driver(universe, version)
+            for name in item["modules"]:
+                facts = {"version": version, "license": item["license"], "open": item["open"], "package": "dkms"}
+                kernel.place(state, release, name, facts)
+            state["dkms"].append({**item, "kernel": release, "status": "installed"})
+            sys.stdout.write(f"Building initial module for {release}\nDone.\n")
+    built = {item["module"] for item in state["dkms"] if item["status"] == "installed"}
+    state["dkms"] = [item for item in state["dkms"] if item["status"] == "installed" or item["module"] not in built]
+
+
+def older_driver(universe: Universe, version: str) -> str:
+    """The release before this one on the same branch, for the fault `driver-mismatch`."""
+    branch = version.partition(".")[0] + "."
+    same = [other for other in universe.data["families"]["driver"] if other.startswith(branch)]
+    place = same.index(version) if version in same else 0
+    return same[place - 1] if place else same[-1]
+
+
+def _units(entry: dict) -> list[str]:
+    """Enable a package's units as its maintainer scripts do; returns those that it starts."""
+    if not entry.get("enable"):
+        return []
+    from .unitfile import enable, masked
+
+    for unit in entry["units"]:
+        if not masked(unit):
+            enable(unit)
+    return [unit for unit in entry["units"] if entry.get("start") and not unit.endswith("refresh.service")]
+
+
+def _unit_text(unit: str) -> str:
+    from .universe import table
+
+    return "\n".join(table("units.json")["units"][unit]) + "\n"
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,184 @@
+"""The state of a stand-in node, as its tools read and change it.
+
+`nodes/state.py` owns the schema and writes the first version; this module is what runs inside the node.
+It avoids `json` and `re`, whose import costs as much as starting Python, by using the C scanner that they wrap.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+RUN = "/run/standin"
+FOLDER = RUN + "/state"
+PATH = FOLDER + "/standin.json"
+UNITS = RUN + "/units.json"
+LIB = RUN + "/lib"
+
+State = dict
+
+
+def read_text(path: str, default: str | None = None) -> str:
+    """The file's text, or `default` where it does not exist."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        if default is None:
+            raise
+        return default
+
+
+def loads(text: str) -> object:
+    """JSON to Python, through the C scanner alone where it exists."""
+    try:
+        from _json import make_scanner  # type: ignore[import-not-found]
+    except ImportError:
+        import json
+
+        return json.loads(text)
+    return make_scanner(_Context)(text.strip(), 0)[0]
+
+
+def dumps(value: object, indent: str = "") -> str:
+    """Python to JSON. Small and recursive: these files are small, and `json` is slow to import."""
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _quote(value)
+    deeper = indent + " "
+    if isinstance(value, dict):
+        if not value:
+            return "{}"
+        rows = [f"{deeper}{_quote(str(key))}: {dumps(item, deeper)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    rows = [dumps(item, deeper) for item in value]  # type: ignore[union-attr]
+    return "[" + ", ".join(rows) + "]"
+
+
+def read_state(path: str = PATH) -> State:
+    """What the node is now."""
+    return loads(read_text(path))  # type: ignore[return-value]
+
+
+def change_state(change: Callable[[State], object], folder: str = FOLDER) -> State:
+    """Apply `change` to the state under a lock and replace the file in one step, so that a kill leaves the old or the new."""
+    import fcntl
+
+    lock = os.open(folder + "/lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        state = read_state(folder + "/standin.json")
+        change(state)
+        write_atomically(folder + "/standin.json", dumps(state) + "\n")
+        return state
+    finally:
+        os.close(lock)
+
+
+def write_atomically(path: str, text: str) -> None:
+    """Replace `path` in one step."""
+    partial = f"{path}.{os.getpid()}"
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(partial, path)
+
+
+def write_file(path: str, text: str, mode: int = 0o644) -> None:
+    """Write `path`, making its folders."""
+    make_folder(path.rpartition("/")[0])
+    try:
+        if os.lstat(path).st_mode & 0o170000 == 0o120000:
+            os.unlink(path)  # a link to the host's file: replace the link, never write through it
+    except FileNotFoundError:
+        pass
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, mode)
+
+
+def make_folder(path: str) -> None:
+    """`mkdir -p`."""
+    if not path or exists(path):
+        return
+    make_folder(path.rpartition("/")[0])
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass
+
+
+def link(target: str, path: str) -> None:
+    """Make `path` a symbolic link to `target`, replacing what is there."""
+    make_folder(path.rpartition("/")[0])
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    os.symlink(target, path)
+
+
+def exists(path: str) -> bool:
+    """Whether `path` is there, links followed."""
+    try:
+        os.stat(path)
+    except OSError:
+        return False
+    return True
+
+
+def units() -> dict[str, dict]:
+    """What each systemd unit of this node is doing, as its init last wrote it."""
+    text = read_text(UNITS, "{}")
+    return loads(text)  # type: ignore[return-value]
+
+
+def unit_active(name: str) -> bool:
+    """Whether a unit is active now."""
+    return units().get(name, {}).get("active") == "active"
+
+
+def walk(folder: str) -> Iterator[str]:
+    """Every file below `folder`, sorted."""
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        path = f"{folder}/{name}"
+        if os.lstat(path).st_mode & 0o170000 == 0o040000:
+            yield from walk(path)
+        else:
+            yield path
+
+
+def fail(text: str, code: int = 1) -> int:
+    """Print to stderr and hand back an exit code."""
+    sys.stderr.write(text + "\n")
+    return code
+
+
+class _Context:
+    """What `_json.make_scanner` asks of a decoder."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+    memo: dict = {}
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _quote(text: str) -> str:
+    return '"' + "".join(_ESCAPES.get(char) or (char if char >= " " else f"\\u{ord(char):04x}") for char in text) + '"'

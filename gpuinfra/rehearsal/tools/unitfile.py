@@ -1,0 +1,204 @@
+"""systemd unit files: finding, reading, enabling. As much of the format as units of nodes and vendors use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+SEARCH = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system")
+WANTS = (".wants", ".requires")
+TYPES = (".service", ".timer", ".target", ".path", ".mount", ".socket")
+
+
+@dataclass
+class Unit:
+    """One unit: section -> key -> values in order."""
+
+    name: str
+    path: str
+    sections: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def all(self, section: str, key: str) -> list[str]:
+        """Every value of a key that may be repeated; an empty assignment clears what came before."""
+        return self.sections.get(section, {}).get(key, [])
+
+    def words(self, section: str, key: str) -> list[str]:
+        """The words of a list such as `After=`."""
+        return [word for value in self.all(section, key) for word in value.split()]
+
+    def one(self, section: str, key: str, default: str = "") -> str:
+        """The last value."""
+        values = self.all(section, key)
+        return values[-1] if values else default
+
+    def flag(self, section: str, key: str, default: bool) -> bool:
+        """A boolean in systemd's words."""
+        value = self.one(section, key).lower()
+        return default if not value else value in ("1", "yes", "true", "on")
+
+    @property
+    def kind(self) -> str:
+        """`service`, `timer`, ..."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def type(self) -> str:
+        """`oneshot`, `simple`, ..."""
+        return self.one("Service", "Type", "simple" if self.all("Service", "ExecStart") else "oneshot")
+
+
+def full_name(name: str) -> str:
+    """`ssh` means `ssh.service`; a mount point's path means its mount unit."""
+    return name if name.endswith(TYPES) else name + ".service"
+
+
+def find(name: str) -> str | None:
+    """Path of a unit's file, or None; a link to /dev/null means masked and is returned as it is."""
+    for folder in SEARCH:
+        path = f"{folder}/{name}"
+        if os.path.lexists(path):
+            return path
+    return None
+
+
+def masked(name: str) -> bool:
+    """Whether the unit is forbidden."""
+    path = find(name)
+    return path is not None and os.path.islink(path) and os.readlink(path) == "/dev/null"
+
+
+def load(name: str) -> Unit | None:
+    """The unit with its drop-ins, or None where there is no such file. A target needs none."""
+    path = find(name)
+    template = None
+    if path is None and "@" in name:
+        template = name.partition("@")[0] + "@." + name.rpartition(".")[2]
+        path = find(template)
+    if path is None or masked(name):
+        return Unit(name, "") if path is None and name.endswith(".target") else None
+    unit = Unit(name, path)
+    _read(unit, path)
+    for folder in reversed(SEARCH):
+        drop = f"{folder}/{template or name}.d"
+        if os.path.isdir(drop):
+            for file in sorted(os.listdir(drop)):
+                if file.endswith(".conf"):
+                    _read(unit, f"{drop}/{file}")
+    return unit
+
+
+def wanted_by(target: str) -> list[str]:
+    """What is enabled for a target: the links in its folders."""
+    names: list[str] = []
+    for folder in SEARCH:
+        for suffix in WANTS:
+            try:
+                names += sorted(os.listdir(f"{folder}/{target}{suffix}"))
+            except OSError:
+                continue
+    return list(dict.fromkeys(names))
+
+
+def enable(name: str) -> list[str]:
+    """Make the links of `[Install]`; returns lines as systemctl prints them."""
+    unit = load(name)
+    if unit is None:
+        raise FileNotFoundError(f"Unit file {name} does not exist.")
+    said = []
+    for key, suffix in (("WantedBy", ".wants"), ("RequiredBy", ".requires")):
+        for target in unit.words("Install", key):
+            link = f"/etc/systemd/system/{target}{suffix}/{name}"
+            if not os.path.lexists(link):
+                os.makedirs(os.path.dirname(link), exist_ok=True)
+                os.symlink(unit.path, link)
+                said.append(f"Created symlink {link} → {unit.path}.")
+    for alias in unit.words("Install", "Alias"):
+        link = f"/etc/systemd/system/{alias}"
+        if not os.path.lexists(link):
+            os.symlink(unit.path, link)
+            said.append(f"Created symlink {link} → {unit.path}.")
+    for also in unit.words("Install", "Also"):
+        said += enable(also)
+    return said
+
+
+def disable(name: str) -> list[str]:
+    """Remove every link that enables the unit."""
+    said = []
+    for folder in SEARCH[:2]:
+        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
+            if entry.endswith(WANTS):
+                link = f"{folder}/{entry}/{name}"
+                if os.path.lexists(link):
+                    os.unlink(link)
+                    said.append(f"Removed {link}.")
+    return said
+
+
+def is_enabled(name: str) -> str:
+    """The word that `systemctl is-enabled` prints."""
+    path = find(name)
+    if path is None:
+        return "not-found"
+    if masked(name):
+        return "masked"
+    for folder in SEARCH:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        if any(entry.endswith(WANTS) and os.path.lexists(f"{folder}/{entry}/{name}") for entry in entries):
+            return "enabled"
+    unit = load(name)
+    return "disabled" if unit is not None and unit.sections.get("Install") else "static"
+
+
+def seconds(text: str) -> float:
+    """`10min`, `1h 30s`, `90` to seconds; `infinity` to a very long time."""
+    if text.strip() in ("infinity", ""):
+        return 1e9
+    total, number, letters = 0.0, "", ""
+    for char in text.replace(" ", "") + "\0":
+        if char.isdigit() or char == ".":
+            if letters:
+                total += float(number) * _UNITS[letters]
+                number = letters = ""
+            number += char
+        elif char == "\0":
+            if number:
+                total += float(number) * _UNITS[letters or "s"]
+        else:
+            letters += char
+    return total
+
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60}
+_UNITS |= {"h": 3600, "hr": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400, "w": 604800, "week": 604800}
+
+
+def _read(unit: Unit, path: str) -> None:
+    section: dict[str, list[str]] = {}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().replace("\\\n", " ").splitlines()
+    for line in lines:
+        line = line.strip()
+        if not line or line[0] in "#;":
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            section = unit.sections.setdefault(line[1:-1], {})
+        elif "=" in line:
+            key, _, value = line.partition("=")
+            values = section.setdefault(key.strip(), [])
+            if value.strip():
+                values.append(_specifiers(unit.name, value.strip()))
+            else:
+                values.clear()
+
+
+def _specifiers(name: str, value: str) -> str:
+    if "%" not in value:
+        return value
+    instance = name.partition("@")[2].rpartition(".")[0]
+    for sign, text in (("%i", instance), ("%I", instance), ("%n", name), ("%N", name.rpartition(".")[0]), ("%%", "%")):
+        value = value.replace(sign, text)
+    return value

@@ -1,0 +1,157 @@
+"""The package universe: which packages exist, in which versions, from which repository, with what inside.
+
+The data is `universe.json`; this module fills its templates for one node (operating system, kernels, driver versions).
+"""
+
+from __future__ import annotations
+
+from .state import LIB, State, loads, read_text
+
+HERE = __file__.rpartition("/")[0] or "."
+
+
+def table(name: str) -> dict:
+    """One of the data tables beside this module."""
+    return loads(read_text(f"{HERE}/{name}"))  # type: ignore[return-value]
+
+
+class Universe:
+    """What exists for a node with this state."""
+
+    def __init__(self, state: State) -> None:
+        self.data = table("universe.json")
+        self.os = state["image"]["os"]
+        self.distro = self.os.replace("-", "").replace(".", "")
+        self.suite = {"ubuntu-22.04": "jammy", "ubuntu-24.04": "noble"}[self.os]
+        self.kernels = self.data["kernels"][self.os]
+        self.lustre_kernels = [kernel for kernel in self.data["lustre_kernels"] if kernel in self.kernels]
+        self.newest = self._newest(state["kernel"])
+        self._cache: dict[str, dict] = {}
+
+    def _newest(self, running: str) -> str:
+        series = running.rpartition("-")[0].rpartition("-")[0]  # 6.8.0 of 6.8.0-1040-aws
+        same = [kernel for kernel in self.kernels if kernel.startswith(series + "-")]
+        return (same or self.kernels)[-1]
+
+    def names(self) -> list[str]:
+        """Every package name."""
+        found = []
+        for name, entry in self.data["packages"].items():
+            family = entry.get("expand")
+            if family is None:
+                found.append(name)
+            else:
+                found += [name.replace("{" + family + "}", value) for value in self._values(entry)]
+        return found
+
+    def get(self, name: str) -> dict | None:
+        """The entry of a package with its name's templates filled, or None."""
+        if name in self._cache:
+            return self._cache[name]
+        entry, values = self.data["packages"].get(name), {}
+        if entry is None:
+            entry, values = self._template(name)
+        if entry is None:
+            return None
+        entry = {**entry, "name": name, "values": values}
+        entry["versions"] = self._versions(entry)
+        self._cache[name] = entry
+        return entry
+
+    def fill(self, entry: dict, version: str, text: str) -> str:
+        """A text of a package with its templates filled."""
+        values = {**entry["values"], "version": version, "upstream": upstream(version), "suite": self.suite, "distro": self.distro}
+        values |= {"newest_kernel": self.newest, "newest_lustre_kernel": self.lustre_kernels[-1] if self.lustre_kernels else ""}
+        for name, value in values.items():
+            text = text.replace("{" + name + "}", value)
+        return text
+
+    def _template(self, name: str) -> tuple[dict | None, dict[str, str]]:
+        for pattern, entry in self.data["packages"].items():
+            family = entry.get("expand")
+            if family is None:
+                continue
+            before, _, after = pattern.partition("{" + family + "}")
+            value = name[len(before) : len(name) - len(after)] if name.startswith(before) and name.endswith(after) else ""
+            if value and value in self._values(entry):
+                return entry, {family: value}
+        return None, {}
+
+    def _values(self, entry: dict) -> list[str]:
+        if entry["expand"] == "driver":
+            return self.data["families"]["driver"]
+        kernels = self.lustre_kernels if entry.get("only") == "lustre_kernels" else self.kernels
+        gone = self.data["headers_gone"] if entry.get("headers") else []
+        return [kernel for kernel in kernels if kernel not in gone]
+
+    def _versions(self, entry: dict) -> list[str]:
+        if "family" in entry:
+            return [value + entry["suffix"] for value in self.data["families"][entry["family"]]]
+        values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest)}
+        values |= entry["values"]
+        found = []
+        for version in entry["versions"]:
+            for name, value in values.items():
+                version = version.replace("{" + name + "}", value)
+            found.append(version)
+        return found
+
+
+def upstream(version: str) -> str:
+    """`580.126.20` of `1:580.126.20-1ubuntu1`."""
+    return version.partition(":")[2 if ":" in version else 0].rpartition("-")[0] or version
+
+
+def _deb(kernel: str) -> str:
+    return kernel.rpartition("-")[0].replace("-", ".", 1) + ".1" if kernel else ""
+
+
+def newer(left: str, right: str) -> int:
+    """-1, 0 or 1 as dpkg orders versions."""
+    for one, other in zip(_version_parts(left), _version_parts(right), strict=True):
+        result = _compare(one, other)
+        if result:
+            return result
+    return 0
+
+
+def _version_parts(version: str) -> tuple[str, str, str]:
+    epoch, colon, rest = version.partition(":")
+    if not colon:
+        epoch, rest = "0", version
+    head, dash, tail = rest.rpartition("-")
+    return (epoch, head, tail) if dash else (epoch, rest, "0")
+
+
+def _order(char: str) -> int:
+    if char == "~":
+        return -1
+    if char.isalpha():
+        return ord(char)
+    return ord(char) + 256 if char else 0
+
+
+def _compare(left: str, right: str) -> int:
+    a = b = 0
+    while a < len(left) or b < len(right):
+        while (a < len(left) and not left[a].isdigit()) or (b < len(right) and not right[b].isdigit()):
+            one = _order(left[a]) if a < len(left) and not left[a].isdigit() else 0
+            other = _order(right[b]) if b < len(right) and not right[b].isdigit() else 0
+            if one != other:
+                return -1 if one < other else 1
+            a, b = a + 1, b + 1
+        one, a = _digits(left, a)
+        other, b = _digits(right, b)
+        if one != other:
+            return -1 if one < other else 1
+    return 0
+
+
+def _digits(text: str, start: int) -> tuple[int, int]:
+    end = start
+    while end < len(text) and text[end].isdigit():
+        end += 1
+    return int(text[start:end] or "0"), end
+
+
+__all__ = ["LIB", "Universe", "newer", "table", "upstream"]

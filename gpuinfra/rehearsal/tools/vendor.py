@@ -1,0 +1,220 @@
+"""What vendors' packages bring beside device tools: fabric manager, persistence daemon, CUDA, EFA installer, container toolkit, Lustre."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import kernel
+from .state import State, change_state, exists, fail, link, read_state, read_text, write_file
+from .universe import Universe, upstream
+
+LAUNCHER = "/run/standin/lib/tool"
+EFA = "/opt/amazon/efa"
+CDI = "/etc/cdi/nvidia.yaml"
+
+
+def fabric_manager(argv: list[str]) -> int:
+    """`--version`, else the daemon: it refuses to run beside a driver of another version."""
+    state = read_state()
+    installed = state["fabric_manager"]["installed"]
+    if "--version" in argv or "-v" in argv:
+        sys.stdout.write(f"Fabric Manager version is : {installed}\n")
+        return 0
+    loaded = state["driver"]["loaded"]
+    if loaded is None:
+        return fail("request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]")
+    if not state["hardware"]["nvswitches"]:
+        return fail("NV_WARN_NOTHING_TO_DO: no NVSwitch on this machine")
+    if loaded != installed:
+        return fail(f"fabric manager NVIDIA GPU driver interface version {installed} don't match with driver version {loaded}. Please update with matching NVIDIA driver package.")
+    if "fabric-manager-stopped" in state["faults"]:
+        return fail("detected NVSwitch fatal error 20034 on NVSwitch pci bus id 00000000:c5:00.0; fabric manager aborts")
+    sys.stdout.write(f"Connected to 1 node.\nSuccessfully configured all the available NVSwitches to route GPU NVLink traffic (stand-in, {installed}).\n")
+    return _stay()
+
+
+def persistenced(argv: list[str]) -> int:
+    """The persistence daemon; it needs the driver."""
+    state = read_state()
+    if "--version" in argv or "-v" in argv:
+        sys.stdout.write(f"nvidia-persistenced:  version {state['driver']['userspace']}\n")
+        return 0
+    if state["driver"]["loaded"] is None:
+        code, text = kernel.load("nvidia")
+        if code:
+            return fail(f"nvidia-persistenced failed to initialize. Check syslog for more details.\n{text}")
+        kernel.refresh_devices()
+    sys.stdout.write("Started (stand-in)\n")
+    return _stay()
+
+
+def nvlsm(argv: list[str]) -> int:
+    """NVLink subnet manager of fourth-generation NVSwitch machines."""
+    del argv
+    if "ib_umad" not in read_state()["modules"]:
+        return fail("nvlsm: no /dev/infiniband/umad* device; is ib_umad loaded?")
+    return _stay()
+
+
+def nvidia_modprobe(argv: list[str]) -> int:
+    """Loads the driver when a user's program needs it."""
+    del argv
+    code, text = kernel.load("nvidia")
+    kernel.refresh_devices()
+    return fail(text) if code else 0
+
+
+def nvcc(argv: list[str], path: str) -> int:
+    """The compiler's version; it compiles nothing here."""
+    if "--version" in argv or "-V" in argv:
+        sys.stdout.write(read_text(path.rpartition("/bin/")[0] + "/nvcc-version"))
+        return 0
+    return fail("nvcc: a stand-in node has no CUDA compiler")
+
+
+def efa_installer(argv: list[str]) -> int:
+    """`efa_installer.sh` of the stand-in tarball: what AWS's installer leaves on a machine."""
+    version = argv[0]
+    state = read_state()
+    release = state["kernel"]
+    if not exists(f"/usr/lib/modules/{release}/build/Makefile") and "--skip-kmod" not in argv:
+        return fail(f"Error: kernel headers for {release} are required to build the EFA kernel module")
+    facts = Universe(state).data["efa"][version]
+    return install_efa(version, facts)
+
+
+def install_efa(version: str, facts: dict) -> int:
+    """Files, module and packages of one release of the installer."""
+    lines = [f"# EFA installer version: {version}", "# Debug packages installed: no", "# Packages installed:"]
+    lines += [f"efa_{facts['kmod']}-1.amzn1_amd64", f"libfabric1-aws_{facts['libfabric']}_amd64", f"libnccl-ofi_{facts['ofi_nccl']}-1_amd64", f"rdma-core_{facts['rdma_core']}-1_amd64"]
+    write_file("/opt/amazon/efa_installed_packages", "\n".join(lines) + "\n")
+    for name in ("fi_info", "fi_pingpong"):
+        link(LAUNCHER, f"{EFA}/bin/{name}")
+    for name in ("ibv_devinfo", "ibv_devices", "rdma"):
+        link(LAUNCHER, f"/usr/bin/{name}")
+    write_file(f"{EFA}/lib/libfabric.so.1", "stand-in library\n")
+    for folder in ("lib", "lib/x86_64-linux-gnu"):
+        write_file(f"/opt/amazon/ofi-nccl/{folder}/libnccl-net.so", f"stand-in library aws-ofi-nccl {facts['ofi_nccl']}\n")
+    write_file("/etc/ld.so.conf.d/000_efa.conf", f"{EFA}/lib\n")
+    write_file("/etc/ld.so.conf.d/100_ofinccl.conf", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu\n")
+    write_file("/etc/profile.d/zippy_efa.sh", f'PATH="{EFA}/bin:$PATH"\n')
+
+    def change(state: State) -> None:
+        state["efa"] = {"installer": version, "libfabric": facts["libfabric"], "kmod": facts["kmod"]}
+        for name, number in (("efa", facts["kmod"] + "-1"), ("libfabric1-aws", facts["libfabric"]), ("libnccl-ofi", facts["ofi_nccl"] + "-1"), ("rdma-core", facts["rdma_core"] + "-1")):
+            state["packages"][name] = {"version": number, "hold": False, "auto": False, "from": "efa-installer"}
+        for release in state["kernels"]:
+            if exists(f"/usr/lib/modules/{release}/build/Makefile"):
+                kernel.place(state, release, "efa", {"version": facts["kmod"], "license": "Dual BSD/GPL", "package": "dkms"})
+                item = {"module": "efa", "version": facts["kmod"], "kernel": release, "status": "installed", "modules": ["efa"]}
+                state["dkms"] = [other for other in state["dkms"] if other["module"] != "efa" or other["kernel"] != release] + [item]
+
+    change_state(change)
+    if read_state()["hardware"]["efa"]:
+        kernel.load("efa")
+    kernel.refresh_devices()
+    sys.stdout.write("EFA installation complete.\n- Please logout/login to complete the installation.\n")
+    return 0
+
+
+def nvidia_ctk(argv: list[str]) -> int:
+    """`--version`, `cdi list|generate`, `runtime configure`."""
+    words = [word for word in argv if not word.startswith("-")]
+    package = read_state()["packages"].get("nvidia-container-toolkit-base", {}).get("version", "")
+    if "--version" in argv:
+        sys.stdout.write(f"NVIDIA Container Toolkit CLI version {upstream(package)}\n")
+        return 0
+    if words[:2] == ["cdi", "list"]:
+        names = [line.strip().removeprefix("- name: ") for line in read_text(CDI, "").splitlines() if "- name:" in line]
+        sys.stderr.write(f"INFO[0000] Found {len(names)} CDI devices\n")
+        sys.stdout.write("".join(f"nvidia.com/gpu={name}\n" for name in names))
+        return 0
+    if words[:2] == ["cdi", "generate"]:
+        output = next((word.partition("=")[2] for word in argv if word.startswith("--output=")), CDI)
+        return cdi_refresh([], output)
+    if words[:2] == ["runtime", "configure"]:
+        return _configure(next((word.partition("=")[2] for word in argv if word.startswith("--runtime=")), "docker"))
+    return fail(f"nvidia-ctk: the stand-in has no {' '.join(words)}")
+
+
+def cdi_refresh(argv: list[str], output: str = CDI) -> int:
+    """Write the CDI specification from the GPUs that answer now."""
+    del argv
+    gpus = _gpu_indexes()
+    if gpus is None:
+        return fail("level=error msg=\"failed to generate CDI spec: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND\"")
+    rows = "".join(f"  - name: \"{name}\"\n" if not name.isdigit() else f"  - name: {name}\n" for name in gpus)
+    write_file(output, f"cdiVersion: 0.7.0\nkind: nvidia.com/gpu\ndevices:\n{rows}  - name: all\n")
+    return 0
+
+
+def lfs(argv: list[str]) -> int:
+    """`lfs --version`, `lfs df`, and layout calls that do nothing here."""
+    package = next((item["version"] for name, item in read_state()["packages"].items() if name.startswith("lustre-client-modules-6")), "")
+    if "--version" in argv or argv[:1] == ["version"]:
+        sys.stdout.write(f"lfs {upstream(package)}\n")
+    elif argv[:1] in (["df"], ["check"]):
+        for item in read_state()["mounts"]:
+            if item["type"] == "lustre":
+                sys.stdout.write(f"filesystem_summary:  1200G 8M 1199G 1% {item['target']}\n")
+    return 0
+
+
+def lctl(argv: list[str]) -> int:
+    """`lctl`, `lnetctl`: networking that a stand-in has no use for, but only with the module loaded."""
+    if "--version" in argv or argv[:1] == ["version"]:
+        return lfs(["--version"])
+    return 0 if "lnet" in read_state()["modules"] else fail("IOC_LIBCFS_LIST_NIDS error 22: Invalid argument; is lnet loaded?")
+
+
+def container(argv: list[str]) -> int:
+    """docker and containerd: present, running nothing."""
+    if argv[:1] == ["--version"] or argv[:1] == ["version"]:
+        packages = read_state()["packages"]
+        sys.stdout.write(f"Docker version {upstream(packages.get('docker.io', packages.get('containerd', {'version': '0'}))['version'])} (stand-in)\n")
+        return 0
+    if argv[:1] in (["info"], ["ps"], ["images"]):
+        return 0
+    return fail("a stand-in node runs no containers")
+
+
+def dockerd(argv: list[str]) -> int:
+    """The daemons of docker and containerd: they only live."""
+    return container(argv) if argv[:1] in (["--version"], ["config"], ["version"]) else _stay()
+
+
+def _configure(runtime: str) -> int:
+    if runtime == "docker":
+        write_file("/etc/docker/daemon.json", '{\n    "runtimes": {\n        "nvidia": {\n            "args": [],\n            "path": "nvidia-container-runtime"\n        }\n    }\n}')
+    elif runtime == "containerd":
+        write_file("/etc/containerd/conf.d/99-nvidia.toml", '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n')
+    else:
+        write_file("/etc/crio/conf.d/99-nvidia.toml", '[crio.runtime]\ndefault_runtime = "nvidia"\n')
+    sys.stdout.write(f"level=info msg=\"Wrote updated config for {runtime}\"\n")
+    return 0
+
+
+def _gpu_indexes() -> list[str] | None:
+    """Indexes of the GPUs that nvidia-smi lists; None where the driver does not answer."""
+    import io
+    from contextlib import redirect_stderr, redirect_stdout
+
+    import devices  # type: ignore[import-not-found]
+
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(io.StringIO()):
+        code = devices.main(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
+    if code != 0:
+        return None
+    return [line.strip() for line in said.getvalue().splitlines() if line.strip().isdigit()]
+
+
+def _stay() -> int:
+    """A daemon's life: until it is ended."""
+    import signal
+
+    sys.stdout.flush()
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    while True:
+        signal.pause()

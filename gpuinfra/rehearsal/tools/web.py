@@ -1,0 +1,144 @@
+"""curl and wget: vendors' files are played, the loopback is real, and everything else does not exist.
+
+A vendor's file is a small text that names itself, so that `gpg` and `sha256sum` can say what the vendor's own file would show,
+and a damaged one shows as damaged.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .passthrough import become_real
+from .state import fail, make_folder, read_state, write_file
+from .universe import Universe
+
+MAGIC = "stand-in file "
+LOCAL = ("http://127.0.0.1", "http://localhost", "http://169.254.169.254")
+_VALUED = {
+    "--proto", "--connect-timeout", "--max-time", "-m", "--speed-limit", "--speed-time", "-Y", "-y", "--retry", "--retry-delay",
+    "--retry-max-time", "-A", "--user-agent", "-H", "--header", "-X", "--request", "-d", "--data", "-D", "--dump-header", "-w", "--write-out", "--cacert",
+}  # fmt: skip
+
+
+def curl(argv: list[str]) -> int:
+    """`curl [-fsSLo FILE] URL...`"""
+    output, urls, silent = "", [], False
+    rest = iter(argv)
+    for word in rest:
+        if word in ("-o", "--output"):
+            output = next(rest, "")
+        elif word in _VALUED:
+            next(rest, "")
+        elif word.startswith("--"):
+            silent = silent or word == "--silent"
+        elif word.startswith("-") and len(word) > 1:
+            silent = silent or "s" in word
+            if word.endswith("o"):
+                output = next(rest, "")
+            elif "O" in word:
+                output = "*"
+        else:
+            urls.append(word)
+    if any(url.startswith(LOCAL) for url in urls):
+        return become_real("curl", argv)
+    for url in urls:
+        status, content = download(url)
+        if status != 200:
+            if status == 0:
+                host = url.partition("://")[2].partition("/")[0]
+                return fail(f"curl: (6) Could not resolve host: {host}", 6)
+            return fail(f"curl: (22) The requested URL returned error: {status}", 22)
+        _deliver(content, url.rpartition("/")[2] if output == "*" else output)
+    return 0 if urls else fail("curl: try 'curl --help' for more information", 2)
+
+
+def wget(argv: list[str]) -> int:
+    """`wget [-q] [-O FILE] URL`"""
+    output, urls, rest = "", [], iter(argv)
+    for word in rest:
+        if word in ("-O", "--output-document") or (word.startswith("-") and not word.startswith("--") and word.endswith("O")):
+            output = next(rest, "")
+        elif not word.startswith("-"):
+            urls.append(word)
+    if any(url.startswith(LOCAL) for url in urls):
+        return become_real("wget", argv)
+    for url in urls:
+        status, content = download(url)
+        if status != 200:
+            return fail(f"wget: unable to resolve host address or server answered {status}: {url}", 4 if status == 0 else 8)
+        _deliver(content, output or url.rpartition("/")[2])
+    return 0
+
+
+def download(url: str) -> tuple[int, bytes]:
+    """HTTP status (0: no such host) and what the vendor would send."""
+    state = read_state()
+    entry, universe = describe(url)
+    if entry is None:
+        hosts = {item["url"].partition("://")[2].partition("/")[0] for item in universe.data["downloads"]}
+        return (404 if url.partition("://")[2].partition("/")[0] in hosts else 0), b""
+    if "download-503" in state["faults"]:
+        return 503, b""
+    content = _content(entry, url, universe)
+    if "download-corrupt" in state["faults"]:
+        content = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
+    return 200, content
+
+
+def describe(url: str) -> tuple[dict | None, Universe]:
+    """The table's row for a URL, mirrors included: the vendor's host and path are then the end of it."""
+    universe = Universe(read_state())
+    from .apt import _matches
+
+    bare = url.partition("://")[2]
+    for item in universe.data["downloads"]:
+        pattern = item["url"].partition("://")[2]
+        if _matches(bare, pattern) or _matches(bare, "*/" + pattern):
+            version = bare.rpartition("aws-efa-installer-")[2].partition(".tar.gz")[0]
+            if item["kind"] in ("efa", "signature") and version not in universe.data["efa"]:
+                continue
+            return item, universe
+    return None, universe
+
+
+def _content(entry: dict, url: str, universe: Universe) -> bytes:
+    name = url.rpartition("/")[2]
+    if entry["kind"] == "deb":
+        return f"{MAGIC}{url}\npackage {entry['package']} {entry['version']} amd64\nend\n".encode()
+    if entry["kind"] == "key":
+        fingerprint, owner = universe.data["keys"][name]
+        return f"stand-in key {fingerprint} {owner}\n".encode()
+    if entry["kind"] == "signature":
+        import hashlib
+
+        signed = _content({"kind": "efa"}, url.removesuffix(".sig"), universe)
+        return f"stand-in signature {entry['key']} {hashlib.sha256(signed).hexdigest()}\n".encode()
+    return _efa_tarball(name.removeprefix("aws-efa-installer-").removesuffix(".tar.gz"))
+
+
+def _efa_tarball(version: str) -> bytes:
+    """An archive like AWS's, with an installer that does what it says to the stand-in node."""
+    import gzip
+    import io
+    import tarfile
+
+    script = f'#!/bin/bash\nset -e\nexec /run/standin/lib/tool efa-installer {version} "$@"\n'.encode()
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data, mode in (("efa_installer.sh", script, 0o755), ("efa_installer_version", version.encode() + b"\n", 0o644)):
+            member = tarfile.TarInfo(f"aws-efa-installer/{name}")
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+    return gzip.compress(plain.getvalue(), mtime=0)
+
+
+def _deliver(content: bytes, output: str) -> None:
+    if output in ("", "-"):
+        sys.stdout.buffer.write(content)
+        return
+    make_folder(output.rpartition("/")[0])
+    with open(output, "wb") as file:
+        file.write(content)
+
+
+__all__ = ["MAGIC", "curl", "describe", "download", "wget", "write_file"]
