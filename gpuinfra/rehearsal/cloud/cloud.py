@@ -1,0 +1,205 @@
+"""The cloud itself: creates, reads, updates and deletes whatever the SDKs declare, and keeps it in the store.
+
+This is the part between Pulumi's protocol (`provider.py`) and the store. What a single type does beyond keeping what it was
+told is a behaviour (`behaviours/`); nothing here names one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.rehearsal.cloud import behaviours, ids, synth, wire
+from gpuinfra.rehearsal.cloud.errors import AnswerLost, CloudError, MadeButFailed
+from gpuinfra.rehearsal.cloud.faults import Faults
+from gpuinfra.rehearsal.cloud.fleet import Fleet
+from gpuinfra.rehearsal.cloud.sdk import Function, ResourceType, sdk
+from gpuinfra.rehearsal.cloud.store import Resource, Store, Taken
+
+_ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
+
+DEFAULT_REGIONS = {"aws": "us-east-1", "azure-native": "eastus", "gcp": "us-central1"}
+
+
+@dataclass
+class Call:
+    """One request about one resource, and what becomes of it."""
+
+    token: str
+    urn: str
+    name: str
+    inputs: dict[str, Any]
+    region: str
+    id: str = ""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    old: Resource | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    """Default tags of the provider that asks."""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The inputs without envelopes."""
+        return wire.plain(self.inputs)
+
+    def resource(self) -> Resource:
+        return Resource(self.token, self.region, self.id, self.inputs, self.outputs, urn=self.urn)
+
+
+class Cloud:
+    """Everything that a rehearsal's clouds hold, and what they do with it."""
+
+    def __init__(self, folder: Path, *, faults: Any = (), operation: str = "rehearsal") -> None:
+        self.folder = folder
+        self.store = Store(folder / "cloud.sqlite", operation=operation)
+        self.faults = Faults(faults, self.store)
+        self.endpoint = ""
+        self.changed = threading.Event()
+        """Set whenever a group, a template or an instance may have work to do."""
+        self.fleet = Fleet(self, None, "no node host was started")
+
+    def close(self) -> None:
+        self.store.close()
+
+    # What the SDK says
+
+    @staticmethod
+    def type(token: str) -> ResourceType:
+        return sdk(token.split(":", 1)[0]).resource(token)
+
+    @staticmethod
+    def function(token: str) -> Function:
+        return sdk(token.split(":", 1)[0]).function(token)
+
+    def region_of(self, token: str, inputs: Mapping[str, Any], default: str) -> str:
+        """Where a resource is; "" for what has no region, and for clouds whose ids carry it."""
+        if not token.startswith("aws:") or "region" not in self.type(token).inputs:
+            return ""
+        given = wire.peel(inputs.get("region"))
+        return given if isinstance(given, str) and not wire.is_unknown(given) else default
+
+    # The four verbs
+
+    def create(self, call: Call) -> None:
+        """Make a resource, whole or not at all; fills in its id and outputs."""
+        fault = self.faults.of_call(call.token)
+        if fault == "error":
+            error = behaviours.ordered_error(call.token)
+            self.store.log("create", call.token, "", call.urn, error.code)
+            raise error
+        behaviour = behaviours.of(call.token)
+        try:
+            with self.store.change():
+                behaviour.before_create(self, call)
+                call.id = behaviour.identify(self, call) or self._identify(call)
+                self._complete(call)
+                self._claim(call, behaviour)
+                behaviour.created(self, call)
+                self.store.insert(call.resource())
+                behaviour.kept(self, call)
+                self.store.log("create", call.token, call.id, call.urn)
+        except Taken as taken:
+            error = behaviour.conflict(self, call, taken)
+            self.store.log("create", call.token, "", call.urn, error.code)
+            raise error from taken
+        except CloudError as error:
+            self.store.log("create", call.token, "", call.urn, error.code)
+            raise
+        self.wake()
+        behaviour.after(self, call)
+        if fault == "partial":
+            raise MadeButFailed(
+                "InternalFailure", "the resource was created and did not become ready (ordered by --fault)", status=500
+            )
+        if fault == "lost":
+            raise AnswerLost(
+                "RequestTimeout", "the connection broke before the answer arrived (ordered by --fault)", status=500
+            )
+
+    def update(self, call: Call, old: Resource) -> None:
+        """Change a resource in place."""
+        behaviour = behaviours.of(call.token)
+        call.old, call.id, call.region = old, old.id, old.region
+        try:
+            with self.store.change():
+                behaviour.before_update(self, call)
+                self._complete(call, keep=old.outputs)
+                behaviour.updated(self, call)
+                self.store.update(replace(old, inputs=call.inputs, outputs=call.outputs))
+                behaviour.kept(self, call)
+                self.store.log("update", call.token, call.id, call.urn)
+        except CloudError as error:
+            self.store.log("update", call.token, call.id, call.urn, error.code)
+            raise
+        self.wake()
+        behaviour.after(self, call)
+
+    def delete(self, resource: Resource, urn: str = "") -> None:
+        """Delete a resource, if the cloud lets go of it."""
+        behaviour = behaviours.of(resource.type)
+        try:
+            with self.store.change():
+                behaviour.before_delete(self, resource)
+                self.store.remove(resource)
+                behaviour.deleted(self, resource)
+                self.store.log("delete", resource.type, resource.id, urn)
+        except CloudError as error:
+            self.store.log("delete", resource.type, resource.id, urn, error.code)
+            raise
+        self.wake()
+
+    def find(self, token: str, id: str, region: str) -> Resource | None:
+        """A resource by the id that the engine or a person gives: `<id>`, `<id>@<region>`, or the form that imports use."""
+        own = self.region_of(token, {}, region)
+        if token.startswith("aws:") and own and "@" in id:
+            bare, _, named = id.rpartition("@")
+            if found := self.find(token, bare, named):
+                return found
+        return (
+            self.store.find(token, id, own)
+            or (self.store.find(token, id) if not token.startswith("aws:") or not own else None)
+            or behaviours.of(token).by_import_id(self, token, id, own)
+        )
+
+    def external(self, id: str) -> dict[str, Any] | None:
+        """What is said about something that the account has and this rehearsal did not make: a reservation, a network.
+
+        Things are told over the control interface; an id that is not synthetic is believed to exist.
+        """
+        told = self.store.get("external", id)
+        if told is None and id.startswith(_ID_PREFIXES) and not re.search(r"-0{8}", id):
+            return {}
+        return told
+
+    def wake(self) -> None:
+        """Tell whoever runs instances that something may have changed."""
+        self.changed.set()
+
+    # What every resource has in common
+
+    def _identify(self, call: Call) -> str:
+        package, inputs = call.token.split(":", 1)[0], call.plain
+        if package == "azure-native":
+            return ids.azure_id(call.token, call.name, inputs)
+        if package == "gcp":
+            return ids.gcp_id(call.token, call.name, inputs, ids.PROJECT)
+        return ids.aws_id(call.token, call.name, inputs, call.region, self.store.next)
+
+    def _complete(self, call: Call, keep: Mapping[str, Any] | None = None) -> None:
+        """Every declared output; on an update, what the cloud had made up before stays."""
+        declared = self.type(call.token)
+        about = synth.Subject(call.token.split(":", 1)[0], call.token, call.id, call.region, call.inputs)
+        made = synth.outputs(declared.outputs, declared.inputs, about)
+        for name, value in (keep or {}).items():
+            if name in made and call.inputs.get(name) is None and name != "tagsAll":
+                made[name] = value
+        if "tagsAll" in made:
+            made["tagsAll"] = {**call.tags, **made["tagsAll"]}
+        call.outputs = made
+
+    def _claim(self, call: Call, behaviour: behaviours.Behaviour) -> None:
+        for scope, name in behaviour.names(self, call):
+            self.store.claim(scope, name, call.resource())

@@ -1,0 +1,180 @@
+"""What a rehearsal asks of its cloud: who is there, what was made by which operation, and accidents on purpose.
+
+Every request carries the token that the process printed when it was ready. Answers are JSON.
+
+| request | does |
+| --- | --- |
+| GET `nodes` | the instances as nodes: label, stage, end of the console |
+| GET `instances` | the instances as the cloud knows them, the terminated ones too |
+| GET `resources` | everything the cloud holds, with the operation and the URN that created it |
+| GET `calls?since=N` | the log of calls after number N |
+| GET `activities?group=NAME` | what a group did, newest first |
+| POST `operation` `{"operation"}` | names the operation that following creations belong to |
+| POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
+| POST `delete` `{"type", "id"}` | deletes a resource by hand, as the cloud allows |
+| POST `vanish` `{"type", "id"}` | makes a resource disappear, whatever depends on it |
+| POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure would |
+| POST `reboot` `{"instance_id"}` | reboots an instance |
+| POST `external` `{"id", ...}` | says what the account had before: a reservation of 2 is `{"id": "cr-...", "count": 2}` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud import wire
+from gpuinfra.rehearsal.cloud.errors import CloudError
+from gpuinfra.rehearsal.cloud.http.server import Request, Response
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.store import Resource
+
+
+class Control:
+    """Serves `/.control/...`."""
+
+    def __init__(self, cloud: Cloud, token: str) -> None:
+        self.cloud, self._token = cloud, token
+        self._actions: dict[tuple[str, str], Callable[[dict[str, Any]], Any]] = {
+            ("GET", "nodes"): self._nodes,
+            ("GET", "instances"): lambda _: {"instances": list(self.cloud.fleet.instances().values())},
+            ("GET", "resources"): self._resources,
+            ("GET", "calls"): lambda asked: {"calls": self.cloud.store.calls(int(asked.get("since") or 0))},
+            ("GET", "activities"): self._activities,
+            ("POST", "operation"): self._operation,
+            ("POST", "drift"): self._drift,
+            ("POST", "delete"): self._delete,
+            ("POST", "vanish"): self._vanish,
+            ("POST", "terminate"): self._terminate,
+            ("POST", "reboot"): self._reboot,
+            ("POST", "external"): self._external,
+        }
+
+    def __call__(self, request: Request) -> Response:
+        if not hmac.compare_digest(request.headers.get("x-gpuinfra-control", ""), self._token):
+            return _json(403, {"error": "X-Gpuinfra-Control must carry the token of this rehearsal"})
+        action = self._actions.get((request.method, request.path.removeprefix("/.control/").strip("/")))
+        if action is None:
+            return _json(404, {"error": f"no such request: {request.method} {request.path}"})
+        try:
+            asked = json.loads(request.body) if request.body else request.query
+            return _json(200, action(asked))
+        except CloudError as error:
+            return _json(409, {"error": error.told("the cloud refused")})
+        except (KeyError, TypeError, ValueError) as error:
+            return _json(400, {"error": f"{type(error).__name__}: {error}"})
+
+    def _nodes(self, _: dict[str, Any]) -> dict[str, Any]:
+        fleet = self.cloud.fleet
+        status = {one.id: dataclasses.asdict(one) for one in fleet.host.status()} if fleet.host else {}
+        nodes = []
+        for instance in fleet.instances().values():
+            node = status.get(instance["id"], {})
+            nodes.append(
+                {
+                    "label": instance["name"],
+                    "instance_id": instance["id"],
+                    "cluster": instance["cluster"],
+                    "pool": instance["pool"],
+                    "group": instance["group"],
+                    "group_name": instance["group_name"],
+                    "kind": instance["kind"],
+                    "machine": instance["machine"],
+                    "zone": instance["zone_id"],
+                    "state": instance["state"],
+                    "stage": node.get("stage")
+                    or ("terminated" if instance["state"] == "terminated" else "never boots here"),
+                    "detail": node.get("detail", ""),
+                    "boot_id": node.get("boot_id", ""),
+                    "boots": node.get("boots", 0),
+                    "console_tail": list(node.get("console_tail", ())),
+                    "faults": list(self.cloud.faults.of_node(instance["name"])),
+                }
+            )
+        return {"available": fleet.host is not None, "reason": fleet.unavailable or None, "nodes": nodes}
+
+    def _resources(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "resources": [
+                {
+                    "package": one.type.split(":", 1)[0], "type": one.type, "region": one.region, "id": one.id, "urn": one.urn,
+                    "name": one.urn.rsplit("::", 1)[-1], "inputs": wire.plain(one.inputs), "outputs": wire.plain(one.outputs),
+                    "operation": one.operation, "created": one.created,
+                }
+                for one in self.cloud.store.list()
+            ]
+        }  # fmt: skip
+
+    def _activities(self, asked: dict[str, Any]) -> dict[str, Any]:
+        every = sorted(self.cloud.store.all("activity").values(), key=lambda one: one["n"], reverse=True)
+        return {"activities": [one for one in every if asked.get("group") in (None, one["group"])]}
+
+    def _operation(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.store.operation = str(asked["operation"])
+        return {"operation": self.cloud.store.operation}
+
+    def _drift(self, asked: dict[str, Any]) -> dict[str, Any]:
+        found = self._find(asked)
+        inputs, outputs = dict(found.inputs), dict(found.outputs)
+        declared = self.cloud.type(found.type)
+        for name, value in (asked.get("set") or {}).items():
+            if name not in declared.outputs and name not in declared.inputs:
+                raise ValueError(f"{found.type} has no property {name}")
+            outputs[name] = value
+            if name in declared.inputs:
+                inputs[name] = value
+        for name in asked.get("unset") or []:
+            inputs.pop(name, None)
+            outputs.pop(name, None)
+        self.cloud.store.update(replace(found, inputs=inputs, outputs=outputs))
+        self.cloud.store.log("drift", found.type, found.id, "")
+        self.cloud.wake()
+        return {"id": found.id}
+
+    def _delete(self, asked: dict[str, Any]) -> dict[str, Any]:
+        found = self._find(asked)
+        self.cloud.delete(found)
+        return {"id": found.id}
+
+    def _vanish(self, asked: dict[str, Any]) -> dict[str, Any]:
+        found = self._find(asked)
+        self.cloud.store.remove(found)
+        self.cloud.store.log("vanish", found.type, found.id, "")
+        self.cloud.wake()
+        return {"id": found.id}
+
+    def _find(self, asked: dict[str, Any]) -> Resource:
+        found = self.cloud.store.find(asked["type"], asked["id"], asked.get("region"))
+        if found is None:
+            raise ValueError(f"the cloud holds no {asked['type']} {asked['id']}")
+        return found
+
+    def _terminate(self, asked: dict[str, Any]) -> dict[str, Any]:
+        id = str(asked["instance_id"])
+        if not self.cloud.fleet.terminate(
+            id,
+            "an instance was taken out of service in response to an EC2 health check indicating it has been terminated",
+        ):
+            raise ValueError(f"no running instance {id}")
+        return {"instance_id": id}
+
+    def _reboot(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if self.cloud.fleet.host is None:
+            raise ValueError(f"there are no nodes here: {self.cloud.fleet.unavailable}")
+        self.cloud.fleet.host.reboot(str(asked["instance_id"]))
+        return {"instance_id": asked["instance_id"]}
+
+    def _external(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.store.put("external", str(asked["id"]), {key: value for key, value in asked.items() if key != "id"})
+        self.cloud.wake()
+        return {"id": asked["id"]}
+
+
+def _json(status: int, value: Any) -> Response:
+    return Response(status, json.dumps(value).encode(), "application/json")

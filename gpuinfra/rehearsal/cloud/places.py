@@ -1,0 +1,39 @@
+"""Zones of AWS regions as this account sees them.
+
+Zone ids are the same for everybody, names differ between accounts; here the names are one letter off, so that whoever
+takes `us-east-1a` for `use1-az1` finds out in a rehearsal.
+"""
+
+from __future__ import annotations
+
+from gpuinfra.clouds.aws.regions import PREFIXES
+
+_ZONES = {"us-east-1": 6, "us-west-2": 4, "ap-northeast-1": 4, "ap-northeast-2": 4}
+"""Regions with more than three zones. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html, read 2026-11-21."""
+
+
+def zones(region: str) -> list[tuple[str, str]]:
+    """(name, id) of each zone: `("us-east-1b", "use1-az1")`."""
+    count = _ZONES.get(region, 3)
+    prefix = PREFIXES.get(region, region.replace("-", ""))
+    pairs = [(f"{region}{'abcdef'[number % count]}", f"{prefix}-az{number}") for number in range(1, count + 1)]
+    return sorted(pairs)
+
+
+def zone_name(region: str, zone_id: str) -> str | None:
+    return next((name for name, id in zones(region) if id == zone_id), None)
+
+
+def zone_id(region: str, name: str) -> str | None:
+    return next((id for own, id in zones(region) if own == name), None)
+
+
+def offered(machine: str, region: str) -> list[tuple[str, str]]:
+    """(name, id) of the zones that sell a machine type; a type that the catalogue does not know is sold in all of them."""
+    from gpuinfra.clouds.aws.catalog import MACHINES
+
+    record = MACHINES.get(machine)
+    if record is None or not record.zones:
+        return zones(region)
+    sold = record.zones.get(region, ())
+    return [(name, id) for name, id in zones(region) if id in sold]

@@ -1,0 +1,326 @@
+"""What the installed Pulumi SDKs declare: resource types, functions, inputs, outputs, enums.
+
+The wheels carry no schema, so the generated Python is read as text: importing `pulumi_aws` whole costs seconds and
+hundreds of megabytes, cutting one class out of a file costs milliseconds. The generated code is regular, one property
+after another, each under a `pulumi.getter` with its name on the wire.
+
+Everything is lazy and cached; nothing here knows any single resource type.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+PACKAGES = {"aws": "pulumi_aws", "azure-native": "pulumi_azure_native", "gcp": "pulumi_gcp"}
+"""Pulumi's package name and the Python package that declares it."""
+
+
+class NotDeclared(LookupError):
+    """The installed SDK has no such resource type or function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a property.
+
+    `kind` is str, int, float, bool, any, asset, list, map, object, enum or union. `name` is the class of an object or
+    an enum and `folder` where to look for it. A `loose` enum takes any string: the SDK's list is a help for editors,
+    and clouds sell machine types that it does not know yet.
+    """
+
+    kind: str
+    item: Type | None = None
+    options: tuple[Type, ...] = ()
+    name: str = ""
+    folder: Path | None = None
+    loose: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One input or output: its name on the wire, its type and what the SDK says about it."""
+
+    name: str
+    type: Type
+    doc: str = ""
+
+    @property
+    def required(self) -> bool:
+        return not self.type.optional
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """A resource type: what it takes and what it gives."""
+
+    token: str
+    inputs: dict[str, Property]
+    outputs: dict[str, Property]
+
+    @property
+    def required(self) -> list[str]:
+        return [name for name, prop in self.inputs.items() if prop.required]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function: what it takes and what it gives."""
+
+    token: str
+    inputs: dict[str, Property]
+    outputs: dict[str, Property]
+
+
+@dataclass
+class Sdk:
+    """One installed SDK."""
+
+    package: str
+    root: Path
+    _listings: dict[Path, dict[str, Path]] = field(default_factory=dict)
+
+    @cached_property
+    def version(self) -> str:
+        return str(json.loads((self.root / "pulumi-plugin.json").read_text())["version"])
+
+    @cached_property
+    def _table(self) -> list[dict]:
+        text = (self.root / "__init__.py").read_text()
+        found = re.search(r'resource_modules="""\n(.*?)"""', text, re.S)
+        return json.loads(found.group(1)) if found else []
+
+    @cached_property
+    def _classes(self) -> dict[str, tuple[Path, str]]:
+        return {
+            token: (self._folder(module["fqn"]), name)
+            for module in self._table
+            for token, name in module["classes"].items()
+        }
+
+    @cached_property
+    def _folders(self) -> dict[str, Path]:
+        return {module["mod"].split("/")[0]: self._folder(module["fqn"]) for module in self._table}
+
+    def _folder(self, dotted: str) -> Path:
+        return self.root.joinpath(*dotted.split(".")[1:])
+
+    @property
+    def tokens(self) -> list[str]:
+        """Every resource type."""
+        return list(self._classes)
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """Every function, found by the call that each of them makes."""
+        pattern = re.compile(r"pulumi\.runtime\.invoke\('([^']+)'")
+        found: dict[str, None] = {}
+        for path in sorted(self.root.rglob("*.py")):
+            if path.name.startswith(("get_", "list_")):
+                found.update(dict.fromkeys(pattern.findall(path.read_text())))
+        return list(found)
+
+    def resource(self, token: str) -> ResourceType:
+        """The resource type called `token`; raises NotDeclared."""
+        return _resource(self, token)
+
+    def function(self, token: str) -> Function:
+        """The function called `token`; raises NotDeclared."""
+        return _function(self, token)
+
+    def file_of(self, folder: Path, name: str) -> Path | None:
+        """The module in `folder` that holds what is called `name`: spelling differs by underscores only."""
+        listing = self._listings.get(folder)
+        if listing is None:
+            listing = {path.stem.replace("_", ""): path for path in folder.glob("*.py")}
+            self._listings[folder] = listing
+        return listing.get(name.replace("_", "").lower())
+
+    def __hash__(self) -> int:
+        return hash((self.package, self.root))
+
+
+@lru_cache(maxsize=None)
+def sdk(package: str) -> Sdk:
+    """The installed SDK of a Pulumi package; raises NotDeclared when it is not installed."""
+    module = PACKAGES.get(package)
+    spec = importlib.util.find_spec(module) if module else None
+    if spec is None or spec.origin is None:
+        raise NotDeclared(f"the Pulumi SDK for {package} is not installed here ({module or 'no such package'})")
+    return Sdk(package, Path(spec.origin).parent)
+
+
+def installed() -> Iterator[str]:
+    """The Pulumi packages whose SDK is installed."""
+    for package, module in PACKAGES.items():
+        if importlib.util.find_spec(module):
+            yield package
+
+
+@lru_cache(maxsize=None)
+def _resource(owner: Sdk, token: str) -> ResourceType:
+    if token not in owner._classes:
+        raise NotDeclared(f"unrecognized resource type (Check): {token}")
+    folder, name = owner._classes[token]
+    path = owner.file_of(folder, name)
+    if path is None or not (body := _class(path, name)):
+        raise NotDeclared(f"{token}: the SDK registers it but has no class {name} in {folder}")
+    return ResourceType(
+        token=token,
+        # A nested type may have taken the name `SubnetArgs`; then the resource's is `SubnetInitArgs`.
+        inputs=_properties(_class(path, f"{name}InitArgs") or _class(path, f"{name}Args"), folder),
+        outputs=_properties(body, folder),
+    )
+
+
+@lru_cache(maxsize=None)
+def _function(owner: Sdk, token: str) -> Function:
+    _, module, name = token.split(":")
+    module = module.split("/")[0]
+    folder = owner._folders.get(module) or (owner.root if module == "index" else owner.root / module)
+    path = owner.file_of(folder, name)
+    result = f"{name[0].upper()}{name[1:]}Result"
+    if path is None or not (body := _class(path, result)):
+        raise NotDeclared(f"unrecognized function: {token}")
+    return Function(token=token, inputs=_arguments(path, folder), outputs=_properties(body, folder))
+
+
+@lru_cache(maxsize=None)
+def fields(folder: Path, name: str) -> dict[str, Property]:
+    """The properties of a nested type."""
+    for file in ("_inputs.py", "outputs.py"):
+        if body := _class(folder / file, name):
+            return _properties(body, folder)
+    return {}
+
+
+@lru_cache(maxsize=None)
+def members(folder: Path, name: str) -> tuple[str | float, ...]:
+    """The values of an enum."""
+    body = _class(folder / "_enums.py", name)
+    found = re.findall(r"^    [A-Z][A-Z0-9_]* = (.+)$", body, re.M)
+    return tuple(ast.literal_eval(value) for value in found)
+
+
+@lru_cache(maxsize=64)
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _class(path: Path, name: str) -> str:
+    """The body of one class, cut out of its file; empty when it is not there."""
+    text = _text(path)
+    start = next((at for mark in (":", "(") if (at := text.find(f"\nclass {name}{mark}")) >= 0), -1)
+    if start < 0:
+        return ""
+    ends = [at for mark in ("\nclass ", "\n@", "\ndef ") if (at := text.find(mark, start + 1)) >= 0]
+    return text[start : min(ends, default=len(text))]
+
+
+_GETTER = re.compile(
+    r'^    @pulumi\.getter(?:\(name="(?P<wire>[^"]+)"\))?\n'
+    r"(?:(?!    def ).*\n)*?"
+    r"    def (?P<name>\w+)\(self\) -> (?P<type>.+):\n",
+    re.M,
+)
+_DOC = re.compile(r'\s*"""(.*?)"""', re.S)
+
+
+def _properties(body: str, folder: Path) -> dict[str, Property]:
+    found: dict[str, Property] = {}
+    for match in _GETTER.finditer(body):
+        name = match["wire"] or match["name"]
+        doc = _DOC.match(body, match.end("type") + 1)
+        found[name] = Property(name, _type(match["type"], folder), doc.group(1).strip() if doc else "")
+    return found
+
+
+def _arguments(path: Path, folder: Path) -> dict[str, Property]:
+    """What a function takes: names on the wire come from the body, types from the signature."""
+    text = _text(path)
+    names = dict((python, wire) for wire, python in re.findall(r"__args__\['([^']+)'\] = (\w+)", text))
+    signature = re.search(r"^def \w+\((.*?)\)(?: -> [^\n]+)?:\n", text, re.M | re.S)
+    if not signature:
+        return {}
+    function = ast.parse(f"def f({signature.group(1)}): ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    found: dict[str, Property] = {}
+    for argument in [*function.args.args, *function.args.kwonlyargs]:
+        if (wire := names.get(argument.arg)) and argument.annotation is not None:
+            kind = _of(argument.annotation, folder)
+            found[wire] = Property(wire, kind)
+    return found
+
+
+@lru_cache(maxsize=None)
+def _type(annotation: str, folder: Path) -> Type:
+    return _of(ast.parse(annotation, mode="eval").body, folder)
+
+
+_SCALARS = {
+    "str": "str",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "Any": "any",
+    "Asset": "asset",
+    "Archive": "asset",
+}
+
+
+def _of(node: ast.expr, folder: Path) -> Type:
+    if isinstance(node, ast.Attribute):
+        return Type(_SCALARS.get(node.attr, "any"))
+    if isinstance(node, ast.Name):
+        return Type(_SCALARS.get(node.id, "any"))
+    if isinstance(node, ast.Constant):
+        return _named(str(node.value), folder)
+    if not isinstance(node, ast.Subscript):
+        return Type("any")
+    outer = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+    inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if outer == "Optional":
+        held = _of(inner[0], folder)
+        return Type(held.kind, held.item, held.options, held.name, held.folder, held.loose, optional=True)
+    if outer in ("Sequence", "List", "list"):
+        return Type("list", item=_of(inner[0], folder))
+    if outer in ("Mapping", "Dict", "dict"):
+        return Type("map", item=_of(inner[-1], folder))
+    if outer == "Union":
+        return _union([_of(item, folder) for item in inner])
+    return _of(inner[0], folder)  # pulumi.Input, pulumi.Output, Awaitable
+
+
+def _union(options: list[Type]) -> Type:
+    """A union; twins of one object (class, typed dict, output) collapse, a string beside an enum loosens it."""
+    kinds: list[Type] = []
+    for option in options:
+        twin = option.kind == "object" and any(
+            known.kind == "object"
+            and known.name.removesuffix("Args") == option.name.removesuffix("Dict").removesuffix("Args")
+            for known in kinds
+        )
+        if option not in kinds and not twin:
+            kinds.append(option)
+    enums = [kind for kind in kinds if kind.kind == "enum"]
+    if len(enums) == 1 and len(kinds) == 2 and any(kind.kind in ("str", "float", "int") for kind in kinds):
+        return Type("enum", name=enums[0].name, folder=enums[0].folder, loose=True)
+    return kinds[0] if len(kinds) == 1 else Type("union", options=tuple(kinds))
+
+
+def _named(name: str, folder: Path) -> Type:
+    """A class named in quotes: of this module, of its `outputs`, or of another module (`_iam.PolicyStatementArgs`)."""
+    *prefix, name = name.split(".")
+    if prefix and prefix[0] not in ("outputs", "_inputs", "_enums"):
+        other = prefix[0].removeprefix("_")
+        folder = folder.parent if other.startswith("root") else folder.parent / other
+    if not name.endswith("Args") and prefix[:1] != ["outputs"] and members(folder, name):
+        return Type("enum", name=name, folder=folder)
+    return Type("object", name=name.removesuffix("Dict"), folder=folder)

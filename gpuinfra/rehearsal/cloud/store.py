@@ -1,0 +1,255 @@
+"""What the stand-in cloud holds: one SQLite file that is whole after any kill.
+
+A change of the cloud is one transaction: the resource, its names, its instances and its line in the log of calls appear
+together or not at all. Write-ahead logging makes a `kill -9` harmless; a power cut may lose the last change, never half of one.
+
+Contents are kept as the cloud knows them, by type, region and id. The engine's own name for a resource (its URN) is only in the
+log of calls: a cloud does not know it, yet somebody who looks for orphans wants to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS resources (
+  type TEXT NOT NULL, region TEXT NOT NULL, id TEXT NOT NULL,
+  inputs TEXT NOT NULL, outputs TEXT NOT NULL,
+  operation TEXT NOT NULL, urn TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL,
+  PRIMARY KEY (type, region, id)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS names (
+  scope TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, region TEXT NOT NULL, id TEXT NOT NULL,
+  PRIMARY KEY (scope, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS things (
+  kind TEXT NOT NULL, id TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS objects (
+  bucket TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, etag TEXT NOT NULL, modified REAL NOT NULL,
+  meta TEXT NOT NULL, PRIMARY KEY (bucket, key)
+);
+CREATE TABLE IF NOT EXISTS calls (
+  n INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, operation TEXT NOT NULL, verb TEXT NOT NULL,
+  type TEXT NOT NULL, id TEXT NOT NULL, urn TEXT NOT NULL, error TEXT
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource in the cloud. `inputs` and `outputs` keep the envelopes of secrets."""
+
+    type: str
+    region: str
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    operation: str = ""
+    urn: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object in a bucket."""
+
+    bucket: str
+    key: str
+    body: bytes
+    etag: str
+    modified: float
+    meta: dict[str, Any]
+
+
+class Taken(Exception):
+    """Another resource has that name already."""
+
+    def __init__(self, name: str, holder_type: str, holder_id: str) -> None:
+        super().__init__(f"{name} is taken by {holder_type} {holder_id}")
+        self.holder_type, self.holder_id = holder_type, holder_id
+
+
+class Store:
+    """The cloud's contents. One lock: changes are short, and a cloud that serialises them is easy to reason about."""
+
+    def __init__(self, path: Path, *, operation: str = "") -> None:
+        self.operation = operation
+        self._lock = threading.RLock()
+        self._depth = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """All or nothing; a change inside a change belongs to the outer one."""
+        with self._lock:
+            if self._depth == 0:
+                self._db.execute("BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                yield
+            except BaseException:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._db.execute("ROLLBACK")
+                raise
+            self._depth -= 1
+            if self._depth == 0:
+                self._db.execute("COMMIT")
+
+    def _rows(self, sql: str, *args: Any) -> list[tuple]:
+        with self._lock:
+            return self._db.execute(sql, args).fetchall()
+
+    def _run(self, sql: str, *args: Any) -> int:
+        with self.change():
+            return self._db.execute(sql, args).rowcount
+
+    # Resources
+
+    def insert(self, resource: Resource) -> None:
+        """A new resource; raises Taken when its id is in use in that region."""
+        now = time.time()
+        try:
+            self._run(
+                "INSERT INTO resources VALUES (?,?,?,?,?,?,?,?,?)",
+                resource.type, resource.region, resource.id, _dump(resource.inputs), _dump(resource.outputs),
+                self.operation, resource.urn, resource.created or now, now,
+            )  # fmt: skip
+        except sqlite3.IntegrityError as error:
+            raise Taken(resource.id, resource.type, resource.id) from error
+
+    def update(self, resource: Resource) -> None:
+        self._run(
+            "UPDATE resources SET inputs=?, outputs=?, changed=? WHERE type=? AND region=? AND id=?",
+            _dump(resource.inputs), _dump(resource.outputs), time.time(), resource.type, resource.region, resource.id,
+        )  # fmt: skip
+
+    def remove(self, resource: Resource) -> None:
+        """The resource and every name that it holds."""
+        key = (resource.type, resource.region, resource.id)
+        with self.change():
+            self._run("DELETE FROM resources WHERE type=? AND region=? AND id=?", *key)
+            self._run("DELETE FROM names WHERE type=? AND region=? AND id=?", *key)
+
+    def find(self, type: str, id: str, region: str | None = None) -> Resource | None:
+        """One resource; without a region the only one of that id."""
+        where, args = ("", ()) if region is None else (" AND region=?", (region,))
+        rows = self._rows(f"SELECT {_COLUMNS} FROM resources WHERE type=? AND id=?{where}", type, id, *args)
+        return _resource(rows[0]) if rows else None
+
+    def list(self, type: str | None = None) -> list[Resource]:
+        """Every resource, or every one of a type, oldest first."""
+        where, args = ("", ()) if type is None else (" WHERE type=?", (type,))
+        return [
+            _resource(row) for row in self._rows(f"SELECT {_COLUMNS} FROM resources{where} ORDER BY created, id", *args)
+        ]
+
+    def claim(self, scope: str, name: str, resource: Resource) -> None:
+        """Take a name within its scope; raises Taken."""
+        try:
+            self._run("INSERT INTO names VALUES (?,?,?,?,?)", scope, name, resource.type, resource.region, resource.id)
+        except sqlite3.IntegrityError as error:
+            holder = self._rows("SELECT type, id FROM names WHERE scope=? AND name=?", scope, name)[0]
+            raise Taken(name, *holder) from error
+
+    # Counters and things
+
+    def next(self, name: str) -> int:
+        """1, 2, 3 ... for ids that are visibly synthetic and never used twice."""
+        with self.change():
+            self._run("INSERT INTO counters VALUES (?, 0) ON CONFLICT(name) DO NOTHING", name)
+            self._run("UPDATE counters SET value = value + 1 WHERE name=?", name)
+            return int(self._rows("SELECT value FROM counters WHERE name=?", name)[0][0])
+
+    def put(self, kind: str, id: str, data: Any) -> None:
+        """Keep a thing that is no Pulumi resource: an instance, an activity, a credential."""
+        self._run(
+            "INSERT INTO things VALUES (?,?,?) ON CONFLICT(kind, id) DO UPDATE SET data=excluded.data",
+            kind,
+            id,
+            _dump(data),
+        )
+
+    def get(self, kind: str, id: str) -> Any | None:
+        rows = self._rows("SELECT data FROM things WHERE kind=? AND id=?", kind, id)
+        return json.loads(rows[0][0]) if rows else None
+
+    def drop(self, kind: str, id: str) -> None:
+        self._run("DELETE FROM things WHERE kind=? AND id=?", kind, id)
+
+    def all(self, kind: str) -> dict[str, Any]:
+        return {
+            id: json.loads(data)
+            for id, data in self._rows("SELECT id, data FROM things WHERE kind=? ORDER BY id", kind)
+        }
+
+    # Objects
+
+    def put_object(self, bucket: str, key: str, body: bytes, meta: dict[str, Any] | None = None) -> StoredObject:
+        etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        stored = StoredObject(bucket, key, body, etag, time.time(), dict(meta or {}))
+        self._run(
+            "INSERT INTO objects VALUES (?,?,?,?,?,?) ON CONFLICT(bucket, key) DO UPDATE SET"
+            " body=excluded.body, etag=excluded.etag, modified=excluded.modified, meta=excluded.meta",
+            bucket, key, body, etag, stored.modified, _dump(stored.meta),
+        )  # fmt: skip
+        return stored
+
+    def object(self, bucket: str, key: str) -> StoredObject | None:
+        rows = self._rows(
+            "SELECT bucket, key, body, etag, modified, meta FROM objects WHERE bucket=? AND key=?", bucket, key
+        )
+        return StoredObject(*rows[0][:5], json.loads(rows[0][5])) if rows else None
+
+    def objects(self, bucket: str, prefix: str = "") -> list[tuple[str, int, str, float]]:
+        """(key, size, etag, modified) in the order of keys' bytes, as object stores list them."""
+        rows = self._rows("SELECT key, length(body), etag, modified FROM objects WHERE bucket=?", bucket)
+        return sorted((row for row in rows if row[0].startswith(prefix)), key=lambda row: row[0].encode())
+
+    def remove_object(self, bucket: str, key: str) -> None:
+        self._run("DELETE FROM objects WHERE bucket=? AND key=?", bucket, key)
+
+    # The log of calls
+
+    def log(self, verb: str, type: str, id: str, urn: str, error: str | None = None) -> None:
+        self._run(
+            "INSERT INTO calls (at, operation, verb, type, id, urn, error) VALUES (?,?,?,?,?,?,?)",
+            time.time(), self.operation, verb, type, id, urn, error,
+        )  # fmt: skip
+
+    def calls(self, since: int = 0) -> list[dict[str, Any]]:
+        names = ("n", "at", "operation", "verb", "type", "id", "urn", "error")
+        rows = self._rows(f"SELECT {', '.join(names)} FROM calls WHERE n > ? ORDER BY n", since)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+_COLUMNS = "type, region, id, inputs, outputs, operation, urn, created"
+
+
+def _resource(row: tuple) -> Resource:
+    return Resource(row[0], row[1], row[2], json.loads(row[3]), json.loads(row[4]), *row[5:])
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
