@@ -13,10 +13,25 @@ import click
 @click.command(name="rehearse", short_help="bring a stack up on Pulumi's engine with stand-ins for cloud and nodes")
 @click.argument("action", type=click.Choice(["preview", "up", "refresh", "destroy", "life"]))
 @click.argument("stack")
-@click.option("--fault", "faults", multiple=True, metavar="FAULT", help="Order something to go wrong: node:gpu-1:gpu-missing, cloud:no-capacity:spot, cloud:error:LustreFileSystem:1. May be given several times.")
-@click.option("--deadline", metavar="TIME", help="Longest wait for the nodes, such as 90s. Default 240s; a deployment takes the stack file's.")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="FAULT",
+    help="Order something to go wrong: node:gpu-1:gpu-missing, cloud:no-capacity:spot, cloud:error:LustreFileSystem:1. May be given several times.",
+)
+@click.option(
+    "--deadline",
+    metavar="TIME",
+    help="Longest wait for the nodes, such as 90s. Default 240s; a deployment takes the stack file's.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; progress goes to stderr.")
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".rehearsal"), help="Where rehearsals are kept. Default .rehearsal here.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".rehearsal"),
+    help="Where rehearsals are kept. Default .rehearsal here.",
+)
 def command(action: str, stack: str, faults: tuple[str, ...], deadline: str | None, as_json: bool, folder: Path) -> int:
     """Rehearse ACTION on STACK (a stack's name or its file).
 

@@ -32,7 +32,10 @@ EVIDENCE_LIMIT = 8 * 1024 * 1024
 
 TROUBLES: tuple[tuple[str, str], ...] = (
     # What EC2 puts into a scaling activity, and what it means for a person. First match wins.
-    (r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity", "capacity"),
+    (
+        r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity",
+        "capacity",
+    ),
     (r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|LimitExceeded|quota", "quota"),
     (r"SpotMaxPriceTooLow", "capacity"),
     (r"UnauthorizedOperation|AccessDenied|not authorized|InvalidKmsKey|Client\.InternalError", "permission"),
@@ -83,7 +86,9 @@ class AutoScalingMembership:
         held: list[tuple[str, dict[str, Any]]] = []
         with _asking():
             for names in _chunks([g.group for g in groups], 50):
-                pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate(AutoScalingGroupNames=names)
+                pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate(
+                    AutoScalingGroupNames=names
+                )
                 for page in pages:
                     for group in page["AutoScalingGroups"]:
                         held += [(group["AutoScalingGroupName"], instance) for instance in group.get("Instances", [])]
@@ -111,7 +116,9 @@ class AutoScalingMembership:
         """EC2's description by instance id, asked by filter: an id that is gone must not fail the others."""
         found: dict[str, dict[str, Any]] = {}
         for ids in _chunks(list(instances), 200):
-            pages = self._ec2.get_paginator("describe_instances").paginate(Filters=[{"Name": "instance-id", "Values": ids}])
+            pages = self._ec2.get_paginator("describe_instances").paginate(
+                Filters=[{"Name": "instance-id", "Values": ids}]
+            )
             for page in pages:
                 for reservation in page["Reservations"]:
                     found.update({i["InstanceId"]: i for i in reservation["Instances"]})
@@ -129,7 +136,11 @@ class AutoScalingMembership:
                     break
                 if status in ("Failed", "Cancelled") and activity.get("StatusMessage"):
                     message = " ".join(str(activity["StatusMessage"]).split())
-                    found.append(Trouble(group=group.group, kind=classify(message), message=message, at=activity.get("StartTime")))
+                    found.append(
+                        Trouble(
+                            group=group.group, kind=classify(message), message=message, at=activity.get("StartTime")
+                        )
+                    )
         return found
 
 
@@ -170,7 +181,9 @@ class S3Evidence:
             return body.read(limit)
 
 
-KEY = re.compile(r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json")
+KEY = re.compile(
+    r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json"
+)
 
 
 def parse_key(prefix: str, entry: dict[str, Any]) -> EvidenceRef | None:
@@ -263,7 +276,9 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     wanted = {"method": "POST", "path": "/", "query": "", "body": PROOF_BODY}
     for name, value in wanted.items():
         if request.get(name) != value:
-            raise IdentityRefused(f"its identity proof has {name} {str(request.get(name))[:80]!r}, allowed is {value!r}")
+            raise IdentityRefused(
+                f"its identity proof has {name} {str(request.get(name))[:80]!r}, allowed is {value!r}"
+            )
     raw = request.get("headers")
     if not isinstance(raw, dict):
         raise IdentityRefused("its identity proof has no headers")
@@ -280,7 +295,11 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     sha256 = given.get("x-gpuinfra-evidence", "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise IdentityRefused("its identity proof carries no evidence hash")
-    send = {name: given[name] for name in names | {"authorization", "x-amz-security-token"} if name in given and name != "host"}
+    send = {
+        name: given[name]
+        for name in names | {"authorization", "x-amz-security-token"}
+        if name in given and name != "host"
+    }
     return send, sha256
 
 
@@ -316,5 +335,3 @@ class _asking:
 
 def _chunks(items: Sequence[str], size: int) -> Iterable[Sequence[str]]:
     return (items[i : i + size] for i in range(0, len(items), size))
-
-

@@ -130,7 +130,9 @@ def _pool(pool: PoolReady) -> dict[str, object]:
                 "group": group.group,
                 "count": group.count,
                 "templateId": group.template_id,
-                "templateVersion": None if group.template_version is None else pulumi.Output.from_input(group.template_version).apply(str),
+                "templateVersion": None
+                if group.template_version is None
+                else pulumi.Output.from_input(group.template_version).apply(str),
             }
             for group in pool.groups
         ],

@@ -140,7 +140,15 @@ def judge_fleet(
         named = _labels(pool.name, [m.instance_id for _, m, _ in present], labels)
         for group_name, member, version in present:
             nodes.append(
-                _judge_one(pool, group_name, member, version, named[member.instance_id], submissions.get(member.instance_id), judge_node)
+                _judge_one(
+                    pool,
+                    group_name,
+                    member,
+                    version,
+                    named[member.instance_id],
+                    submissions.get(member.instance_id),
+                    judge_node,
+                )
             )
     return FleetVerdict(nodes=tuple(nodes), missing=missing)
 
@@ -201,7 +209,9 @@ def _judge_one(
         return verdict("refused", problem, settled=True, **seen)
     if submission.identity is None:
         reason = submission.identity_problem or "nobody vouches for its evidence yet"
-        return verdict("refused" if submission.identity_final else "waiting", reason, settled=submission.identity_final, **seen)
+        return verdict(
+            "refused" if submission.identity_final else "waiting", reason, settled=submission.identity_final, **seen
+        )
     problem = _identity_problem(submission, submission.identity, pool)
     if problem:
         return verdict("refused", problem, settled=True, **seen)
@@ -255,7 +265,10 @@ def _read(submission: Submission, pool: PoolExpected) -> tuple[dict[str, object]
     if not isinstance(evidence, dict) or evidence.get("schema") != EVIDENCE_SCHEMA:
         return None, f"its evidence {ref.key} is not of schema {EVIDENCE_SCHEMA}"
     if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
-        return None, f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but lies under {ref.instance_id}/{ref.boot_id}"
+        return (
+            None,
+            f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but lies under {ref.instance_id}/{ref.boot_id}",
+        )
     if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
         return None, (
             f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, wanted is {pool.bundle_sha256[:12]}; replace the node"

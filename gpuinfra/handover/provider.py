@@ -41,10 +41,15 @@ WAIT_VARIABLE = "GPUINFRA_WAIT"
 """`none` lets one run go on without its nodes, whatever the declaration says."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
 WAITS = ("all", "floor", "none")
-GRPC_OPTIONS = [("grpc.max_receive_message_length", 400 * 1024 * 1024), ("grpc.max_send_message_length", 400 * 1024 * 1024)]
+GRPC_OPTIONS = [
+    ("grpc.max_receive_message_length", 400 * 1024 * 1024),
+    ("grpc.max_send_message_length", 400 * 1024 * 1024),
+]
 
 
-def judge_node(probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None) -> list[Check]:
+def judge_node(
+    probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
+) -> list[Check]:
     """The node's own judge, on the raw output that it sent."""
     return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
@@ -61,7 +66,9 @@ def connect(inputs: Mapping[str, object]) -> Ports:
             profile=str(inputs.get("profile") or ""),
             role_arn=str(inputs.get("roleArn") or ""),
         )
-    raise PortUnavailable(f"the handover on {inputs.get('cloud')} is not there yet; set `wait: none` to go on without it")
+    raise PortUnavailable(
+        f"the handover on {inputs.get('cloud')} is not there yet; set `wait: none` to go on without it"
+    )
 
 
 class Engine:
@@ -82,7 +89,9 @@ class Engine:
         if self._stub is None:
             return
         try:
-            self._stub.Log(engine_pb2.LogRequest(severity=engine_pb2.INFO, message=text, urn=urn, ephemeral=ephemeral), timeout=5)
+            self._stub.Log(
+                engine_pb2.LogRequest(severity=engine_pb2.INFO, message=text, urn=urn, ephemeral=ephemeral), timeout=5
+            )
         except grpc.RpcError:
             return  # Progress that nobody takes is no reason to stop waiting.
 
@@ -99,7 +108,9 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Handshake(self, request: Any, context: Any) -> Any:
         self._engine.attach(request.engine_address)
-        return provider_pb2.ProviderHandshakeResponse(accept_secrets=False, accept_resources=False, accept_outputs=False)
+        return provider_pb2.ProviderHandshakeResponse(
+            accept_secrets=False, accept_resources=False, accept_outputs=False
+        )
 
     def Attach(self, request: Any, context: Any) -> Any:
         self._engine.attach(request.address)
@@ -120,7 +131,9 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
     def Configure(self, request: Any, context: Any) -> Any:
-        return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True, acceptResources=False, acceptOutputs=False)
+        return provider_pb2.ConfigureResponse(
+            acceptSecrets=False, supportsPreview=True, acceptResources=False, acceptOutputs=False
+        )
 
     def Cancel(self, request: Any, context: Any) -> Any:
         self._cancelled.set()
@@ -130,7 +143,10 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Check(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.news)
-        failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in check_inputs(request.type, inputs)]
+        failures = [
+            provider_pb2.CheckFailure(property=path, reason=reason)
+            for path, reason in check_inputs(request.type, inputs)
+        ]
         return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
 
     def Diff(self, request: Any, context: Any) -> Any:
@@ -157,14 +173,19 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         state = wire.from_struct(request.properties)
         inputs = wire.from_struct(request.inputs) or wire.inputs_of(state)
         if not inputs:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "NodesReady cannot be imported: it is nothing in the cloud; let `pulumi up` create it")
+            context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "NodesReady cannot be imported: it is nothing in the cloud; let `pulumi up` create it",
+            )
         try:
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
             context.abort(grpc.StatusCode.UNAVAILABLE, f"the nodes cannot be looked at: {error}")
         ready = outcome.ready if inputs.get("wait") != "none" else bool(state.get("ready", True))
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": ready}
-        return provider_pb2.ReadResponse(id=request.id, properties=wire.to_struct(properties), inputs=wire.to_struct(inputs))
+        return provider_pb2.ReadResponse(
+            id=request.id, properties=wire.to_struct(properties), inputs=wire.to_struct(inputs)
+        )
 
     def Delete(self, request: Any, context: Any) -> Any:
         return empty_pb2.Empty()
@@ -238,7 +259,9 @@ def _nothing_known(state: Mapping[str, object]) -> dict[str, object]:
 def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequence[str]) -> NoReturn:
     """Fail so that the engine keeps the state: the resource exists, it is only not ready."""
     detail = any_pb2.Any()
-    detail.Pack(provider_pb2.ErrorResourceInitFailed(id=name, properties=wire.to_struct(properties), reasons=list(texts)))
+    detail.Pack(
+        provider_pb2.ErrorResourceInitFailed(id=name, properties=wire.to_struct(properties), reasons=list(texts))
+    )
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="\n".join(texts), details=[detail])
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, texts[0])

@@ -59,7 +59,14 @@ class Outcome:
 class Gatherer:
     """One look after another at the same fleet."""
 
-    def __init__(self, ports: Ports, pools: Sequence[PoolExpected], *, judge_node: JudgeNode, trusted: Mapping[str, Identity] | None = None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        pools: Sequence[PoolExpected],
+        *,
+        judge_node: JudgeNode,
+        trusted: Mapping[str, Identity] | None = None,
+    ) -> None:
         self._ports = ports
         self._pools = pools
         self._judge_node = judge_node
@@ -89,7 +96,9 @@ class Gatherer:
         data = self._read[place]
         sha256 = hashlib.sha256(data).hexdigest()
         identity, problem, final = self._identity(ref, sha256)
-        return Submission(ref=ref, sha256=sha256, data=data, identity=identity, identity_problem=problem, identity_final=final)
+        return Submission(
+            ref=ref, sha256=sha256, data=data, identity=identity, identity_problem=problem, identity_final=final
+        )
 
     def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
         """Who vouches for this evidence. A verified hash is kept: an identity is asked for once."""
@@ -114,7 +123,9 @@ class Gatherer:
         self._trusted[sha256] = identity
         return identity, "", True
 
-    def _judge(self, probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None) -> list[Check]:
+    def _judge(
+        self, probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
+    ) -> list[Check]:
         """Judging parses a lot of text, so the same evidence is judged once."""
         wire = json.dumps([probes, journal, expectation], sort_keys=True)
         place = (hashlib.sha256(wire.encode()).hexdigest(), "")
@@ -153,7 +164,9 @@ def watch(
         verdict = _look(gatherer, labels, say, cancelled, start, wait, clock)
         spent = clock() - start
         if verdict is None:
-            return _end(gatherer, FleetVerdict(nodes=()), "cancelled" if cancelled.is_set() else "deadline", spent, [], wait)
+            return _end(
+                gatherer, FleetVerdict(nodes=()), "cancelled" if cancelled.is_set() else "deadline", spent, [], wait
+            )
         if (line := progress(verdict)) != said:
             said, pause = line, POLL_S
             say(line)
@@ -213,8 +226,12 @@ def _enough(verdict: FleetVerdict, wait: Wait) -> bool:
     return verdict.complete
 
 
-def _end(gatherer: Gatherer, verdict: FleetVerdict, ended: str, spent: float, troubles: Sequence[Trouble], wait: Wait) -> Outcome:
-    silent = [n.instance_id for n in verdict.nodes if n.outcome == "waiting"] if ended in ("deadline", "stock-out") else []
+def _end(
+    gatherer: Gatherer, verdict: FleetVerdict, ended: str, spent: float, troubles: Sequence[Trouble], wait: Wait
+) -> Outcome:
+    silent = (
+        [n.instance_id for n in verdict.nodes if n.outcome == "waiting"] if ended in ("deadline", "stock-out") else []
+    )
     return Outcome(
         verdict=verdict,
         ready=bool(verdict.nodes) and _enough(verdict, wait),

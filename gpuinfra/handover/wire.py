@@ -90,7 +90,11 @@ def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str |
     deadline = float(str(inputs.get("deadlineS") or 2700))
     if shortened_s is not None:
         deadline = min(deadline, shortened_s)
-    return Wait(mode="none" if mode == "none" else str(inputs.get("wait") or "all"), floor=int(str(inputs.get("floor") or 0)), deadline_s=deadline)
+    return Wait(
+        mode="none" if mode == "none" else str(inputs.get("wait") or "all"),
+        floor=int(str(inputs.get("floor") or 0)),
+        deadline_s=deadline,
+    )
 
 
 def seconds(text: str) -> float:

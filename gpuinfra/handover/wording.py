@@ -56,7 +56,9 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
             lines += [f"    | {line}" for line in console]
         else:
             lines.append("  its console log is empty")
-        lines.append("  what to do: read the console log above; if it ends in a step, mend that and replace the node, else replace the node")
+        lines.append(
+            "  what to do: read the console log above; if it ends in a step, mend that and replace the node, else replace the node"
+        )
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
         lines = [f"{head}: failed {len(node.blocking)} check{'s' if len(node.blocking) > 1 else ''}"]

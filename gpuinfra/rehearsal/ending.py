@@ -48,12 +48,16 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
     for node in report["nodes"][:32]:
         checks = node["checks"]
         passed = sum(1 for c in checks if c["outcome"] == "pass")
-        lines.append(f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} {node['gpus_expected']} GPUs, {passed} of {len(checks)} checks passed")
+        lines.append(
+            f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} {node['gpus_expected']} GPUs, {passed} of {len(checks)} checks passed"
+        )
     if len(report["nodes"]) > 32:
         lines.append(f"and {len(report['nodes']) - 32} more nodes, see the report")
     if report["nodes"]:
         sums = report["totals"]
-        lines.append(f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified")
+        lines.append(
+            f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified"
+        )
     return lines
 
 
@@ -79,7 +83,9 @@ def _not_shown(report: Mapping[str, Any]) -> list[str]:
 
 def _real(report: Mapping[str, Any]) -> list[str]:
     words = {"preview": "preview", "refresh": "refresh", "destroy": "destroy"}
-    return [f"this was a rehearsal, nothing was deployed; the real thing: pulumi {words.get(report['action'], 'up')} --stack {report['stack']}"]
+    return [
+        f"this was a rehearsal, nothing was deployed; the real thing: pulumi {words.get(report['action'], 'up')} --stack {report['stack']}"
+    ]
 
 
 def _short(path: Path) -> str:

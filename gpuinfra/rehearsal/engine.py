@@ -61,7 +61,16 @@ class Pulumi:
         with contextlib.suppress(FileNotFoundError):
             self.folder.events.unlink()
         begun, tail, progress = time.monotonic(), Tail(self.folder.events), Progress()
-        argv = (name, *arguments, "--stack", self.folder.stack, "--event-log", str(self.folder.events), "--suppress-permalink", "true")
+        argv = (
+            name,
+            *arguments,
+            "--stack",
+            self.folder.stack,
+            "--event-log",
+            str(self.folder.events),
+            "--suppress-permalink",
+            "true",
+        )
         with self.folder.log.open("a", encoding="utf-8") as log:
             log.write(f"\n== pulumi {' '.join(argv)}\n")
             log.flush()
@@ -79,7 +88,9 @@ class Pulumi:
         with self.folder.log.open(encoding="utf-8", errors="replace") as log:
             log.seek(place)
             output = log.read()
-        return Operation(name=name, exit_code=code, seconds=round(time.monotonic() - begun, 1), progress=progress, output=output)
+        return Operation(
+            name=name, exit_code=code, seconds=round(time.monotonic() - begun, 1), progress=progress, output=output
+        )
 
     @contextlib.contextmanager
     def _recorded(self, arguments: Sequence[str], stdout: Any, stderr: Any) -> Any:

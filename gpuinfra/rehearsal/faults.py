@@ -61,14 +61,18 @@ def _one(text: str, pools: Mapping[str, int] | None) -> Fault:
 def _node(text: str, label: str, fault: str, pools: Mapping[str, int] | None) -> Fault:
     match = re.fullmatch(r"(?P<pool>[a-z0-9][a-z0-9-]*)-(?P<number>[1-9]\d*)", label)
     if match is None:
-        raise UsageError(f"--fault {text}: {label!r} names no node; nodes are numbered in launch order, such as gpu-1 for the first of pool gpu")
+        raise UsageError(
+            f"--fault {text}: {label!r} names no node; nodes are numbered in launch order, such as gpu-1 for the first of pool gpu"
+        )
     if pools is not None and match["pool"] not in pools:
         raise UsageError(f"--fault {text}: there is no pool {match['pool']!r}; pools are {', '.join(sorted(pools))}")
     known = node_faults()
     if fault not in known:
         near = get_close_matches(fault, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"--fault {text}: there is no node fault {fault!r}; {hint}allowed are {', '.join(sorted(known))}")
+        raise UsageError(
+            f"--fault {text}: there is no node fault {fault!r}; {hint}allowed are {', '.join(sorted(known))}"
+        )
     return Fault(text=text, scope="node", name=fault, target=label)
 
 
@@ -76,10 +80,16 @@ def _cloud(text: str, name: str, target: str) -> Fault:
     if name not in CLOUD_FAULTS:
         near = get_close_matches(name, CLOUD_FAULTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"--fault {text}: there is no cloud fault {name!r}; {hint}allowed are {', '.join(CLOUD_FAULTS)}")
+        raise UsageError(
+            f"--fault {text}: there is no cloud fault {name!r}; {hint}allowed are {', '.join(CLOUD_FAULTS)}"
+        )
     if name == "no-capacity":
         if not target:
-            raise UsageError(f"--fault {text}: say which pool or capacity kind gets none, such as cloud:no-capacity:spot")
+            raise UsageError(
+                f"--fault {text}: say which pool or capacity kind gets none, such as cloud:no-capacity:spot"
+            )
     elif not re.fullmatch(r".+:[1-9]\d*", target):
-        raise UsageError(f"--fault {text}: say which resource type and how often, such as cloud:{name}:aws:fsx/lustreFileSystem:LustreFileSystem:1")
+        raise UsageError(
+            f"--fault {text}: say which resource type and how often, such as cloud:{name}:aws:fsx/lustreFileSystem:LustreFileSystem:1"
+        )
     return Fault(text=text, scope="cloud", name=name, target=target)

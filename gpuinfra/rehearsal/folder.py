@@ -144,7 +144,9 @@ def find_program(stack_file: Path) -> Program:
         candidate = folder / "Pulumi.yaml"
         if candidate.is_file():
             return _from_project(candidate)
-    return Program(project="gpuinfra", main=shipped("stacks"), virtualenv=_environment(None), plugin=shipped("plugin"), config={})
+    return Program(
+        project="gpuinfra", main=shipped("stacks"), virtualenv=_environment(None), plugin=shipped("plugin"), config={}
+    )
 
 
 def _from_project(path: Path) -> Program:

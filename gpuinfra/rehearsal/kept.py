@@ -34,7 +34,12 @@ def kept_in(deployment: Mapping[str, Any]) -> list[KeptThing]:
     by_urn = {str(r.get("urn")): r for r in resources}
     found = []
     for resource in resources:
-        if resource.get("retainOnDelete") and resource.get("custom") and resource.get("id") and not resource.get("external"):
+        if (
+            resource.get("retainOnDelete")
+            and resource.get("custom")
+            and resource.get("id")
+            and not resource.get("external")
+        ):
             found.append(
                 KeptThing(
                     urn=str(resource["urn"]),

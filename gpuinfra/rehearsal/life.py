@@ -133,7 +133,9 @@ def _drift(life: _Life) -> str:
     if target is None:
         raise Broken("no resource with tags was found to change by hand")
     tags = {**(target.get("outputs") or {}).get("tags", {}), DRIFT_TAG: "yes"}
-    life.session.cloud.ask("drift", {"type": target["type"], "id": target["id"], "set": {"tags": tags, "tagsAll": tags}})
+    life.session.cloud.ask(
+        "drift", {"type": target["type"], "id": target["id"], "set": {"tags": tags, "tagsAll": tags}}
+    )
     refresh = life.engine("refresh")
     urn = str(target["urn"])
     if urn not in [changed for _, changed in refresh.progress.changed]:
@@ -146,7 +148,12 @@ def _drift(life: _Life) -> str:
 
 def _taggable(resources: list[dict[str, Any]]) -> dict[str, Any] | None:
     """A resource that a hand may change without moving a node: the network's own."""
-    preferred = ("aws:ec2/vpc:Vpc", "aws:ec2/securityGroup:SecurityGroup", "aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
+    preferred = (
+        "aws:ec2/vpc:Vpc",
+        "aws:ec2/securityGroup:SecurityGroup",
+        "aws:s3/bucket:Bucket",
+        "aws:s3/bucketV2:BucketV2",
+    )
     tagged = [r for r in resources if r.get("custom") and isinstance((r.get("inputs") or {}).get("tags"), dict)]
     return next((r for kind in preferred for r in tagged if r["type"] == kind), tagged[0] if tagged else None)
 
@@ -181,7 +188,9 @@ def _destroy(life: _Life) -> str:
     allowed = {(t.type, t.id) for t in kept}
     left = [r for r in life.session.cloud.resources() if (str(r["type"]), str(r["id"])) not in allowed]
     if left:
-        raise Broken(f"destroy left what is not on the keep list: {', '.join(str(r.get('name') or r['id']) for r in left[:8])}")
+        raise Broken(
+            f"destroy left what is not on the keep list: {', '.join(str(r.get('name') or r['id']) for r in left[:8])}"
+        )
     state = life.session.pulumi.resources()
     if state:
         raise Broken(f"the state still holds {len(state)} resources")

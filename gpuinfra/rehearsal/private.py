@@ -18,7 +18,18 @@ from gpuinfra.rehearsal.folder import Folder
 MARK = "GPUINFRA_REHEARSAL"
 """In the environment of every process of a rehearsal, with its folder, so that a next run finds what a kill left."""
 
-PASSED_ON = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "NO_COLOR", "SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "GPUINFRA_DEBUG")
+PASSED_ON = (
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TERM",
+    "NO_COLOR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "LD_LIBRARY_PATH",
+    "GPUINFRA_DEBUG",
+)
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REGION_FALLBACK = "us-east-1"
 

@@ -118,7 +118,9 @@ def start_time(pid: int) -> str:
 
 def _zombie(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z"
+        )
     except OSError:
         return True
 
@@ -126,7 +128,9 @@ def _zombie(pid: int) -> bool:
 def _recorded(folder: Folder) -> list[Running]:
     try:
         document = json.loads(folder.processes.read_text(encoding="utf-8"))
-        return [Running(name=str(p["name"]), pid=int(p["pid"]), started=str(p["started"])) for p in document["processes"]]
+        return [
+            Running(name=str(p["name"]), pid=int(p["pid"]), started=str(p["started"])) for p in document["processes"]
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

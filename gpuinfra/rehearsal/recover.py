@@ -66,6 +66,15 @@ def mend(pulumi: Pulumi, cloud: Cloud, kept: Sequence[str], say: Callable[[str],
     if mending.pending:
         words = [word for urn, identity in mending.adopt for word in ("--import-pending-creates", f"{urn} {identity}")]
         only = [word for urn, _ in mending.adopt for word in ("--target", urn)]
-        pulumi.quick("refresh", "--yes", "--skip-preview", "--clear-pending-creates", *words, *only, "--stack", pulumi.folder.stack)
+        pulumi.quick(
+            "refresh",
+            "--yes",
+            "--skip-preview",
+            "--clear-pending-creates",
+            *words,
+            *only,
+            "--stack",
+            pulumi.folder.stack,
+        )
         for urn, identity in mending.adopt:
             say(f"adopted {urn.rpartition('::')[2]} ({identity}), which the interrupted run had made")

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.errors import GpuinfraError
 from gpuinfra.handover import wire
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import PortUnavailable
@@ -39,7 +37,9 @@ NOT_SHOWN = (
 )
 
 
-def collect(session: Session, action: str, *, ok: bool, problems: Sequence[str], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def collect(
+    session: Session, action: str, *, ok: bool, problems: Sequence[str], extra: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The document."""
     plan = session.plan()
     verdict, nodes = _nodes(session) if action not in ("preview", "destroy") else (None, [])
@@ -91,7 +91,12 @@ def _engine(session: Session) -> dict[str, Any]:
                 "changed": [f"{op} {urn}" for op, urn in operation.progress.changed[:200]],
             }
         )
-    return {"version": session.pulumi.version, "operations": sums, "runs": runs, "resources": len(session.pulumi.resources())}
+    return {
+        "version": session.pulumi.version,
+        "operations": sums,
+        "runs": runs,
+        "resources": len(session.pulumi.resources()),
+    }
 
 
 def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]:
@@ -106,7 +111,9 @@ def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]
         try:
             with private.worn(session.pulumi.env):
                 pools = wire.pools_of(inputs)
-                gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
+                gatherer = Gatherer(
+                    connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools)
+                )
                 last = gatherer.look(wire.labels_of(outputs))
                 for node in last.nodes:
                     stand_in = stages.get(node.instance_id, {})
@@ -126,15 +133,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
         return None
     from gpuinfra.cost import price
 
-    cost = price(plan, date.today())
-    if not is_dataclass(cost) or isinstance(cost, type):
-        raise GpuinfraError("the cost of a plan is not a record")
-    value = json.loads(json.dumps(asdict(cost), default=str))
-    assert isinstance(value, dict)
-    for name in ("usd_per_hour", "usd_per_month"):
-        if hasattr(cost, name):
-            value[name] = getattr(cost, name)
-    return value
+    return price(plan, date.today()).as_dict()
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:
@@ -161,7 +160,11 @@ def _provenance() -> list[dict[str, Any]]:
         return []
     rows = table.get("outputs", table) if isinstance(table, dict) else table
     if isinstance(rows, dict):
-        return [{"output": name, **(row if isinstance(row, dict) else {"source": str(row)})} for name, row in rows.items() if not name.startswith("_")]
+        return [
+            {"output": name, **(row if isinstance(row, dict) else {"source": str(row)})}
+            for name, row in rows.items()
+            if not name.startswith("_")
+        ]
     return [row for row in rows if isinstance(row, dict)]
 
 

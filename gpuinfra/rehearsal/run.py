@@ -9,9 +9,9 @@ from gpuinfra.errors import GpuinfraError
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.kept import kept_in, remember, remembered
+from gpuinfra.rehearsal.report import collect, write
 from gpuinfra.rehearsal.session import Order, Session, opened, titles
 from gpuinfra.rehearsal.view import View
-from gpuinfra.rehearsal.report import collect, write
 
 ACTIONS = ("preview", "up", "refresh", "destroy")
 
@@ -39,7 +39,9 @@ def rehearse(action: str, order: Order, view: View) -> Result:
         return finish(session, action, ok=operation.ok, problems=problems)
 
 
-def finish(session: Session, action: str, *, ok: bool, problems: tuple[str, ...], extra: dict[str, Any] | None = None) -> Result:
+def finish(
+    session: Session, action: str, *, ok: bool, problems: tuple[str, ...], extra: dict[str, Any] | None = None
+) -> Result:
     """Collect the report while the cloud still answers, and write it."""
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
     write(session.folder, report)
@@ -89,5 +91,7 @@ def problems_of(operation: Operation) -> tuple[str, ...]:
 def tidy(text: str) -> str:
     """An engine's error without the frame around the reasons: `1 error occurred: * ...`."""
     lines = [line.rstrip() for line in text.strip().splitlines()]
-    kept = [line for line in lines if not line.strip().endswith(("error occurred:", "errors occurred:")) and line.strip()]
+    kept = [
+        line for line in lines if not line.strip().endswith(("error occurred:", "errors occurred:")) and line.strip()
+    ]
     return "\n".join(line.replace("\t* ", "", 1) if line.startswith("\t* ") else line for line in kept)

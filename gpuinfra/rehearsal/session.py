@@ -114,7 +114,10 @@ class Session:
             title=f"taking back {len(wanted)} things that the last destroy kept", label="import",
         )  # fmt: skip
         if not operation.ok:
-            raise DeploymentError("what the last destroy kept could not be imported:\n" + "\n".join(operation.progress.errors or [operation.output[-2000:]]))
+            raise DeploymentError(
+                "what the last destroy kept could not be imported:\n"
+                + "\n".join(operation.progress.errors or [operation.output[-2000:]])
+            )
         remember(self.folder, [])
         return len(wanted)
 
@@ -203,13 +206,22 @@ def opened(order: Order, view: View) -> Iterator[Session]:
             if not available:
                 env["GPUINFRA_WAIT"] = "none"
                 notes.append(f"the nodes are not rehearsed: {why}")
-            pulumi = Pulumi(path=engine.path, version=engine.version, folder=folder, env=env, others={"stand-in cloud": cloud.pid})
+            pulumi = Pulumi(
+                path=engine.path, version=engine.version, folder=folder, env=env, others={"stand-in cloud": cloud.pid}
+            )
             recover.mend(pulumi, cloud, [t.id for t in remembered(folder)], view.line)
             pulumi.ensure_stack()
             for note in notes:
                 view.line(note)
             session = Session(
-                order=order, folder=folder, program=program, loaded=loaded, pulumi=pulumi, cloud=cloud, view=view, notes=notes
+                order=order,
+                folder=folder,
+                program=program,
+                loaded=loaded,
+                pulumi=pulumi,
+                cloud=cloud,
+                view=view,
+                notes=notes,
             )
             yield session
         with suppress(FileNotFoundError):

@@ -47,9 +47,13 @@ class Cloud:
             with opener.open(request, timeout=timeout) as answer:
                 value = json.load(answer)
         except urllib.error.HTTPError as error:
-            raise DeploymentError(f"the stand-in cloud refused {path}: {error.read(2000).decode(errors='replace')}") from None
+            raise DeploymentError(
+                f"the stand-in cloud refused {path}: {error.read(2000).decode(errors='replace')}"
+            ) from None
         except (OSError, ValueError) as error:
-            raise DeploymentError(f"the stand-in cloud does not answer {path}: {error}; its log is in the rehearsal folder, cloud.log") from None
+            raise DeploymentError(
+                f"the stand-in cloud does not answer {path}: {error}; its log is in the rehearsal folder, cloud.log"
+            ) from None
         return value if isinstance(value, dict) else {}
 
     def nodes(self) -> list[dict[str, Any]]:

@@ -101,7 +101,11 @@ class Bars:
 
         self.line(title)
         self._bars = Progress(
-            TextColumn("{task.description:<10}"), BarColumn(30), TextColumn("{task.fields[text]}", style="dim"), TimeElapsedColumn(), console=self._console
+            TextColumn("{task.description:<10}"),
+            BarColumn(30),
+            TextColumn("{task.fields[text]}", style="dim"),
+            TimeElapsedColumn(),
+            console=self._console,
         )
         self._resources = self._bars.add_task("resources", total=resources, text="")
         self._nodes = self._bars.add_task("nodes", total=nodes, text="", visible=bool(nodes))
@@ -119,7 +123,9 @@ class Bars:
         rows = [Text(f"  {who_is(node):<34} {stage_of(node)}", style="dim") for node in nodes[:16]]
         if len(nodes) > 16:
             rows.append(Text(f"  and {len(nodes) - 16} more", style="dim"))
-        self._live.update(Group(self._bars, *rows, *[Text(f"  {t}", style="dim") for t in list(progress.status.values())[-1:]]))
+        self._live.update(
+            Group(self._bars, *rows, *[Text(f"  {t}", style="dim") for t in list(progress.status.values())[-1:]])
+        )
 
     def end(self) -> None:
         if self._live is not None:

@@ -36,7 +36,9 @@ def page(report: Mapping[str, Any]) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
-        f"<title>{_t(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n" + "\n".join(part for part in body if part) + "\n</main>\n</body>\n</html>\n"
+        f"<title>{_t(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in body if part)
+        + "\n</main>\n</body>\n</html>\n"
     )
 
 
@@ -82,7 +84,11 @@ def _tile(value: str, label: str) -> str:
 
 
 def _section(title: str, body: str, *, open_: bool = True) -> str:
-    return f'<details class="section"{" open" if open_ else ""}><summary><h2>{_t(title)}</h2></summary>{body}</details>' if body else ""
+    return (
+        f'<details class="section"{" open" if open_ else ""}><summary><h2>{_t(title)}</h2></summary>{body}</details>'
+        if body
+        else ""
+    )
 
 
 def _problems(problems: Sequence[str]) -> str:
@@ -105,7 +111,8 @@ def _node(node: Mapping[str, Any]) -> str:
     sums = ", ".join(f"{count} {_t(outcome)}" for outcome, count in sorted(counts.items()))
     bad = [c for c in node["checks"] if c["id"] in node.get("blocking", [])]
     hints = "".join(
-        f'<div class="problem"><b>{_t(c["id"])} {_t(c.get("name"))}</b><br>{_t(c.get("reason") or _found(c))}<br><b>What to do:</b> {_t(c.get("hint"))}</div>' for c in bad
+        f'<div class="problem"><b>{_t(c["id"])} {_t(c.get("name"))}</b><br>{_t(c.get("reason") or _found(c))}<br><b>What to do:</b> {_t(c.get("hint"))}</div>'
+        for c in bad
     )
     reason = f'<p class="problem">{_t(node["reason"])}</p>' if node.get("reason") and not bad else ""
     console = f'<pre class="console">{_t(chr(10).join(node["console"]))}</pre>' if node.get("console") else ""
@@ -114,13 +121,19 @@ def _node(node: Mapping[str, Any]) -> str:
          f'<span class="quiet">{_t(c.get("reason") if c["outcome"] in ("skip", "warn", "error", "fail") else "")}</span>']
         for c in node["checks"]
     ]  # fmt: skip
-    facts = " · ".join(_t(v) for v in (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs") if v)
+    facts = " · ".join(
+        _t(v) for v in (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs") if v
+    )
     return (
         f'<details class="node"><summary>{_badge(node["outcome"])} <b>{_t(node["label"])}</b> <code>{_t(node["instance_id"])}</code> <span class="quiet">{sums}</span></summary>'
         f'<p class="quiet">{facts}</p>{reason}{hints}{console}'
         + (_table(("", "check", "found", "expected", ""), rows) if rows else "")
         + _gpus(node.get("gpus", []))
-        + (f'<p class="quiet">Evidence <code>{_t(node["evidence"])}</code>, SHA-256 <code>{_t(node["evidence_sha256"])}</code></p>' if node.get("evidence") else "")
+        + (
+            f'<p class="quiet">Evidence <code>{_t(node["evidence"])}</code>, SHA-256 <code>{_t(node["evidence_sha256"])}</code></p>'
+            if node.get("evidence")
+            else ""
+        )
         + "</details>"
     )
 
@@ -130,18 +143,31 @@ def _found(check: Mapping[str, Any]) -> str:
 
 
 def _gpus(gpus: Sequence[Mapping[str, Any]]) -> str:
-    rows = [[_t(g.get("index")), f"<code>{_t(g.get('uuid'))}</code>", _t(g.get("serial")), f"<code>{_t(g.get('pci'))}</code>"] for g in gpus]
+    rows = [
+        [
+            _t(g.get("index")),
+            f"<code>{_t(g.get('uuid'))}</code>",
+            _t(g.get("serial")),
+            f"<code>{_t(g.get('pci'))}</code>",
+        ]
+        for g in gpus
+    ]
     return _table(("GPU", "UUID", "serial", "PCI address"), rows) if rows else ""
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:
     if not cost:
-        return _section("Price", '<p class="quiet">The declaration is not in the stack file, so the price of the plan is not known here.</p>')
+        return _section(
+            "Price",
+            '<p class="quiet">The declaration is not in the stack file, so the price of the plan is not known here.</p>',
+        )
     lines = next((v for k, v in cost.items() if k in ("lines", "items", "entries") and isinstance(v, list)), [])
     keys = list(dict.fromkeys(k for line in lines if isinstance(line, dict) for k in line))
     rows = [[_t(line.get(k)) for k in keys] for line in lines if isinstance(line, dict)]
-    head = f'<p>{_money(cost.get("usd_per_hour"))} an hour, {_money(cost.get("usd_per_month"))} a month of running.</p>'
-    return _section("Price, if it were real", head + (_table([k.replace("_", " ") for k in keys], rows) if rows else ""))
+    head = f"<p>{_money(cost.get('usd_per_hour'))} an hour, {_money(cost.get('usd_per_month'))} a month of running.</p>"
+    return _section(
+        "Price, if it were real", head + (_table([k.replace("_", " ") for k in keys], rows) if rows else "")
+    )
 
 
 def _money(value: object) -> str:
@@ -150,7 +176,12 @@ def _money(value: object) -> str:
 
 def _engine(engine: Mapping[str, Any]) -> str:
     rows = [
-        [_badge("pass" if run["exit_code"] == 0 else "fail"), _t(run["name"]), _t(", ".join(f"{n} {op}" for op, n in sorted(run["operations"].items()))), f"{_t(run['seconds'])} s"]
+        [
+            _badge("pass" if run["exit_code"] == 0 else "fail"),
+            _t(run["name"]),
+            _t(", ".join(f"{n} {op}" for op, n in sorted(run["operations"].items()))),
+            f"{_t(run['seconds'])} s",
+        ]
         for run in engine.get("runs", [])
     ]
     return _section(f"Engine: Pulumi {engine['version']}", _table(("", "operation", "resources", "time"), rows))
@@ -165,8 +196,12 @@ def _not_shown(report: Mapping[str, Any]) -> str:
     items = "".join(f"<li>{_t(text)}</li>" for text in report["not_shown"])
     rows = report.get("provenance", [])
     keys = list(dict.fromkeys(k for row in rows for k in row))
-    table = _table([k.replace("_", " ") for k in keys], [[_t(row.get(k)) for k in keys] for row in rows]) if rows else ""
-    return _section("What this cannot show", f"<ul>{items}</ul>") + _section("Where the stand-ins' device outputs come from", table, open_=False)
+    table = (
+        _table([k.replace("_", " ") for k in keys], [[_t(row.get(k)) for k in keys] for row in rows]) if rows else ""
+    )
+    return _section("What this cannot show", f"<ul>{items}</ul>") + _section(
+        "Where the stand-ins' device outputs come from", table, open_=False
+    )
 
 
 def _table(head: Iterable[str], rows: Sequence[Sequence[str]]) -> str:
