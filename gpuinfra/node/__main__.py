@@ -54,10 +54,21 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("steps", help="run the bootstrap's steps, resuming where they stopped", add_help=False)
     verify = commands.add_parser("verify", help="probe and judge this node")
-    verify.add_argument("--upload", action="store_true", help="keep the evidence and upload it under the node's identity")
-    verify.add_argument("--json", action="store_true", help="print the outcomes as JSON (the default when stdout is no terminal)")
-    verify.add_argument("--phase", action="append", choices=("presence", "correctness", "speed"), help="only this phase; may be repeated")
-    verify.add_argument("--evidence", type=Path, metavar="FILE", help="judge the evidence in this file again instead of this node")
+    verify.add_argument(
+        "--upload", action="store_true", help="keep the evidence and upload it under the node's identity"
+    )
+    verify.add_argument(
+        "--json", action="store_true", help="print the outcomes as JSON (the default when stdout is no terminal)"
+    )
+    verify.add_argument(
+        "--phase",
+        action="append",
+        choices=("presence", "correctness", "speed"),
+        help="only this phase; may be repeated",
+    )
+    verify.add_argument(
+        "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file again instead of this node"
+    )
     verify.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
     verify.set_defaults(run=_verify)
     attest = commands.add_parser("attest", help="renew the identity proof of the newest evidence")
@@ -71,7 +82,9 @@ def _parser() -> argparse.ArgumentParser:
 def _verify(args: argparse.Namespace) -> int:
     from .judge import judge, not_checked, verdict
 
-    expectation = _load(args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or give --expectation FILE")
+    expectation = _load(
+        args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or give --expectation FILE"
+    )
     try:
         unchecked = not_checked(expectation)
     except ValueError as error:
@@ -85,17 +98,27 @@ def _verify(args: argparse.Namespace) -> int:
     if args.phase:
         # A person who asks for one phase is told about that phase.
         ran = {check["id"] for check in checks}
-        expectation = dict(expectation, required=[name for name in expectation["required"] if name in ran] or expectation["required"])
+        expectation = dict(
+            expectation, required=[name for name in expectation["required"] if name in ran] or expectation["required"]
+        )
     result = verdict(checks, expectation)
     upload_problem = _upload(document) if args.upload and not args.evidence else None
     if args.json or not sys.stdout.isatty():
-        shown = {"schema": "gpuinfra.verify/1", "verified": result.verified, "instance_id": document.get("instance_id"), "boot_id": document.get("boot_id")}
+        shown = {
+            "schema": "gpuinfra.verify/1",
+            "verified": result.verified,
+            "instance_id": document.get("instance_id"),
+            "boot_id": document.get("boot_id"),
+        }
         shown.update(checks=checks, not_checked=unchecked, gpus=document.get("gpus"))
         json.dump(shown, sys.stdout, ensure_ascii=True)
         print()
     else:
         for check in checks:
-            print("%-5s %-4s %-22s found %s, expected %s" % (check["outcome"], check["id"], check["name"], check["found"], check["expected"]))
+            print(
+                "%-5s %-4s %-22s found %s, expected %s"
+                % (check["outcome"], check["id"], check["name"], check["found"], check["expected"])
+            )
     for check in result.blockers:
         print("gpuinfra: %s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), file=sys.stderr)
     for name in result.missing:
@@ -115,7 +138,9 @@ def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, 
     kept = evidence.Kept()
     newest = kept.newest()
     started = evidence.now()
-    probes = probe_all(evidence.needed_probes(expectation, phases), efa_devices=int(expectation.get("fabric_devices") or 0))
+    probes = probe_all(
+        evidence.needed_probes(expectation, phases), efa_devices=int(expectation.get("fabric_devices") or 0)
+    )
     return evidence.make(
         node=node,
         expectation=expectation,
@@ -182,8 +207,17 @@ def _put(node: dict[str, Any], document: dict[str, Any], data: bytes, *, first: 
             if "exists already" not in str(error):
                 raise
         (evidence.Kept().folder / ("%06d.uploaded" % document["seq"])).touch()
-    proof = aws.identity_proof(metadata.credentials(), node["region"], evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc))
-    aws.put_object(metadata, place["bucket"], evidence.key(*names, suffix=".proof.json"), node["region"], evidence.dumped(proof), once=False)
+    proof = aws.identity_proof(
+        metadata.credentials(), node["region"], evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc)
+    )
+    aws.put_object(
+        metadata,
+        place["bucket"],
+        evidence.key(*names, suffix=".proof.json"),
+        node["region"],
+        evidence.dumped(proof),
+        once=False,
+    )
 
 
 def _explain(args: argparse.Namespace) -> int:
@@ -193,7 +227,10 @@ def _explain(args: argparse.Namespace) -> int:
     for check in ALL.values():
         if args.check.lower() in (check.id.lower(), check.name):
             shown = {"id": check.id, "name": check.name, "phase": check.phase.value, "severity": check.severity.value}
-            shown.update(proves=" ".join((check.__doc__ or "").split()), commands=[" ".join(PROBES[name].argv) for name in check.probes])
+            shown.update(
+                proves=" ".join((check.__doc__ or "").split()),
+                commands=[" ".join(PROBES[name].argv) for name in check.probes],
+            )
             shown.update(when_it_fails=check.hint, source=check.source)
             json.dump(shown, sys.stdout, indent=2)
             print()

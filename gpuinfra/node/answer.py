@@ -76,7 +76,9 @@ class Answers:
 
     def csv(self, name: str) -> "table.Table":
         """The table that `nvidia-smi --query-...` printed, by column name."""
-        return self._once("csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps"))
+        return self._once(
+            "csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps")
+        )
 
     def xml(self, name: str = "nvidia-smi-xml") -> "nvsmi.Log":
         """What `nvidia-smi -q -x` printed, by element name."""

@@ -109,7 +109,14 @@ def sign(
         for name, value in sorted(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
     )
     canonical = "\n".join(
-        (method, parts.path or "/", query, "".join("%s:%s\n" % (name, by_lower[name]) for name in names), ";".join(names), payload)
+        (
+            method,
+            parts.path or "/",
+            query,
+            "".join("%s:%s\n" % (name, by_lower[name]) for name in names),
+            ";".join(names),
+            payload,
+        )
     )
     scope = "%s/%s/%s/aws4_request" % (stamp[:8], region, service)
     text = "\n".join(("AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()))
@@ -118,13 +125,17 @@ def sign(
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     whole["Authorization"] = "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s" % (
-        credentials.access_key, scope, ";".join(names), signature,
-    )  # fmt: skip
+        credentials.access_key,
+        scope,
+        ";".join(names),
+        signature,
+    )
     return whole
 
 
 def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where an object is: AWS's regional endpoint, or the endpoint that the SDKs' variables name, path style there."""
+    """Where an object is: AWS's regional endpoint, or the endpoint that the SDKs' variables name, path style
+    there."""
     path = urllib.parse.quote(key, safe="/" + _UNRESERVED)
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -144,7 +155,17 @@ def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-def put_object(metadata: Metadata, bucket: str, key: str, region: str, body: bytes, *, once: bool, attempts: int = 6, environ: Mapping[str, str] = os.environ) -> None:
+def put_object(
+    metadata: Metadata,
+    bucket: str,
+    key: str,
+    region: str,
+    body: bytes,
+    *,
+    once: bool,
+    attempts: int = 6,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
     """Write one object. `once` refuses to replace an existing one, so that evidence can only be added.
 
     Throttling, server errors and a role that is not known everywhere yet are tried again with growing pauses.
@@ -158,7 +179,16 @@ def put_object(metadata: Metadata, bucket: str, key: str, region: str, body: byt
         if once:
             headers["If-None-Match"] = "*"
         now = datetime.datetime.now(datetime.timezone.utc)
-        signed = sign(metadata.credentials(), method="PUT", url=url, headers=headers, body=body, service="s3", region=region, now=now)
+        signed = sign(
+            metadata.credentials(),
+            method="PUT",
+            url=url,
+            headers=headers,
+            body=body,
+            service="s3",
+            region=region,
+            now=now,
+        )
         request = urllib.request.Request(url, data=body, method="PUT", headers=signed)
         try:
             with _OPENER.open(request, timeout=30):
@@ -178,13 +208,32 @@ def put_object(metadata: Metadata, bucket: str, key: str, region: str, body: byt
     raise CloudError("s3://%s/%s could not be written: %s" % (bucket, key, said))
 
 
-def identity_proof(credentials: Credentials, region: str, evidence_sha256: str, now: datetime.datetime, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """A signed question "who am I" that carries the hash of the evidence; only this instance's role can have signed it.
+def identity_proof(
+    credentials: Credentials,
+    region: str,
+    evidence_sha256: str,
+    now: datetime.datetime,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """A signed question "who am I" that carries the hash of the evidence; only this instance's role can have
+    signed it.
 
     Whoever verifies sends it to the region's own identity service, never to a host that the proof names.
     """
-    headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "X-Gpuinfra-Evidence": evidence_sha256}
-    signed = sign(credentials, method="POST", url=sts_url(region, environ), headers=headers, body=PROOF_BODY.encode(), service="sts", region=region, now=now)
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+        "X-Gpuinfra-Evidence": evidence_sha256,
+    }
+    signed = sign(
+        credentials,
+        method="POST",
+        url=sts_url(region, environ),
+        headers=headers,
+        body=PROOF_BODY.encode(),
+        service="sts",
+        region=region,
+        now=now,
+    )
     return {
         "schema": "gpuinfra.proof/1",
         "cloud": "aws",

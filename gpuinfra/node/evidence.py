@@ -1,4 +1,5 @@
-"""Evidence: what a node's tools said, bounded, chained by hash, kept on disk first and uploaded under the node's own identity.
+"""Evidence: what a node's tools said, bounded, chained by hash, kept on disk first and uploaded under the node's
+own identity.
 
 Format `gpuinfra.evidence/1` of docs/design.md. Raw output comes first, because others judge it again;
 the outcomes in it are only what the node itself concluded.

@@ -24,7 +24,10 @@ class Machine:
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-            raise Unreadable("the machine's record has no usable %s" % field, "mend the machine's catalogue record and build the bundle again")
+            raise Unreadable(
+                "the machine's record has no usable %s" % field,
+                "mend the machine's catalogue record and build the bundle again",
+            )
         return value
 
     def get(self, field: str, default: Any) -> Any:
@@ -47,7 +50,10 @@ class Machine:
         recorded = self.journal.get("recorded")
         value = recorded.get(software) if isinstance(recorded, Mapping) else None
         if not isinstance(value, str) or not value:
-            raise Broken("no bootstrap step recorded a version of %s" % software, "rerun the bootstrap: systemctl start gpuinfra-bootstrap")
+            raise Broken(
+                "no bootstrap step recorded a version of %s" % software,
+                "rerun the bootstrap: systemctl start gpuinfra-bootstrap",
+            )
         self.inside_range(software, value)
         return value
 
@@ -63,7 +69,8 @@ class Machine:
         for bound in bounds:
             if not _holds(value, bound):
                 raise Broken(
-                    "%s is %s, outside the software lock's %s" % (software, value, ", ".join(str(one) for one in bounds)),
+                    "%s is %s, outside the software lock's %s"
+                    % (software, value, ", ".join(str(one) for one in bounds)),
                     "install the pinned version, or widen the lock if this version is proven",
                 )
 
@@ -82,4 +89,6 @@ def _holds(version: str, bound: object) -> bool:
     left, right = _parts(version), _parts(match.group(2))
     width = max(len(left), len(right))
     left, right = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))
-    return {">=": left >= right, "<=": left <= right, "==": left == right, "<": left < right, ">": left > right}[match.group(1)]
+    return {">=": left >= right, "<=": left <= right, "==": left == right, "<": left < right, ">": left > right}[
+        match.group(1)
+    ]

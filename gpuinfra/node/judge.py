@@ -25,7 +25,8 @@ class Verdict:
 
     verified: bool
     blockers: tuple[dict[str, Any], ...]
-    """Checks of severity block or drain that did not pass, and required ones that did not run; the telling ones first."""
+    """Checks of severity block or drain that did not pass, and required ones that did not run; the telling ones
+    first."""
     missing: tuple[str, ...]
     """Required checks that no outcome exists for."""
 
@@ -39,7 +40,8 @@ def judge(
 ) -> list[dict[str, Any]]:
     """Judge every check that the machine requires or skips, in order of phase and id.
 
-    `journal` is the node's `state.json`; None means that there is none to read, as on a machine that no bootstrap made.
+    `journal` is the node's `state.json`; None means that there is none to read, as on a machine that no
+    bootstrap made.
     `phases` limits the work; the verdict then names what did not run.
     """
     required, skips = _wanted(expectation)
@@ -62,7 +64,8 @@ def judge(
 
 def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
     """A node is verified when every required check ran and none of severity block or drain ended other than in pass,
-    or in a skip that the machine's record lists. A warning of such a check does not hold a node back, an error of any check does."""
+    or in a skip that the machine's record lists. A warning of such a check does not hold a node back, an error
+    of any check does."""
     required, skips = _wanted(expectation)
     by_id = {check.get("id"): check for check in checks}
     blockers, missing = [], [name for name in required if name not in by_id]
@@ -78,7 +81,8 @@ def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any])
 
 
 WARNS = frozenset(("G7", "X1", "X2"))
-"""Checks of severity drain whose table knows a milder class: software thermal slowdown, Xids to watch, non-fatal SXids."""
+"""Checks of severity drain whose table knows a milder class: software thermal slowdown, Xids to watch, non-fatal
+SXids."""
 
 _FIRST = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
 
@@ -138,9 +142,17 @@ def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
 def _unknown(name: str) -> dict[str, Any]:
     why = "this node part has no check %s" % shortened(name, 20)
     return {
-        "id": shortened(name, 20), "name": "unknown", "phase": "presence", "severity": "block", "outcome": "error",
-        "found": None, "expected": None, "unit": None, "hint": "build the bundle again with a matching gpuinfra", "reason": why,
-    }  # fmt: skip
+        "id": shortened(name, 20),
+        "name": "unknown",
+        "phase": "presence",
+        "severity": "block",
+        "outcome": "error",
+        "found": None,
+        "expected": None,
+        "unit": None,
+        "hint": "build the bundle again with a matching gpuinfra",
+        "reason": why,
+    }
 
 
 def _scalar(value: Any) -> Any:

@@ -29,7 +29,13 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     environment = dict(os.environ, LC_ALL="C", LANG="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="", TERM="dumb")
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True, cwd="/"
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+            cwd="/",
         )
     except FileNotFoundError:
         return _record(words, 127, b"", b"", False, started, "not found")
@@ -130,7 +136,14 @@ class _Keeper:
 
 
 def _record(
-    argv: list[str], code: int | None, out: bytes, err: bytes, truncated: bool, started: float, problem: str | None, kept: str | None = None
+    argv: list[str],
+    code: int | None,
+    out: bytes,
+    err: bytes,
+    truncated: bool,
+    started: float,
+    problem: str | None,
+    kept: str | None = None,
 ) -> dict[str, Any]:
     record = {
         "argv": argv,
@@ -146,7 +159,9 @@ def _record(
     return record
 
 
-def probe_all(names: Iterable[str], do: Run = run, retry_wait_s: float = 5.0, efa_devices: int = 0) -> dict[str, dict[str, Any]]:
+def probe_all(
+    names: Iterable[str], do: Run = run, retry_wait_s: float = 5.0, efa_devices: int = 0
+) -> dict[str, dict[str, Any]]:
     """Ask everything that the named probes ask, one after the other: nvidia-smi does not gain from company.
 
     `efa_devices` is how many the machine has: they can appear late, so fewer are asked for again, three times.

@@ -7,15 +7,45 @@ from dataclasses import dataclass
 KIB, MIB = 1024, 1024 * 1024
 
 GPU_FIELDS = (
-    "index", "uuid", "serial", "name", "pci.bus_id", "driver_version", "inforom.checksum_validation", "persistence_mode",
-    "mig.mode.current", "mig.mode.pending", "ecc.mode.current", "ecc.mode.pending", "gpu_recovery_action",
-    "pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max", "memory.total", "memory.used",
-    "temperature.gpu", "temperature.gpu.tlimit", "temperature.memory", "power.draw", "power.limit", "power.default_limit",
-    "clocks.max.sm", "clocks.current.sm", "clocks_event_reasons.active",
-    "ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.volatile.sram", "ecc.errors.uncorrected.aggregate.sram",
-    "ecc.errors.corrected.aggregate.total", "remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending",
-    "remapped_rows.failure", "fabric.state", "fabric.status",
-)  # fmt: skip
+    "index",
+    "uuid",
+    "serial",
+    "name",
+    "pci.bus_id",
+    "driver_version",
+    "inforom.checksum_validation",
+    "persistence_mode",
+    "mig.mode.current",
+    "mig.mode.pending",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+    "gpu_recovery_action",
+    "pcie.link.gen.current",
+    "pcie.link.gen.max",
+    "pcie.link.width.current",
+    "pcie.link.width.max",
+    "memory.total",
+    "memory.used",
+    "temperature.gpu",
+    "temperature.gpu.tlimit",
+    "temperature.memory",
+    "power.draw",
+    "power.limit",
+    "power.default_limit",
+    "clocks.max.sm",
+    "clocks.current.sm",
+    "clocks_event_reasons.active",
+    "ecc.errors.uncorrected.volatile.total",
+    "ecc.errors.uncorrected.volatile.sram",
+    "ecc.errors.uncorrected.aggregate.sram",
+    "ecc.errors.corrected.aggregate.total",
+    "remapped_rows.correctable",
+    "remapped_rows.uncorrectable",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+    "fabric.state",
+    "fabric.status",
+)
 """Columns that checks read. Asking for one that the driver does not know makes the whole call fail,
 so `probe.py` asks the driver first which ones it has and leaves the others out; a check that needs one says so."""
 
@@ -42,7 +72,9 @@ KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lo
 PROBES: dict[str, Probe] = {
     "lspci": Probe(("lspci", "-Dnn", "-d", "10de:")),
     "uname": Probe(("uname", "-r")),
-    "kernel-headers": Probe(("find", "-L", "/lib/modules", "-mindepth", "2", "-maxdepth", "2", "-name", "build", "-type", "d")),
+    "kernel-headers": Probe(
+        ("find", "-L", "/lib/modules", "-mindepth", "2", "-maxdepth", "2", "-name", "build", "-type", "d")
+    ),
     "disk": Probe(("df", "-B1", "--output=avail", "/")),
     "secure-boot": Probe(("mokutil", "--sb-state")),
     "module-signer": Probe(("modinfo", "-F", "signer", "nvidia")),
@@ -59,7 +91,9 @@ PROBES: dict[str, Probe] = {
     "nvidia-smi-xml": Probe(("nvidia-smi", "-q", "-x"), timeout_s=120, limit=MIB),
     "nvidia-smi-csv": Probe(("nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv"), timeout_s=120),
     # The name of a process can hold commas, so it comes last.
-    "nvidia-smi-apps": Probe(("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv")),
+    "nvidia-smi-apps": Probe(
+        ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv")
+    ),
     "nvlink-status": Probe(("nvidia-smi", "nvlink", "-s")),
     "nvlink-errors": Probe(("nvidia-smi", "nvlink", "-e")),
     "topology": Probe(("nvidia-smi", "topo", "-m")),
@@ -69,7 +103,10 @@ PROBES: dict[str, Probe] = {
         otherwise=(("dmesg", "--time-format", "iso"),),
     ),
     # Devices of large instances can appear late, so `probe.py` asks again.
-    "efa": Probe(("fi_info", "-p", "efa", "-t", "FI_EP_RDM"), otherwise=(("/opt/amazon/efa/bin/fi_info", "-p", "efa", "-t", "FI_EP_RDM"),)),
+    "efa": Probe(
+        ("fi_info", "-p", "efa", "-t", "FI_EP_RDM"),
+        otherwise=(("/opt/amazon/efa/bin/fi_info", "-p", "efa", "-t", "FI_EP_RDM"),),
+    ),
     "memlock": Probe(("grep", "-rhE", "^[^#]*memlock", "/etc/security/limits.conf", "/etc/security/limits.d")),
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),

@@ -1,6 +1,7 @@
 """Broken states of a GPU node: how they look in tool output, what they mean, what a person does next.
 
-Data, from the project's fact sheet "node bootstrap and verification" (read 2026-11-20), sections 7.1 and 7.4, which names each public report.
+Data, from the project's fact sheet "node bootstrap and verification" (read 2026-11-20), sections 7.1 and 7.4, which
+names each public report.
 A text is looked for whatever the exit code, because several of these came with exit code 0.
 """
 
@@ -33,7 +34,8 @@ STATES = (
     State(
         r"Driver/library version mismatch",
         "the loaded kernel module and the user-space libraries are of different versions (NVML error 18)",
-        "drain and reboot the node; if it stays, something upgraded the driver: compare /proc/driver/nvidia/version with dpkg -l 'libnvidia*', reinstall the pinned version and hold it",
+        "drain and reboot the node; if it stays, something upgraded the driver: compare "
+        "/proc/driver/nvidia/version with dpkg -l 'libnvidia*', reinstall the pinned version and hold it",
         exit=18,
     ),
     State(

@@ -1,6 +1,7 @@
 """Tables as `nvidia-smi --query-... --format=csv` prints them, read by column name and never by position.
 
-A cell can hold an error token while the exit code is 0, so each cell is asked whether it is a value, absent or a failure.
+A cell can hold an error token while the exit code is 0, so each cell is asked whether it is a value, absent or a
+failure.
 Reading by position is how a public ECC check came to test a column that its query did not ask for.
 """
 
@@ -12,9 +13,17 @@ from dataclasses import dataclass
 from .words import Unreadable, shortened
 
 ABSENT = frozenset(
-    ("[N/A]", "N/A", "[Not Supported]", "Not Supported", "[Not Available]", "",
-     "[Requested functionality has been deprecated]", "Requested functionality has been deprecated")
-)  # fmt: skip
+    (
+        "[N/A]",
+        "N/A",
+        "[Not Supported]",
+        "Not Supported",
+        "[Not Available]",
+        "",
+        "[Requested functionality has been deprecated]",
+        "Requested functionality has been deprecated",
+    )
+)
 """The device has no such thing. Whether that is acceptable is each check's decision."""
 
 FAILURE = re.compile(
@@ -113,6 +122,8 @@ def parse(text: str, free_last: bool = False) -> Table:
     for at, line in enumerate(lines[1:], start=2):
         cells = [cell.strip() for cell in (line.split(",", len(header) - 1) if free_last else line.split(","))]
         if len(cells) != len(header):
-            raise Unreadable("line %d has %d cells under %d columns: %s" % (at, len(cells), len(header), shortened(line, 80)))
+            raise Unreadable(
+                "line %d has %d cells under %d columns: %s" % (at, len(cells), len(header), shortened(line, 80))
+            )
         rows.append(Row(dict(zip(header, cells))))
     return Table(header, tuple(rows))

@@ -78,14 +78,17 @@ def skipped(reason: str) -> Outcome:
     return Outcome("skip", reason=reason)
 
 
-def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None = None, hint: str | None = None) -> Outcome:
+def equal(
+    found: Any, expected: Any, unit: str | None = None, reason: str | None = None, hint: str | None = None
+) -> Outcome:
     """Pass when both are the same, and of the same kind: True is not 1."""
     if type(found) is type(expected) and found == expected:
         return passed(found, expected, unit)
     return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit, hint)
 
 
-# C0 and C1 controls, and the marks that turn the direction of text: all of them can rewrite what a person reads on a terminal.
+# C0 and C1 controls, and the marks that turn the direction of text: all of them can rewrite what a person reads
+# on a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 

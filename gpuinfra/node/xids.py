@@ -1,6 +1,7 @@
 """What each Xid means for a node, as data, because peers disagree and the list changes with the hardware.
 
-From the project's fact sheet "node bootstrap and verification" 7.6 (read 2026-11-20): NVIDIA's Xid catalogue, GPUD, AWS's and Azure's health checks.
+From the project's fact sheet "node bootstrap and verification" 7.6 (read 2026-11-20): NVIDIA's Xid catalogue, GPUD,
+AWS's and Azure's health checks.
 A number that is not here counts as `drain`: an unknown error is no reason to hand a node over.
 """
 
@@ -45,7 +46,10 @@ XIDS: dict[int, Xid] = {
     137: Xid("NVLink privilege error", "log", _LOG),
     140: Xid("unrecovered memory error", "drain", _RESET),
     143: Xid("GPU initialisation error", "drain", _RESET),
-    **{number: Xid("NVLink 5 error", "warn", "watch whether it repeats; drain where the line says Fatal") for number in range(144, 151)},
+    **{
+        number: Xid("NVLink 5 error", "warn", "watch whether it repeats; drain where the line says Fatal")
+        for number in range(144, 151)
+    },
     151: Xid("key rotation error", "drain", "reboot the node"),
     154: Xid("recovery action changed", "drain", "do what the line asks for"),
     155: Xid("NVLink software error", "drain", _RESET),
@@ -58,12 +62,18 @@ XIDS: dict[int, Xid] = {
     165: Xid("power smoothing lifetime", "warn", "tell the cloud's support"),
     167: Xid("PCIe fatal timeout", "drain", _REBOOT),
     168: Xid("protected memory was lost", "drain", _REBOOT),
-    169: Xid("security processor halted; on Blackwell also the proprietary module instead of the open one", "drain", _REBOOT),
+    169: Xid(
+        "security processor halted; on Blackwell also the proprietary module instead of the open one", "drain", _REBOOT
+    ),
     171: Xid("detail of a DRAM error (Xid 48)", "drain", _RESET),
     172: Xid("detail of an SRAM error (Xid 48)", "drain", _RESET),
 }
 
-UNKNOWN = Xid("not in the table", "drain", "look it up in NVIDIA's Xid catalogue, drain until it is understood, and add it to the table")
+UNKNOWN = Xid(
+    "not in the table",
+    "drain",
+    "look it up in NVIDIA's Xid catalogue, drain until it is understood, and add it to the table",
+)
 
 ACTIONS_OF_154 = (
     ("Drain and Reset", _RESET),

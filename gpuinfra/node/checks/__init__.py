@@ -19,5 +19,7 @@ def _place(check: Check) -> tuple[int, int, int]:
     return _PHASES.index(check.phase), _LETTERS.index(letter), int(number)
 
 
-ALL: dict[str, Check] = {check.id: check for check in sorted((kind() for module in _MODULES for kind in module.CHECKS), key=_place)}
+ALL: dict[str, Check] = {
+    check.id: check for check in sorted((kind() for module in _MODULES for kind in module.CHECKS), key=_place)
+}
 """Every check by its id."""

@@ -1,4 +1,5 @@
-"""What a check is: probes, a parser and a judgement. Transport, time limits, logging and exit codes are not its business."""
+"""What a check is: probes, a parser and a judgement. Transport, time limits, logging and exit codes are not its
+business."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def all_same(values: Iterable[Any]) -> Any:
     return listed[0] if listed and all(value == listed[0] for value in listed) else listed
 
 
-def by_gpu(found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None) -> Outcome:
+def by_gpu(
+    found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None
+) -> Outcome:
     """An outcome over (row, value, what is wrong with it or None), naming the GPUs that are wrong."""
     if not found:
         raise Unreadable("no GPU answered")

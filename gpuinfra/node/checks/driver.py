@@ -38,13 +38,21 @@ class KernelModule(Check):
     def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
         version, is_open = found
         if not version:
-            return failed(None, "a loaded module", "the NVIDIA kernel module is not loaded", hint="run dkms status and modprobe nvidia, then rerun the driver step")
+            return failed(
+                None,
+                "a loaded module",
+                "the NVIDIA kernel module is not loaded",
+                hint="run dkms status and modprobe nvidia, then rerun the driver step",
+            )
         wanted = machine.version("driver")
         if wanted is None:
             machine.inside_range("driver", version)
             wanted = version
         wants_open = machine.need("open_module", bool)
-        words = ["%s %s" % (one, "open" if flavour else "proprietary") for one, flavour in ((version, is_open), (wanted, wants_open))]
+        words = [
+            "%s %s" % (one, "open" if flavour else "proprietary")
+            for one, flavour in ((version, is_open), (wanted, wants_open))
+        ]
         return equal(words[0], words[1], reason="the loaded module is %s, this machine needs %s" % (words[0], words[1]))
 
 
@@ -75,19 +83,25 @@ class DriverVersion(Check):
             wanted = found[0]
         if len(found) != machine.gpus:
             return failed(all_same(found), wanted, "%d of %d GPUs answer" % (len(found), machine.gpus))
-        return equal(all_same(found), wanted, reason="user space is %s, pinned is %s" % (listed(sorted(set(found))), wanted))
+        return equal(
+            all_same(found), wanted, reason="user space is %s, pinned is %s" % (listed(sorted(set(found))), wanted)
+        )
 
 
 _DKMS = re.compile(r"^nvidia(?:-open)?[/,]\s*([\w.]+),\s*([\w.+~-]+),\s*\w+:\s*(\w+)")
 
 
 class DkmsInstalled(Check):
-    """DKMS has installed the pinned module for the running kernel; `added` or `built` would be gone after a reboot."""
+    """DKMS has installed the pinned module for the running kernel; `added` or `built` would be gone after a
+    reboot."""
 
     id, name = "D3", "dkms_installed"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("dkms", "uname", "driver-version")
-    hint = "install the headers of the running kernel, then dkms autoinstall; read /var/lib/dkms/nvidia/*/build/make.log if it fails"
+    hint = (
+        "install the headers of the running kernel, then dkms autoinstall; read "
+        "/var/lib/dkms/nvidia/*/build/make.log if it fails"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]]]:
         builds = []
@@ -103,7 +117,9 @@ class DkmsInstalled(Check):
         shown = ["nvidia/%s for %s: %s" % build for build in builds]
         if wanted in shown:
             return passed(wanted, wanted)
-        return failed(all_same(shown) if shown else None, wanted, "DKMS shows %s" % (listed(shown) or "no nvidia module"))
+        return failed(
+            all_same(shown) if shown else None, wanted, "DKMS shows %s" % (listed(shown) or "no nvidia module")
+        )
 
 
 class Holds(Check):
@@ -121,7 +137,11 @@ class Holds(Check):
         return names
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
-        wanted = {"driver": r"^(nvidia-(open|driver|dkms|kernel)|cuda-drivers|libnvidia-)", "kernel": r"^linux-", "nccl": r"^libnccl"}
+        wanted = {
+            "driver": r"^(nvidia-(open|driver|dkms|kernel)|cuda-drivers|libnvidia-)",
+            "kernel": r"^linux-",
+            "nccl": r"^libnccl",
+        }
         if machine.get("nvswitch", False):
             wanted["fabric manager"] = r"^nvidia-fabric-?manager"
         missing = [what for what, pattern in wanted.items() if not any(re.match(pattern, name) for name in found)]
@@ -162,7 +182,9 @@ class DriverModules(Check):
             wanted.append("nvidia_peermem")
         missing = [module for module in wanted if module not in found]
         if missing:
-            return failed([module for module in wanted if module in found], wanted, "not loaded: %s" % ", ".join(missing))
+            return failed(
+                [module for module in wanted if module in found], wanted, "not loaded: %s" % ", ".join(missing)
+            )
         return passed(wanted, wanted)
 
 
@@ -170,7 +192,17 @@ def unit_state(answers: Answers, probe: str) -> str:
     """What `systemctl is-active` says: its exit code differs from 0 for every state but active."""
     answer = answers.raw(probe)
     word = answer.stdout.strip()
-    if word not in ("active", "inactive", "failed", "activating", "deactivating", "reloading", "unknown", "maintenance", "refreshing"):
+    if word not in (
+        "active",
+        "inactive",
+        "failed",
+        "activating",
+        "deactivating",
+        "reloading",
+        "unknown",
+        "maintenance",
+        "refreshing",
+    ):
         raise Unreadable("systemctl is-active printed no state: %s" % (word or answer.stderr.strip())[:80])
     if (word in ("active", "reloading", "refreshing")) != (answer.exit == 0):
         raise Unreadable("systemctl is-active says %s with exit code %d" % (word, answer.exit))

@@ -22,14 +22,21 @@ class FabricManager(Check):
     id, name = "F1", "fabric_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-manager", "fabric-manager-version", "driver-version")
-    hint = "install nvidia-fabricmanager in exactly the driver's version, then systemctl enable --now nvidia-fabricmanager; without it CUDA fails with error 802"
+    hint = (
+        "install nvidia-fabricmanager in exactly the driver's version, then systemctl enable --now "
+        "nvidia-fabricmanager; without it CUDA fails with error 802"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, str]:
         state = unit_state(answers, "fabric-manager")
         answer = answers.raw("fabric-manager-version")
-        match = re.search(r"(?i)fabric manager version is\s*:\s*(\d{3,}\.\d+(?:\.\d+)?)\s*$", answer.stdout, re.MULTILINE)
+        match = re.search(
+            r"(?i)fabric manager version is\s*:\s*(\d{3,}\.\d+(?:\.\d+)?)\s*$", answer.stdout, re.MULTILINE
+        )
         if match is None:
-            raise Unreadable("nv-fabricmanager --version names no version: %s" % shortened(answer.stdout + answer.stderr, 80))
+            raise Unreadable(
+                "nv-fabricmanager --version names no version: %s" % shortened(answer.stdout + answer.stderr, 80)
+            )
         return state, match.group(1), loaded_driver(answers)[0]
 
     def judge(self, found: tuple[str, str, str], machine: Machine) -> Outcome:
@@ -40,7 +47,9 @@ class FabricManager(Check):
         shown = "%s, %s" % (state, version)
         if state != "active":
             return failed(shown, wanted, "nvidia-fabricmanager is %s" % state)
-        return equal(shown, wanted, reason="fabric manager is %s, the loaded driver is %s" % (version, driver or "none"))
+        return equal(
+            shown, wanted, reason="fabric manager is %s, the loaded driver is %s" % (version, driver or "none")
+        )
 
 
 class FabricState(Check):
@@ -49,7 +58,10 @@ class FabricState(Check):
     id, name = "F2", "fabric_state"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("nvidia-smi-csv",)
-    hint = "systemctl restart nvidia-fabricmanager and wait up to 300 s; journalctl -u nvidia-fabricmanager says why if it stays"
+    hint = (
+        "systemctl restart nvidia-fabricmanager and wait up to 300 s; journalctl -u nvidia-fabricmanager "
+        "says why if it stays"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple]:
         return [(row, row.get("fabric.state"), row.get("fabric.status")) for row in gpu_rows(answers).rows]
@@ -68,7 +80,10 @@ class NvlinkActive(Check):
     id, name = "F3", "nvlink_active"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvlink-status",)
-    hint = "drain, restart the fabric manager, reboot; a link that stays down means replace the node (look for SXid lines: the switch may be at fault)"
+    hint = (
+        "drain, restart the fabric manager, reboot; a link that stays down means replace the node (look for "
+        "SXid lines: the switch may be at fault)"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[float | None]]:
         gpus: dict[int, dict[int, float | None]] = {}
@@ -95,11 +110,18 @@ class NvlinkActive(Check):
             up = [one for one in rates if one is not None and one >= 0.99 * rate]
             slow = [one for one in rates if one is not None and one < 0.99 * rate]
             if len(up) != links:
-                wrong.append("GPU %d: %d of %d links are up%s" % (gpu, len(up), links, ", %d slower than %g GB/s" % (len(slow), rate) if slow else ""))
+                wrong.append(
+                    "GPU %d: %d of %d links are up%s"
+                    % (gpu, len(up), links, ", %d slower than %g GB/s" % (len(slow), rate) if slow else "")
+                )
         if len(found) != machine.gpus:
             wrong.append("%d of %d GPUs show links" % (len(found), machine.gpus))
-        counts = all_same([sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())])
-        return failed(counts, links, listed(wrong), "links per GPU") if wrong else passed(counts, links, "links per GPU")
+        counts = all_same(
+            [sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())]
+        )
+        return (
+            failed(counts, links, listed(wrong), "links per GPU") if wrong else passed(counts, links, "links per GPU")
+        )
 
 
 class NvlinkErrors(Check):
@@ -121,7 +143,10 @@ class NvlinkErrors(Check):
             elif counter and current is not None:
                 gpus.add(current)
                 if int(counter.group(3)):
-                    counted.append("GPU %d link %s: %s %s" % (current, counter.group(1), counter.group(3), counter.group(2).lower()))
+                    counted.append(
+                        "GPU %d link %s: %s %s"
+                        % (current, counter.group(1), counter.group(3), counter.group(2).lower())
+                    )
             else:
                 raise Unreadable("nvidia-smi nvlink -e printed a line that is no counter: %s" % shortened(text, 80))
         return gpus, counted
@@ -129,7 +154,9 @@ class NvlinkErrors(Check):
     def judge(self, found: tuple[set[int], list[str]], machine: Machine) -> Outcome:
         gpus, counted = found
         if len(gpus) != machine.gpus:
-            return failed(len(gpus), machine.gpus, "%d of %d GPUs show link counters" % (len(gpus), machine.gpus), "GPUs")
+            return failed(
+                len(gpus), machine.gpus, "%d of %d GPUs show link counters" % (len(gpus), machine.gpus), "GPUs"
+            )
         return failed(len(counted), 0, listed(counted), "counters") if counted else passed(0, 0, "counters")
 
 
@@ -162,11 +189,18 @@ class Topology(Check):
 
     def judge(self, found: dict[tuple[int, int], str], machine: Machine) -> Outcome:
         wanted = "NV%d" % machine.need("nvlinks_per_gpu", int)
-        wrong = ["GPU %d and GPU %d: %s" % (a, b, cell) for (a, b), cell in sorted(found.items()) if a < b and cell != wanted]
+        wrong = [
+            "GPU %d and GPU %d: %s" % (a, b, cell) for (a, b), cell in sorted(found.items()) if a < b and cell != wanted
+        ]
         pairs = machine.gpus * (machine.gpus - 1) // 2
         joined = sum(1 for (a, b), cell in found.items() if a < b and cell == wanted)
         if wrong or joined != pairs:
-            return failed(joined, pairs, listed(wrong) or "only %d of %d pairs are shown" % (joined, pairs), "pairs joined by %s" % wanted)
+            return failed(
+                joined,
+                pairs,
+                listed(wrong) or "only %d of %d pairs are shown" % (joined, pairs),
+                "pairs joined by %s" % wanted,
+            )
         return passed(joined, pairs, "pairs joined by %s" % wanted)
 
 

@@ -1,4 +1,5 @@
-"""G: the GPUs themselves - count, model, link, memory health, clocks, temperature, power, recovery, MIG, left-over processes."""
+"""G: the GPUs themselves - count, model, link, memory health, clocks, temperature, power, recovery, MIG, left-over
+processes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ class GpuCount(Check):
     id, name = "G1", "gpu_count"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvidia-smi-list", "nvidia-smi-xml", "lspci")
-    hint = "drain the node and look at journalctl -k -b for the address that is missing; reboot once, then replace the node"
+    hint = (
+        "drain the node and look at journalctl -k -b for the address that is missing; reboot once, then "
+        "replace the node"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[str]]:
         uuids = []
@@ -111,7 +115,12 @@ class PcieLink(Check):
             seen.append((row, "gen %d x%d" % (now_gen, now_width), ", ".join(wrong) or None))
         outcome = by_gpu(seen, "gen %d x%d" % (gen, width))
         if outcome.outcome == "pass" and resting:
-            return Outcome("pass", outcome.found, outcome.expected, reason="%d idle GPUs have lowered their link generation, as they may" % resting)
+            return Outcome(
+                "pass",
+                outcome.found,
+                outcome.expected,
+                reason="%d idle GPUs have lowered their link generation, as they may" % resting,
+            )
         return outcome
 
 
@@ -132,7 +141,13 @@ class EccMode(Check):
         for row in found.rows:
             modes = (_word(row, "ecc.mode.current"), _word(row, "ecc.mode.pending"))
             good = modes == (wanted, wanted) or (wanted == "Disabled" and all(absent(mode) for mode in modes))
-            seen.append((row, modes[0] if modes[0] == modes[1] else "%s, pending %s" % modes, None if good else "ECC is %s, pending %s" % modes))
+            seen.append(
+                (
+                    row,
+                    modes[0] if modes[0] == modes[1] else "%s, pending %s" % modes,
+                    None if good else "ECC is %s, pending %s" % modes,
+                )
+            )
         return by_gpu(seen, wanted)
 
 
@@ -142,7 +157,10 @@ class EccErrors(Check):
     id, name = "G5", "ecc_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
-    hint = "drain, reset the GPU (reboot the node where it cannot be reset), and replace the node if the count rises again; SRAM errors mean replace"
+    hint = (
+        "drain, reset the GPU (reboot the node where it cannot be reset), and replace the node if the count "
+        "rises again; SRAM errors mean replace"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -236,7 +254,11 @@ class Temperature(Check):
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
         for row in found.rows:
-            core, left, memory = row.number("temperature.gpu"), row.number("temperature.gpu.tlimit"), row.number("temperature.memory")
+            core, left, memory = (
+                row.number("temperature.gpu"),
+                row.number("temperature.gpu.tlimit"),
+                row.number("temperature.memory"),
+            )
             if core is None:
                 raise Unreadable("%s shows no temperature" % row.label)
             wrong = []
@@ -301,7 +323,11 @@ _RECOVERY = (
     ("imex", "restart the IMEX domain of the rack"),
     ("bus reset", "drain the node and reboot it: the GPU needs a bus reset"),
     ("reboot", "drain the node and reboot it"),
-    ("reset", "drain the node and run nvidia-smi --gpu-reset on that GPU, or reboot where it cannot be reset alone (A100 with NVSwitch: all GPUs together)"),
+    (
+        "reset",
+        "drain the node and run nvidia-smi --gpu-reset on that GPU, or reboot where it cannot be reset alone "
+        "(A100 with NVSwitch: all GPUs together)",
+    ),
 )
 
 
@@ -380,7 +406,9 @@ class NoProcesses(Check):
     hint = "end the process, or drain the node and reboot it"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        return ["%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in answers.csv("nvidia-smi-apps").rows]
+        return [
+            "%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in answers.csv("nvidia-smi-apps").rows
+        ]
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
         if found:
@@ -391,7 +419,13 @@ class NoProcesses(Check):
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:
     """What the evidence says about each GPU, for inventories; empty when nvidia-smi cannot be read."""
     return [
-        {"index": gpu.index, "uuid": gpu.find("uuid"), "serial": gpu.find("serial"), "pci": gpu.pci, "label": label(gpu.index, gpu.pci)}
+        {
+            "index": gpu.index,
+            "uuid": gpu.find("uuid"),
+            "serial": gpu.find("serial"),
+            "pci": gpu.pci,
+            "label": label(gpu.index, gpu.pci),
+        }
         for gpu in answers.xml().gpus
     ]
 
@@ -424,6 +458,18 @@ def _clock_reasons(row: Row) -> int:
 
 
 CHECKS = (
-    GpuCount, GpuModel, PcieLink, EccMode, EccErrors, RemappedRows, Throttling, Temperature, PowerLimit, RecoveryAction, InfoRom,
-    MigMode, ErrorTokens, NoProcesses,
-)  # fmt: skip
+    GpuCount,
+    GpuModel,
+    PcieLink,
+    EccMode,
+    EccErrors,
+    RemappedRows,
+    Throttling,
+    Temperature,
+    PowerLimit,
+    RecoveryAction,
+    InfoRom,
+    MigMode,
+    ErrorTokens,
+    NoProcesses,
+)

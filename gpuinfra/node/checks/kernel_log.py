@@ -18,7 +18,9 @@ def kernel_log(answers: Answers) -> list[str]:
     """Lines about GPUs of this boot; a log that nobody could read is no clean log."""
     lines = answers.lines("kernel-log")
     if not any("Linux version" in line for line in lines):
-        raise Unreadable("the kernel log of this boot does not go back to its first line, so nothing can be concluded from it")
+        raise Unreadable(
+            "the kernel log of this boot does not go back to its first line, so nothing can be concluded from it"
+        )
     return lines
 
 
@@ -88,7 +90,11 @@ class SwitchErrors(Check):
     def judge(self, found: list[tuple[str, str, str]], machine: Machine) -> Outcome:
         numbers = sorted({int(number) for number, _, _ in found})
         # "Non-fatal" is the only word that clears a line; anything else counts.
-        fatal = ["SXid %s on NVSwitch %s: %s" % (number, where, shortened(text, 80)) for number, where, text in found if not re.match(r"(?i)non-?fatal\b", text)]
+        fatal = [
+            "SXid %s on NVSwitch %s: %s" % (number, where, shortened(text, 80))
+            for number, where, text in found
+            if not re.match(r"(?i)non-?fatal\b", text)
+        ]
         if fatal:
             return failed(numbers, [], listed(fatal), "SXids")
         if found:

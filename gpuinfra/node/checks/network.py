@@ -18,7 +18,10 @@ class EfaDevices(Check):
     id, name = "N1", "efa_devices"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("efa",)
-    hint = "compare with lspci -d 1d0f: and the launch template's network interfaces; rerun the EFA step, reboot, then replace the node"
+    hint = (
+        "compare with lspci -d 1d0f: and the launch template's network interfaces; rerun the EFA step, "
+        "reboot, then replace the node"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         answer = answers.raw("efa")
@@ -41,7 +44,12 @@ class EfaDevices(Check):
         wanted = machine.need("fabric_devices", int)
         if machine.get("fabric_provider", None) != "efa":
             return skipped("the machine's fabric is not EFA")
-        return equal(len(found), wanted, "EFA devices", "libfabric sees %d of %d EFA devices: %s" % (len(found), wanted, ", ".join(found) or "none"))
+        return equal(
+            len(found),
+            wanted,
+            "EFA devices",
+            "libfabric sees %d of %d EFA devices: %s" % (len(found), wanted, ", ".join(found) or "none"),
+        )
 
 
 class LockedMemory(Check):
@@ -75,7 +83,8 @@ class LockedMemory(Check):
             if kind not in found:
                 return failed(None, expected, "no %s memlock limit is set for all users" % kind)
             if found[kind] != -1 and found[kind] < _16_GIB_IN_KIB:
-                return failed("%s %d KiB" % (kind, found[kind]), expected, "the %s memlock limit is %d KiB" % (kind, found[kind]))
+                shown = "%d KiB" % found[kind]
+                return failed(shown, expected, "the %s memlock limit is %s" % (kind, shown))
         return passed("unlimited" if found["soft"] == -1 else "%d KiB" % found["soft"], expected)
 
 

@@ -9,7 +9,10 @@ from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed
 from .base import Check, listed
 
-_PCI = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[(\d{4}|[0-9a-f]{4})\]: .*\[(10de:[0-9a-f]{4})\](?: \(rev [0-9a-f]+\))?(?: \(prog-if .*\))?$")
+_PCI = re.compile(
+    r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: "
+    r".*\[(10de:[0-9a-f]{4})\](?: \(rev [0-9a-f]+\))?(?: \(prog-if .*\))?$"
+)
 _GPU_CLASSES = ("0300", "0302")
 
 
@@ -31,7 +34,9 @@ class PciGpus(Check):
     id, name = "P1", "pci_gpus"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("lspci",)
-    hint = "stop and start the instance, so that it moves to other hardware, or terminate it so that its group replaces it"
+    hint = (
+        "stop and start the instance, so that it moves to other hardware, or terminate it so that its group replaces it"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
         return pci_gpus(answers)
@@ -40,18 +45,30 @@ class PciGpus(Check):
         wanted = [one.lower() for one in machine.need("pci_ids", list)]
         strange = ["%s is a %s" % (address, device) for address, device in found if device not in wanted]
         if strange:
-            return failed(len(found), machine.gpus, "not of this machine: %s" % listed(strange), "GPUs", "check that the pool's machine type is what the instance really is")
+            return failed(
+                len(found),
+                machine.gpus,
+                "not of this machine: %s" % listed(strange),
+                "GPUs",
+                "check that the pool's machine type is what the instance really is",
+            )
         where = ", ".join(address for address, _ in found) or "none"
-        return equal(len(found), machine.gpus, "GPUs", "%d of %d GPUs are on the PCI bus: %s" % (len(found), machine.gpus, where))
+        return equal(
+            len(found), machine.gpus, "GPUs", "%d of %d GPUs are on the PCI bus: %s" % (len(found), machine.gpus, where)
+        )
 
 
 class KernelHeaders(Check):
-    """The running kernel is the one that the bootstrap locked, and its headers are there for the next module build."""
+    """The running kernel is the one that the bootstrap locked, and its headers are there for the next module
+    build."""
 
     id, name = "P2", "kernel_headers"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("uname", "kernel-headers")
-    hint = "install linux-headers-$(uname -r), or reboot into the locked kernel; apt-mark hold the kernel packages afterwards"
+    hint = (
+        "install linux-headers-$(uname -r), or reboot into the locked kernel; apt-mark hold the kernel "
+        "packages afterwards"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         lines = answers.lines("uname")
@@ -90,7 +107,9 @@ class RootSpace(Check):
     def judge(self, found: float, machine: Machine) -> Outcome:
         wanted = machine.need("root_free_gib", float)
         if found < wanted:
-            return failed(round(found, 1), wanted, "%.1f GiB are free on /, at least %g GiB are needed" % (found, wanted), "GiB")
+            return failed(
+                round(found, 1), wanted, "%.1f GiB are free on /, at least %g GiB are needed" % (found, wanted), "GiB"
+            )
         return passed(round(found, 1), wanted, "GiB")
 
 
@@ -113,7 +132,9 @@ class SecureBoot(Check):
 
     def judge(self, found: str, machine: Machine) -> Outcome:
         if found == "enabled, module unsigned":
-            return failed(found, "disabled, or a signed module", "Secure Boot is on and the nvidia module carries no signature")
+            return failed(
+                found, "disabled, or a signed module", "Secure Boot is on and the nvidia module carries no signature"
+            )
         return passed(found, "disabled, or a signed module")
 
 

@@ -38,7 +38,10 @@ class LustreMounts(Check):
     id, name = "L1", "lustre_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("lustre-module", "uname", "mounts")
-    hint = "rerun the Lustre step: the client must be built for exactly the running kernel; then mount the file system and look at dmesg"
+    hint = (
+        "rerun the Lustre step: the client must be built for exactly the running kernel; then mount the file "
+        "system and look at dmesg"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, dict[str, str]]:
         mounts = {}
@@ -55,9 +58,17 @@ class LustreMounts(Check):
         kernel, built_for, mounts = found
         mounted = [mount for mount in wanted if mounts.get(mount) == "lustre"]
         if built_for != kernel:
-            return failed(mounted, wanted, "the Lustre module is built for %s, the kernel is %s" % (built_for or "nothing", kernel))
+            return failed(
+                mounted,
+                wanted,
+                "the Lustre module is built for %s, the kernel is %s" % (built_for or "nothing", kernel),
+            )
         missing = [mount for mount in wanted if mount not in mounted]
-        return failed(mounted, wanted, "not mounted as Lustre: %s" % ", ".join(missing)) if missing else passed(mounted, wanted)
+        return (
+            failed(mounted, wanted, "not mounted as Lustre: %s" % ", ".join(missing))
+            if missing
+            else passed(mounted, wanted)
+        )
 
 
 class CloudInit(Check):
@@ -73,13 +84,19 @@ class CloudInit(Check):
         try:
             said = json.loads(answer.stdout)
         except (ValueError, RecursionError):
-            raise Unreadable("cloud-init status printed no JSON: %s" % shortened(answer.stdout + answer.stderr, 80)) from None
+            raise Unreadable(
+                "cloud-init status printed no JSON: %s" % shortened(answer.stdout + answer.stderr, 80)
+            ) from None
         if not isinstance(said, dict) or not isinstance(said.get("status"), str):
             raise Unreadable("cloud-init status says nothing about its status")
         problems = [str(one) for one in said["errors"]] if isinstance(said.get("errors"), list) else []
         recoverable = said.get("recoverable_errors")
         if isinstance(recoverable, Mapping):
-            problems += ["%s: %s" % (level, one) for level, ones in recoverable.items() for one in (ones if isinstance(ones, list) else [ones])]
+            problems += [
+                "%s: %s" % (level, one)
+                for level, ones in recoverable.items()
+                for one in (ones if isinstance(ones, list) else [ones])
+            ]
         return answer.exit, said["status"], problems
 
     def judge(self, found: tuple[int, str, list[str]], machine: Machine) -> Outcome:
@@ -96,7 +113,9 @@ class BootstrapSteps(Check):
     id, name = "S2", "bootstrap_steps"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ()
-    hint = "systemctl start gpuinfra-bootstrap goes on where it stopped; /var/log/gpuinfra/bootstrap.log says why it did"
+    hint = (
+        "systemctl start gpuinfra-bootstrap goes on where it stopped; /var/log/gpuinfra/bootstrap.log says why it did"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         journal = machine.journal
@@ -118,7 +137,10 @@ class BootstrapSteps(Check):
             entry = found.get(step, {"status": "missing"})
             if entry.get("status") != "done":
                 why = entry.get("reason")
-                wrong.append("%s is %s%s" % (step, shortened(str(entry.get("status")), 20), ": %s" % shortened(str(why), 120) if why else ""))
+                wrong.append(
+                    "%s is %s%s"
+                    % (step, shortened(str(entry.get("status")), 20), ": %s" % shortened(str(why), 120) if why else "")
+                )
             elif not re.match(r"^[0-9a-f]{64}$", str(entry.get("hash"))):
                 wrong.append("%s is done without a hash" % step)
         done = len(wanted) - len(wrong)

@@ -22,11 +22,20 @@ def lspci(state, args):
 def _devices(state):
     lines = ["0000:00:05.0 Ethernet controller [0200]: Amazon.com, Inc. Elastic Network Adapter (ENA) [1d0f:ec20]"]
     for gpu in dev_gpus.on_bus(state):
-        lines.append("0000:%s 3D controller [0302]: NVIDIA Corporation %s [10de:%s] (rev a1)" % (gpu["PCI"][9:].lower(), gpu["CHIP"], gpu["PCIID"][:4].lower()))
+        lines.append(
+            "0000:%s 3D controller [0302]: NVIDIA Corporation %s [10de:%s] (rev a1)"
+            % (gpu["PCI"][9:].lower(), gpu["CHIP"], gpu["PCIID"][:4].lower())
+        )
     for index in range(state.get("hardware", {}).get("nvswitches", 0)):
-        lines.append("0000:c0:%02x.0 Bridge [0680]: NVIDIA Corporation GA100 [A100 NVSwitch] [10de:1af1] (rev a1)" % (0x18 + index))
+        lines.append(
+            "0000:c0:%02x.0 Bridge [0680]: NVIDIA Corporation GA100 [A100 NVSwitch] [10de:1af1] (rev a1)"
+            % (0x18 + index)
+        )
     for bus, slot in efa_addresses(state):
-        lines.append("0000:%s:%s.0 Ethernet controller [0200]: Amazon.com, Inc. Elastic Fabric Adapter (EFA) [1d0f:efa0]" % (bus, slot))
+        lines.append(
+            "0000:%s:%s.0 Ethernet controller [0200]: Amazon.com, Inc. Elastic Fabric Adapter (EFA) [1d0f:efa0]"
+            % (bus, slot)
+        )
     return lines
 
 
@@ -50,7 +59,10 @@ def fi_info(state, args):
     """`fi_info -p efa [-t FI_EP_RDM] [-l]`."""
     names = efa_names(state) if _efa_ready(state) else []
     if "--version" in args:
-        print("fi_info: %s\nlibfabric: %s\nlibfabric api: 2.4" % ((state.get("efa", {}).get("libfabric") or "2.4.0amzn1.0",) * 2))
+        print(
+            "fi_info: %s\nlibfabric: %s\nlibfabric api: 2.4"
+            % ((state.get("efa", {}).get("libfabric") or "2.4.0amzn1.0",) * 2)
+        )
         return 0
     if "-l" in args:
         if names:
@@ -62,7 +74,10 @@ def fi_info(state, args):
         return 61
     for name in names:
         for fabric, protocol in (("efa-direct", "FI_PROTO_EFA"), ("efa", "FI_PROTO_EFA")):
-            print("provider: efa\n    fabric: %s\n    domain: %s-rdm\n    version: 204.0\n    type: FI_EP_RDM\n    protocol: %s" % (fabric, name, protocol))
+            print(
+                "provider: efa\n    fabric: %s\n    domain: %s-rdm\n    version: 204.0\n    type: FI_EP_RDM\n    protocol: %s"
+                % (fabric, name, protocol)
+            )
     return 0
 
 
@@ -71,7 +86,10 @@ def rdma(state, args):
     names = efa_names(state) if _efa_ready(state) else []
     for index, name in enumerate(names):
         if "dev" in args:
-            print("%d: %s: node_type unspecified fw 0.0.0.0 node_guid 0000:0000:0000:0000 sys_image_guid 0000:0000:0000:0000" % (index, name))
+            print(
+                "%d: %s: node_type unspecified fw 0.0.0.0 node_guid 0000:0000:0000:0000 sys_image_guid 0000:0000:0000:0000"
+                % (index, name)
+            )
         elif "statistic" in args:
             print("link %s/1 tx_bytes 0 tx_pkts 0 rx_bytes 0 rx_pkts 0 rx_drops 0 retrans_timeout_events 0" % name)
         else:
@@ -86,7 +104,10 @@ def ibv_devinfo(state, args):
         print("No IB devices found")
         return 255
     for name in names:
-        print("hca_id:\t%s\n\ttransport:\t\t\tunspecified (4)\n\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n" % name)
+        print(
+            "hca_id:\t%s\n\ttransport:\t\t\tunspecified (4)\n\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n"
+            % name
+        )
     return 0
 
 
@@ -112,10 +133,18 @@ def files(state):
             found["/dev/nvidia-uvm"] = found["/dev/nvidia-uvm-tools"] = ""
     for gpu in dev_gpus.on_bus(state):
         folder = "/sys/bus/pci/devices/0000:" + gpu["PCI"][9:].lower()
-        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = "0x10de\n", "0x%s\n" % gpu["PCIID"][:4].lower(), "0x030200\n"
+        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
+            "0x10de\n",
+            "0x%s\n" % gpu["PCIID"][:4].lower(),
+            "0x030200\n",
+        )
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
         folder = "/sys/bus/pci/devices/0000:%s:%s.0" % (bus, slot)
-        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = "0x1d0f\n", "0xefa0\n", "0x020000\n"
+        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
+            "0x1d0f\n",
+            "0xefa0\n",
+            "0x020000\n",
+        )
         if _efa_ready(state):
             found["/sys/class/infiniband/%s/ports/1/state" % name] = "4: ACTIVE\n"
             found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"

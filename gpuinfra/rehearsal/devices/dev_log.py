@@ -8,19 +8,35 @@ import dev_gpus
 def lines(state):
     """(seconds since boot, text) of each kernel message."""
     said = [
-        (0.0, "Linux version %s (buildd@lcy02-amd64-000) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04.2) 12.3.0) #42~22.04.1-Ubuntu SMP" % state.get("kernel", "6.8.0-1040-aws")),
-        (0.0, "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295" % state.get("kernel", "")),
+        (
+            0.0,
+            "Linux version %s (buildd@lcy02-amd64-000) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04.2) 12.3.0) #42~22.04.1-Ubuntu SMP"
+            % state.get("kernel", "6.8.0-1040-aws"),
+        ),
+        (
+            0.0,
+            "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295"
+            % state.get("kernel", ""),
+        ),
         (0.9, "ena 0000:00:05.0: Elastic Network Adapter (ENA) found at mem, mac addr 02:00:00:00:00:01"),
     ]
     for gpu in dev_gpus.on_bus(state):
-        said.append((1.1, "pci 0000:%s: [10de:%s] type 00 class 0x030200" % (gpu["PCI"][9:].lower(), gpu["PCIID"][:4].lower())))
+        said.append(
+            (1.1, "pci 0000:%s: [10de:%s] type 00 class 0x030200" % (gpu["PCI"][9:].lower(), gpu["PCIID"][:4].lower()))
+        )
     driver = state.get("driver", {})
     if driver.get("loaded"):
         flavour = "Open Kernel Module for x86_64" if driver.get("open") else "x86_64 Kernel Module"
         said.append((9.2, "nvidia-nvlink: Nvlink Core is being initialized, major device number 239"))
         said.append((9.4, "NVRM: loading NVIDIA UNIX %s  %s  Release Build" % (flavour, driver["loaded"])))
         if driver.get("userspace") and driver["userspace"] != driver["loaded"]:
-            said.append((14.0, "NVRM: API mismatch: the client has the version %s, but this kernel module has the version %s." % (driver["userspace"], driver["loaded"])))
+            said.append(
+                (
+                    14.0,
+                    "NVRM: API mismatch: the client has the version %s, but this kernel module has the version %s."
+                    % (driver["userspace"], driver["loaded"]),
+                )
+            )
     if "efa" in state.get("modules", ()):
         for name in dev_bus.efa_names(state):
             said.append((11.0, "infiniband %s: EFA device registered" % name))
@@ -36,19 +52,41 @@ def _faults(state):
     short = pci.rsplit(".", 1)[0]
     said = []
     if "gpu-missing" in faults:
-        said += [(12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % pci), (12.1, "NVRM: GPU %s: rm_init_adapter failed, device minor number %d" % (pci, dev_faults.GPU))]
+        said += [
+            (12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % pci),
+            (12.1, "NVRM: GPU %s: rm_init_adapter failed, device minor number %d" % (pci, dev_faults.GPU)),
+        ]
     if "no-devices" in faults:
-        said += [(12.1, "NVRM: GPU 0000:%s: RmInitAdapter failed! (0x62:0x40:2477)" % gpu["PCI"][9:].lower()) for _, gpu in gpus]
+        said += [
+            (12.1, "NVRM: GPU 0000:%s: RmInitAdapter failed! (0x62:0x40:2477)" % gpu["PCI"][9:].lower())
+            for _, gpu in gpus
+        ]
     if "xid-79" in faults:
         said += [
             (41.7, "NVRM: Xid (PCI:%s): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus." % short),
             (41.7, "NVRM: GPU %s: GPU has fallen off the bus." % pci),
-            (41.9, "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" % short),
+            (
+                41.9,
+                "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+                % short,
+            ),
         ]
     if "xid-154" in faults:
-        said.append((41.9, "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" % short))
+        said.append(
+            (
+                41.9,
+                "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+                % short,
+            )
+        )
     if "xid-48" in faults:
-        said.append((41.7, "NVRM: Xid (PCI:%s): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 4, subpartition 0." % short))
+        said.append(
+            (
+                41.7,
+                "NVRM: Xid (PCI:%s): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 4, subpartition 0."
+                % short,
+            )
+        )
     if "gpu-lost" in faults:
         said.append((41.7, "NVRM: GPU %s: GPU is lost." % pci))
     if "sxid-fatal" in faults:
@@ -61,7 +99,9 @@ def dmesg(state, args):
     iso = "iso" in args or "--time-format=iso" in args
     base = _boot(state)
     for at, text in lines(state):
-        print("%s %s" % (_iso(base + at, ",%06d+00:00" % int(at % 1 * 1e6)), text) if iso else "[%12.6f] %s" % (at, text))
+        print(
+            "%s %s" % (_iso(base + at, ",%06d+00:00" % int(at % 1 * 1e6)), text) if iso else "[%12.6f] %s" % (at, text)
+        )
     return 0
 
 

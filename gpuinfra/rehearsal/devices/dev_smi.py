@@ -17,15 +17,23 @@ def main(state, args):
         print("NVIDIA System Management Interface -- v%s" % driver.get("userspace"))
         return 0
     if not driver.get("loaded"):
-        print("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n")
+        print(
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"
+        )
         return 9
     if driver.get("loaded") != driver.get("userspace"):
-        print("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: %s" % ".".join(driver["userspace"].split(".")[:2]))
+        print(
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: %s"
+            % ".".join(driver["userspace"].split(".")[:2])
+        )
         return 18
     faults = dev_faults.active(state)
     if args == ["--version"]:
         version = driver["userspace"]
-        print("NVIDIA-SMI version  : %s\nNVML version        : %s\nDRIVER version      : %s\nCUDA Version        : %s" % (version, ".".join(version.split(".")[:2]), version, _cuda(version)))
+        print(
+            "NVIDIA-SMI version  : %s\nNVML version        : %s\nDRIVER version      : %s\nCUDA Version        : %s"
+            % (version, ".".join(version.split(".")[:2]), version, _cuda(version))
+        )
         return 0
     if args == ["--help-query-gpu"]:
         print(_read("help-query-gpu.txt"), end="")
@@ -39,7 +47,10 @@ def main(state, args):
         print("Unable to determine the device handle for GPU%s: Unknown Error" % broken)
         return 255
     if "gpu-lost" in faults:
-        print("Unable to determine the device handle for GPU%s: GPU is lost.  Reboot the system to recover this GPU" % broken)
+        print(
+            "Unable to determine the device handle for GPU%s: GPU is lost.  Reboot the system to recover this GPU"
+            % broken
+        )
         return 15
     code = _query(state, args, gpus, faults)
     if "inforom-corrupt" in faults and code == 0:
@@ -97,7 +108,13 @@ def _csv(gpus, fields, style):
             header, value = columns[field]
             cell = _fill(value, gpu)
             if cell in ("N/A %s" % _unit(header), "[Unknown Error] %s" % _unit(header), "N/A"):
-                cell = "[Unknown Error]" if "Unknown" in cell else "[N/A]" if cell != "N/A" or not field.startswith("temperature") else "N/A"
+                cell = (
+                    "[Unknown Error]"
+                    if "Unknown" in cell
+                    else "[N/A]"
+                    if cell != "N/A" or not field.startswith("temperature")
+                    else "N/A"
+                )
             if "nounits" in style and cell.endswith(" " + _unit(header)):
                 cell = cell[: -len(_unit(header)) - 1]
             cells.append(cell)
@@ -115,7 +132,14 @@ def _other_name(field, columns):
 
 
 def _apps(gpus, fields, style, faults):
-    known = {"gpu_uuid": "gpu_uuid", "gpu_name": "gpu_name", "gpu_bus_id": "gpu_bus_id", "pid": "pid", "process_name": "process_name", "used_gpu_memory": "used_gpu_memory [MiB]"}
+    known = {
+        "gpu_uuid": "gpu_uuid",
+        "gpu_name": "gpu_name",
+        "gpu_bus_id": "gpu_bus_id",
+        "pid": "pid",
+        "process_name": "process_name",
+        "used_gpu_memory": "used_gpu_memory [MiB]",
+    }
     for field in fields:
         if field not in known:
             print('Field "%s" is not a valid field to query.\n' % field)
@@ -124,7 +148,14 @@ def _apps(gpus, fields, style, faults):
         print(", ".join(known[field] for field in fields))
     if "stale-process" in faults:
         gpu = gpus[min(dev_faults.GPU, len(gpus) - 1)]
-        row = {"gpu_uuid": gpu["UUID"], "gpu_name": gpu["NAME"], "gpu_bus_id": gpu["PCI"], "pid": "4321", "process_name": "python3", "used_gpu_memory": "1024 MiB"}
+        row = {
+            "gpu_uuid": gpu["UUID"],
+            "gpu_name": gpu["NAME"],
+            "gpu_bus_id": gpu["PCI"],
+            "pid": "4321",
+            "process_name": "python3",
+            "used_gpu_memory": "1024 MiB",
+        }
         print(", ".join(row[field] for field in fields))
     return 0
 
@@ -132,12 +163,22 @@ def _apps(gpus, fields, style, faults):
 def _xml(state, gpus, faults):
     template = _read("gpu.xml")
     driver = state["driver"]["userspace"]
-    text = ['<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">', "<nvidia_smi_log>", "\t<timestamp>%s</timestamp>" % _now()]
-    text.append("\t<driver_version>%s</driver_version>\n\t<cuda_version>%s</cuda_version>\n\t<attached_gpus>%d</attached_gpus>" % (driver, _cuda(driver), len(gpus)))
+    text = [
+        '<?xml version="1.0" ?>',
+        '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">',
+        "<nvidia_smi_log>",
+        "\t<timestamp>%s</timestamp>" % _now(),
+    ]
+    text.append(
+        "\t<driver_version>%s</driver_version>\n\t<cuda_version>%s</cuda_version>\n\t<attached_gpus>%d</attached_gpus>"
+        % (driver, _cuda(driver), len(gpus))
+    )
     print("\n".join(text))
     for gpu in gpus:
         if gpu["USED"] != "0":
-            gpu["PROCESSES"] = "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
+            gpu["PROCESSES"] = (
+                "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
+            )
         print(_fill(template, gpu), end="")
     print("</nvidia_smi_log>")
     return 0
@@ -157,13 +198,20 @@ def _nvlink_errors(gpus, faults):
         print(_line(gpu))
         for link in range(gpu["LINKS"]):
             counted = 17 if "nvlink-errors" in faults and index == dev_faults.GPU and link == 4 else 0
-            print("\t Link %d: Replay Errors: %d\n\t Link %d: Recovery Errors: 0\n\t Link %d: CRC Errors: 0" % (link, counted, link, link))
+            print(
+                "\t Link %d: Replay Errors: %d\n\t Link %d: Recovery Errors: 0\n\t Link %d: CRC Errors: 0"
+                % (link, counted, link, link)
+            )
     return 0
 
 
 def _topology(state, gpus, faults):
     count = len(gpus)
-    print("\t\x1b[4m" + "\t".join("GPU%d" % index for index in range(count)) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m")
+    print(
+        "\t\x1b[4m"
+        + "\t".join("GPU%d" % index for index in range(count))
+        + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"
+    )
     for row, gpu in enumerate(gpus):
         cells = []
         for column in range(count):
@@ -182,7 +230,10 @@ def _table(state, gpus):
     print("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n%s" % (driver, driver, _cuda(driver), rule))
     for gpu in gpus:
         print("| %3s  %-33s  On  |   %s Off | %20s |" % (gpu["INDEX"], gpu["NAME"], gpu["PCI"], gpu["ECC_V_TOTAL"]))
-        print("| N/A   %sC    P0  %29s | %7sMiB / %7sMiB |      0%%      Default |\n%s" % (gpu["TEMP"], gpu["POWER"] + "W", gpu["USED"], gpu["MEMORY"], rule))
+        print(
+            "| N/A   %sC    P0  %29s | %7sMiB / %7sMiB |      0%%      Default |\n%s"
+            % (gpu["TEMP"], gpu["POWER"] + "W", gpu["USED"], gpu["MEMORY"], rule)
+        )
     return 0
 
 
