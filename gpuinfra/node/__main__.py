@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="node.pyz", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="node.pyz", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--version", action="version", version="gpuinfra node part %s" % VERSION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("steps", help="run the bootstrap's steps, resuming where they stopped", add_help=False)
@@ -226,12 +226,16 @@ def _explain(args: argparse.Namespace) -> int:
 
     for check in ALL.values():
         if args.check.lower() in (check.id.lower(), check.name):
-            shown = {"id": check.id, "name": check.name, "phase": check.phase.value, "severity": check.severity.value}
-            shown.update(
-                proves=" ".join((check.__doc__ or "").split()),
-                commands=[" ".join(PROBES[name].argv) for name in check.probes],
-            )
-            shown.update(when_it_fails=check.hint, source=check.source)
+            shown = {
+                "id": check.id,
+                "name": check.name,
+                "phase": check.phase.value,
+                "severity": check.severity.value,
+                "proves": " ".join((check.__doc__ or "").split()),
+                "commands": [" ".join(PROBES[name].argv) for name in check.probes],
+                "when_it_fails": check.hint,
+                "source": check.source,
+            }
             json.dump(shown, sys.stdout, indent=2)
             print()
             return OK

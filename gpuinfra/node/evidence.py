@@ -58,7 +58,7 @@ def make(
         gpus = [{key: gpu[key] for key in ("index", "uuid", "serial", "pci")} for gpu in gpu_list(Answers(probes))]
     except (Broken, Unreadable):
         gpus = []
-    bundle = node.get("bundle") if isinstance(node.get("bundle"), Mapping) else {}
+    bundle = node.get("bundle")
     return {
         "schema": "gpuinfra.evidence/1",
         "cloud": node.get("cloud"),
@@ -69,7 +69,7 @@ def make(
         "instance_id": instance_id,
         "boot_id": boot_id,
         "seq": seq,
-        "bundle_sha256": bundle.get("sha256"),
+        "bundle_sha256": bundle.get("sha256") if isinstance(bundle, Mapping) else None,
         "started": started,
         "finished": finished,
         "probes": probes,

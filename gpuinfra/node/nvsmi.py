@@ -1,8 +1,7 @@
 """`nvidia-smi -q -x`, read by element name with a parser that refuses what XML can be abused for.
 
 Each GPU becomes a mapping from a path such as `pci/pci_gpu_link_info/pcie_gen/max_link_gen` to its text.
-Elements differ by driver and by MIG mode, so nothing here knows which paths exist; checks ask and say what a
-missing one means.
+Elements differ by driver and by MIG mode, so nothing here knows which paths exist; checks say what a missing one means.
 `supported_clocks` is left out: it is most of the text and no check reads it.
 """
 

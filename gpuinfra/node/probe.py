@@ -52,7 +52,8 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
 
 def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> str | None:
     selector = selectors.DefaultSelector()
-    for stream in (process.stdout, process.stderr):
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    for stream in streams:
         os.set_blocking(stream.fileno(), False)
         selector.register(stream, selectors.EVENT_READ, stream is process.stdout)
     problem = None
@@ -77,8 +78,8 @@ def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> s
         return _end(process, problem) if problem else None
     finally:
         selector.close()
-        process.stdout.close()
-        process.stderr.close()
+        for stream in streams:
+            stream.close()
 
 
 def _end(process: subprocess.Popen, problem: str | None) -> str | None:

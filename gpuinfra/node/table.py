@@ -1,7 +1,6 @@
 """Tables as `nvidia-smi --query-... --format=csv` prints them, read by column name and never by position.
 
-A cell can hold an error token while the exit code is 0, so each cell is asked whether it is a value, absent or a
-failure.
+A cell can hold an error token while the exit code is 0, so each cell is a value, absent or a failure.
 Reading by position is how a public ECC check came to test a column that its query did not ask for.
 """
 

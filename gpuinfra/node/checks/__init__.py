@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from ..words import Phase
-from . import driver, fabric, gpus, kernel_log, network, platform, software
+from . import driver, fabric, gpu_health, gpus, kernel_log, network, platform, software
 from .base import Check
 
-_MODULES = (platform, driver, gpus, fabric, kernel_log, network, software)
+_MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, software)
 _PHASES = list(Phase)
 _LETTERS = "PDGFXNCLSB"
 """From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, burn-in."""
 
 
 def _place(check: Check) -> tuple[int, int, int]:
-    letter, number = re.match(r"^([A-Z]+)(\d+)$", check.id).groups()
-    return _PHASES.index(check.phase), _LETTERS.index(letter), int(number)
+    return _PHASES.index(check.phase), _LETTERS.index(check.id[0]), int(check.id[1:])
 
 
 ALL: dict[str, Check] = {

@@ -3,11 +3,12 @@ business."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterable
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..table import Row, Table
+from ..table import Row, Table, failure
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 
 
@@ -62,3 +63,27 @@ def listed(items: list[str], most: int = 8) -> str:
     """Some items in one sentence, and how many more there are."""
     text = "; ".join(shortened(item, 160) for item in items[:most])
     return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)
+
+
+def needed(row: Row, column: str) -> int:
+    """A whole number that the device must show."""
+    value = row.number(column)
+    if value is None:
+        raise Unreadable("%s shows no %s" % (row.label, column))
+    return int(value)
+
+
+def word(row: Row, column: str) -> str:
+    """A cell that may say that the device has no such thing, and must not be an error token."""
+    cell = row.get(column)
+    if failure(cell):
+        raise Unreadable("%s: %s is %s" % (row.label, column, cell))
+    return cell
+
+
+def clock_reasons(row: Row) -> int:
+    """The bits that say why a GPU runs slower than it could; 0x1 is idle."""
+    cell = row.get("clocks_event_reasons.active")
+    if not re.match(r"^0x[0-9a-fA-F]{1,16}$", cell):
+        raise Unreadable("%s shows clock event reasons %r" % (row.label, shortened(cell, 40)))
+    return int(cell, 16)

@@ -1,0 +1,266 @@
+"""G: the health of GPUs - ECC, remapped rows, clocks, temperature, power, recovery action, infoROM, error tokens."""
+
+from __future__ import annotations
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..table import Table, absent, failure
+from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
+from .base import Check, all_same, by_gpu, clock_reasons, gpu_rows, listed, word
+
+
+class EccMode(Check):
+    """ECC is on and stays on after the next reset."""
+
+    id, name = "G4", "ecc_mode"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("nvidia-smi-csv",)
+    hint = "nvidia-smi -e 1, then reset the GPUs or reboot the node"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        wanted = "Enabled" if machine.need("ecc", bool) else "Disabled"
+        seen = []
+        for row in found.rows:
+            modes = (word(row, "ecc.mode.current"), word(row, "ecc.mode.pending"))
+            good = modes == (wanted, wanted) or (wanted == "Disabled" and all(absent(mode) for mode in modes))
+            seen.append(
+                (
+                    row,
+                    modes[0] if modes[0] == modes[1] else "%s, pending %s" % modes,
+                    None if good else "ECC is %s, pending %s" % modes,
+                )
+            )
+        return by_gpu(seen, wanted)
+
+
+class EccErrors(Check):
+    """No uncorrectable memory error since the driver was loaded, and none in SRAM ever."""
+
+    id, name = "G5", "ecc_errors"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-csv",)
+    hint = (
+        "drain, reset the GPU (reboot the node where it cannot be reset), and replace the node if the count "
+        "rises again; SRAM errors mean replace"
+    )
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen = []
+        for row in found.rows:
+            volatile = row.number("ecc.errors.uncorrected.volatile.total")
+            sram = row.number("ecc.errors.uncorrected.aggregate.sram")
+            if volatile is None or sram is None:
+                if machine.need("ecc", bool):
+                    raise Unreadable("%s does not count ECC errors" % row.label, "turn ECC on, see G4")
+                volatile, sram = volatile or 0, sram or 0
+            wrong = []
+            if volatile != 0:
+                wrong.append("%d uncorrectable since the driver was loaded" % volatile)
+            if sram != 0:
+                wrong.append("%d uncorrectable in SRAM in its life" % sram)
+            seen.append((row, int(volatile + sram), ", ".join(wrong) or None))
+        return by_gpu(seen, 0, "errors")
+
+
+class RemappedRows(Check):
+    """No row of memory waits for a reset to be remapped, and none could not be remapped."""
+
+    id, name = "G6", "remapped_rows"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-csv",)
+    hint = "pending: drain and reset the GPU; failure: the spare rows are used up, replace the node"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen = []
+        for row in found.rows:
+            pending, broken = word(row, "remapped_rows.pending"), word(row, "remapped_rows.failure")
+            hidden_by_mig = absent(pending) and absent(broken) and row.get("mig.mode.current") == "Enabled"
+            if not hidden_by_mig and not {pending, broken} <= {"Yes", "No"}:
+                raise Unreadable("%s says %s and %s about remapped rows" % (row.label, pending, broken))
+            wrong = []
+            if pending == "Yes":
+                wrong.append("a remapping is pending until the next reset")
+            if broken == "Yes":
+                wrong.append("a remapping failed")
+            seen.append((row, "pending %s, failure %s" % (pending, broken), ", ".join(wrong) or None))
+        return by_gpu(seen, "pending No, failure No")
+
+
+class Throttling(Check):
+    """No GPU is slowed down by heat or power."""
+
+    id, name = "G7", "throttling"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-csv",)
+    hint = "look at temperatures (G8) and power limits (G9); a hardware slowdown that stays means drain and replace"
+    source = "nodes.md 7.3: hardware bits 0x8, 0x40, 0x80 are bad, 0x20 is worth a look"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen, warm = [], []
+        for row in found.rows:
+            bits = clock_reasons(row)
+            names = [name for bit, name in _SLOWDOWNS if bits & bit]
+            seen.append((row, "0x%x" % bits, ", ".join(names) or None))
+            if bits & 0x20:
+                warm.append(row.label)
+        outcome = by_gpu(seen, "none of 0x8, 0x40, 0x80")
+        if outcome.outcome == "pass" and warm:
+            return warned(outcome.found, outcome.expected, "slowed down by software for heat: %s" % listed(warm))
+        return outcome
+
+
+_SLOWDOWNS = ((0x8, "hardware slowdown"), (0x40, "hardware slowdown for heat"), (0x80, "external power brake"))
+
+
+class Temperature(Check):
+    """No GPU is near its limits."""
+
+    id, name = "G8", "temperature"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("nvidia-smi-csv",)
+    hint = "look at the node's load and its neighbours; a GPU that is hot while idle means replace the node"
+    source = "nodes.md section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs show the degrees left"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen = []
+        for row in found.rows:
+            core, left, memory = (
+                row.number("temperature.gpu"),
+                row.number("temperature.gpu.tlimit"),
+                row.number("temperature.memory"),
+            )
+            if core is None:
+                raise Unreadable("%s shows no temperature" % row.label)
+            wrong = []
+            if not 0 < core < 85:
+                wrong.append("%g C" % core)
+            if left is not None and left <= 5:
+                wrong.append("%g C left before it slows down" % left)
+            if memory is not None and not 0 < memory < 95:
+                wrong.append("memory at %g C" % memory)
+            seen.append((row, int(core), ", ".join(wrong) or None))
+        return by_gpu(seen, "below 85", "C")
+
+
+class PowerLimit(Check):
+    """No GPU is capped below its default power limit."""
+
+    id, name = "G9", "power_limit"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("nvidia-smi-csv",)
+    hint = "nvidia-smi -pl <default> on that GPU, and find out who lowered it"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen, defaults = [], []
+        for row in found.rows:
+            limit, default = row.number("power.limit"), row.number("power.default_limit")
+            if limit is None or default is None:
+                raise Unreadable("%s shows no power limit" % row.label)
+            defaults.append(default)
+            seen.append((row, limit, None if limit == default else "limited to %g W of %g W" % (limit, default)))
+        return by_gpu(seen, all_same(defaults), "W")
+
+
+class RecoveryAction(Check):
+    """The driver asks for no recovery action."""
+
+    id, name = "G10", "recovery_action"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-csv",)
+    hint = "do what the driver asks for after draining the node"
+    source = "nodes.md 7.3, gpu_recovery_action"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen, hints = [], []
+        for row in found.rows:
+            action = row.get("gpu_recovery_action")
+            if absent(action) or failure(action):
+                raise Unreadable("%s does not say whether it needs recovery: %s" % (row.label, action or "nothing"))
+            seen.append((row, action, None if action == "None" else "the driver asks for: %s" % action))
+            hints += [hint for word, hint in _RECOVERY if word in action.lower()][:1]
+        return by_gpu(seen, "None", hint=hints[0] if hints else None)
+
+
+_RECOVERY = (
+    ("drain and reset", "drain the node, let running work end, then nvidia-smi --gpu-reset on that GPU"),
+    ("drain p2p", "drain jobs that use peer-to-peer traffic of that GPU, then reset it"),
+    ("imex", "restart the IMEX domain of the rack"),
+    ("bus reset", "drain the node and reboot it: the GPU needs a bus reset"),
+    ("reboot", "drain the node and reboot it"),
+    (
+        "reset",
+        (
+            "drain the node and run nvidia-smi --gpu-reset on that GPU, or reboot where it cannot be reset alone "
+            "(A100 with NVSwitch: all GPUs together)"
+        ),
+    ),
+)
+
+
+class InfoRom(Check):
+    """Each GPU's infoROM is whole."""
+
+    id, name = "G11", "inforom"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-csv",)
+    hint = "replace the node: an infoROM is not repaired in the field"
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        seen = []
+        for row in found.rows:
+            word = row.get("inforom.checksum_validation")
+            seen.append((row, word, None if word == "valid" else "checksum validation says %s" % (word or "nothing")))
+        return by_gpu(seen, "valid")
+
+
+class ErrorTokens(Check):
+    """No cell of any GPU holds an error token: nvidia-smi prints them with exit code 0."""
+
+    id, name = "G13", "error_tokens"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-csv", "nvidia-smi-xml")
+    hint = "drain the node, look at journalctl -k -b, reset or reboot; replace it if the token returns"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        bad = []
+        for row in gpu_rows(answers).rows:
+            for column, cell in row.cells.items():
+                if failure(cell) and column != "name":
+                    bad.append("%s: %s is %s" % (row.label, column, shortened(cell, 60)))
+        for gpu in answers.xml().gpus:
+            for path, text in gpu.fields.items():
+                if failure(text) and path != "product_name":
+                    bad.append("%s: %s is %s" % (gpu.label, path, shortened(text, 60)))
+        return bad
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        if found:
+            return failed(len(found), 0, listed(found), "cells")
+        return passed(0, 0, "cells")
+
+
+CHECKS = (EccMode, EccErrors, RemappedRows, Throttling, Temperature, PowerLimit, RecoveryAction, InfoRom, ErrorTokens)
