@@ -1,0 +1,375 @@
+"""What the steps share, in real bash; stand-ins only for apt and dpkg, on PATH."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.shipped import shipped
+
+LIB = shipped("bootstrap") / "lib.sh"
+
+
+@dataclass
+class Shell:
+    """Runs snippets of bash after lib.sh."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def tool(self, name: str, body: str) -> None:
+        """A stand-in on PATH that also notes how it was called."""
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/bash\necho "{name} $*" >>"{self.folder}/calls"\n{body}', encoding="utf-8")
+        path.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        """How stand-ins were called."""
+        path = self.folder / "calls"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def run(self, body: str, **environment: str) -> tuple[int, str]:
+        """Exit code, and output and report together."""
+        report = self.folder / "report"
+        report.write_text("", encoding="utf-8")
+        env = {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "HOME": str(self.folder),
+            "GPUINFRA_REPORT": str(report),
+        }
+        env |= {"GPUINFRA_RETRY_PAUSE_S": "0", **self.environment, **environment}
+        script = f'set -euo pipefail\n. "{LIB}"\n{body}'
+        answer = subprocess.run(
+            ["bash", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=30
+        )
+        return answer.returncode, answer.stdout + answer.stderr + report.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Bash with lib.sh in a folder of its own."""
+    return Shell(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "low", "high", "inside"),
+    [
+        ("580.126.20", "580.95", "581", True),
+        ("580.95.05", "580.95", "581", True),
+        ("580.95", "580.95", "581", True),
+        ("580.9.1", "580.95", "581", False),
+        ("581", "580.95", "581", False),
+        ("581.1", "580.95", "581", False),
+        ("570.211.01", "580.95", "581", False),
+        ("2.28.9-1+cuda13.0", "2.23", "3", True),
+        ("1.9", "1.18", "2", False),
+        ("1.51.0", "", "", True),
+        ("1.51.0", "", "1.51.0", False),
+        ("", "1", "2", False),
+    ],
+)
+def test_ranges_are_half_open(shell: Shell, version: str, low: str, high: str, inside: bool) -> None:
+    """A version is inside from the lower bound on and below the upper one, number by number."""
+    code, _ = shell.run(f"version_in '{version}' '{low}' '{high}' || exit 7")
+    assert (code == 0) is inside
+
+
+@pytest.mark.parametrize(
+    ("environment", "version", "accepted"),
+    [
+        ({"X_VERSION": "5.1"}, "5.1", True),
+        ({"X_VERSION": "5.1"}, "5.2", False),
+        ({"X_VERSION": "5.1", "X_RANGE_MIN": "5", "X_RANGE_MAX": "6"}, "5.2", True),
+        ({"X_VERSION": "6.1", "X_RANGE_MIN": "5", "X_RANGE_MAX": "6"}, "6.1", True),
+        ({"X_VERSION": "5.1", "X_RANGE_MIN": "5", "X_RANGE_MAX": "6"}, "", False),
+        ({}, "", False),
+    ],
+)
+def test_the_pin_or_the_range_is_accepted(
+    shell: Shell, environment: dict[str, str], version: str, accepted: bool
+) -> None:
+    """Without a range the pin alone is accepted, and nothing is never accepted."""
+    code, _ = shell.run(f"accepted X '{version}' || exit 7", **environment)
+    assert (code == 0) is accepted
+
+
+def test_a_file_is_written_once(shell: Shell) -> None:
+    """The second time nothing changes; other content is replaced whole."""
+    path = shell.folder / "etc/limits.conf"
+    code, said = shell.run(f'put_file "{path}" "a b"; put_file "{path}" "a b" || echo same')
+    assert code == 0
+    assert said.count("changed\t") == 1
+    assert "same" in said
+    path.write_text("other\n", encoding="utf-8")
+    shell.run(f'put_file "{path}" "a b"')
+    assert path.read_text(encoding="utf-8") == "a b\n"
+
+
+def test_a_dry_run_writes_nothing(shell: Shell) -> None:
+    """Each helper that changes something only says what it would do."""
+    shell.tool("dpkg-query", "exit 1\n")
+    shell.tool("apt-get", "")
+    shell.tool("apt-mark", "")
+    path = shell.folder / "file"
+    code, said = shell.run(f'put_file "{path}" text; install_packages a b=1; hold c; end_dry_run', GPUINFRA_DRY_RUN="1")
+    assert code == 0
+    assert not path.exists()
+    assert [line for line in said.splitlines() if line.startswith("would\t")] == [
+        f"would\twrite {path}",
+        "would\tinstall a b=1",
+        "would\thold c",
+    ]
+    assert "apt-get" not in " ".join(shell.calls)
+
+
+INSTALLED = """
+case ${!#} in
+  there) printf 'ii \\t1.20.0-1\\n' ;;
+  manager) printf 'ii \\t580.126.20-1\\n' ;;
+  removed) printf 'rc \\t1\\n' ;;
+  half) printf 'iF \\t1\\n' ;;
+  held) printf 'hi \\t2\\n' ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def test_only_what_is_missing_is_installed(shell: Shell) -> None:
+    """A package at the wanted version is left alone, also when held; removed and missing ones are installed."""
+    shell.tool("dpkg-query", INSTALLED)
+    shell.tool("dpkg", "")
+    shell.tool("apt-get", "")
+    code, said = shell.run(
+        'install_packages there "there=1.20.0-1" "manager=580.126.20-*" held=2 removed new "manager=580.95-*"'
+    )
+    assert code == 0, said
+    install = next(call for call in shell.calls if " install " in call)
+    assert install.split(" install ")[1] == "removed new manager=580.95-*"
+    assert "DPkg::Lock::Timeout=600" in install
+    assert "--no-install-recommends" in install
+    assert sum(" update" in call for call in shell.calls) == 1
+
+
+def test_nothing_missing_means_no_apt(shell: Shell) -> None:
+    """When everything is there, apt is not even asked."""
+    shell.tool("dpkg-query", INSTALLED)
+    shell.tool("apt-get", "exit 9\n")
+    code, said = shell.run("install_packages there held=2")
+    assert code == 0
+    assert "unchanged\tinstalled: there held=2" in said
+
+
+def test_half_configured_packages_are_mended_first(shell: Shell) -> None:
+    """What a killed run left half configured is finished before anything is installed."""
+    shell.tool("dpkg-query", "exit 1\n")
+    shell.tool("dpkg", '[[ $1 != --audit ]] || echo "half"\n')
+    shell.tool("apt-get", "")
+    shell.run("install_packages new")
+    order = [call.split()[0] for call in shell.calls if "--configure" in call or " install " in call]
+    assert order == ["dpkg", "apt-get"]
+
+
+def test_an_apt_that_fails_is_tried_again_and_named(shell: Shell) -> None:
+    """Three tries, then one message with the last exit code."""
+    shell.tool("dpkg-query", "exit 1\n")
+    shell.tool("dpkg", "")
+    shell.tool("apt-get", '[[ "$*" != *" install "* ]] || exit 100\n')
+    code, said = shell.run("install_packages new")
+    assert code == 1
+    assert sum(" install " in call for call in shell.calls) == 3
+    assert "failed\tinstalling new failed 3 times, the last with exit code 100" in said
+
+
+def test_only_missing_holds_are_set(shell: Shell) -> None:
+    """A package that is held already is not held again."""
+    shell.tool("apt-mark", "[[ $1 != showhold ]] || echo nvidia-open\n")
+    code, said = shell.run("hold nvidia-open libnccl2; hold nvidia-open")
+    assert code == 0
+    assert "apt-mark hold libnccl2" in shell.calls
+    assert said.count("changed\t") == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "mirror", "expected"),
+    [
+        ("https://vendor/a/b", "", "https://vendor/a/b"),
+        ("https://vendor/a/b", "http://10.0.0.1/m/", "http://10.0.0.1/m/vendor/a/b"),
+        ("/local", "http://10.0.0.1/m", "/local"),
+    ],
+)
+def test_a_mirror_takes_every_vendors_place(shell: Shell, url: str, mirror: str, expected: str) -> None:
+    """The vendor's host becomes the first folder below the mirror."""
+    assert shell.run(f"mirrored {url}", MIRROR_URL=mirror)[1].strip() == expected
+
+
+@pytest.fixture
+def web() -> Iterator[tuple[str, dict[str, list[tuple[int, bytes]]]]]:
+    """A server; each path has the answers it gives in turn, the last one for ever."""
+    answers: dict[str, list[tuple[int, bytes]]] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            queue = answers.get(self.path, [(404, b"")])
+            status, body = queue.pop(0) if len(queue) > 1 else queue[0]
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", answers
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+GOOD = b"a package"
+SUM = hashlib.sha256(GOOD).hexdigest()
+
+
+def test_a_download_is_taken_by_its_checksum(shell: Shell, web: tuple[str, dict]) -> None:
+    """A server in trouble is tried again; bytes of the right checksum arrive, and are not fetched twice."""
+    base, answers = web
+    answers["/p.deb"] = [(503, b""), (503, b""), (200, GOOD)]
+    code, said = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
+    assert code == 0, said
+    assert (shell.folder / "p.deb").read_bytes() == GOOD
+    assert "try 2 of 4" in said
+    answers["/p.deb"] = [(404, b"")]
+    assert shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")[0] == 0
+
+
+def test_a_wrong_checksum_leaves_nothing(shell: Shell, web: tuple[str, dict]) -> None:
+    """Other bytes are refused with both checksums, and no file is left behind that could be taken for it."""
+    base, answers = web
+    answers["/p.deb"] = [(200, b"evil")]
+    code, said = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
+    assert code == 1
+    assert hashlib.sha256(b"evil").hexdigest() in said
+    assert SUM in said
+    assert not list(shell.folder.glob("p.deb*"))
+
+
+def test_a_file_that_is_not_there_is_named(shell: Shell, web: tuple[str, dict]) -> None:
+    """After its tries a download ends with the address."""
+    code, said = shell.run(f"fetch {web[0]}/none {SUM} {shell.folder}/p.deb")
+    assert code == 1
+    assert f"failed\tdownloading {web[0]}/none failed 4 times" in said
+
+
+@dataclass
+class Key:
+    """A signing key made for one test."""
+
+    home: Path
+    fingerprint: str
+    public: Path
+
+    def sign(self, file: Path) -> Path:
+        """A detached signature beside the file."""
+        subprocess.run(
+            ["gpg", "--batch", "--yes", "--homedir", self.home, "--detach-sign", file], check=True, capture_output=True
+        )
+        return file.with_name(file.name + ".sig")
+
+
+def make_key(folder: Path, name: str) -> Key:
+    """A new key, or a skip where there is no gpg."""
+    if shutil.which("gpg") is None:
+        pytest.skip("this system has no gpg")
+    home = folder / f"gpg-{name}"
+    home.mkdir(mode=0o700)
+    gpg = ["gpg", "--batch", "--homedir", str(home)]
+    subprocess.run(
+        [*gpg, "--passphrase", "", "--quick-gen-key", f"{name}@example.com", "ed25519", "sign"],
+        check=True,
+        capture_output=True,
+    )
+    listing = subprocess.run([*gpg, "--list-keys", "--with-colons"], check=True, capture_output=True, text=True).stdout
+    fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr"))
+    public = folder / f"{name}.asc"
+    public.write_bytes(subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True).stdout)
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
+    return Key(home, fingerprint, public)
+
+
+@pytest.fixture
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Key, Key]]:
+    """The vendor's key and somebody else's."""
+    folder = tmp_path_factory.mktemp("k")  # short: gpg's agent puts a socket below it
+    pair = make_key(folder, "vendor"), make_key(folder, "other")
+    yield pair
+    for key in pair:
+        subprocess.run(["gpgconf", "--homedir", str(key.home), "--kill", "all"], check=False, capture_output=True)
+
+
+def test_a_signature_has_to_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> None:
+    """Real gpg: the vendor's signature passes; a changed file, another signer and a swapped key do not."""
+    vendor, other = keys
+    file = shell.folder / "installer.tar.gz"
+    file.write_bytes(GOOD)
+    good = shutil.copy(vendor.sign(file), shell.folder / "good.sig")
+    foreign = shutil.copy(other.sign(file), shell.folder / "foreign.sig")
+    check = f"verify_signature {file} {{}} {{}} {vendor.fingerprint}"
+    assert shell.run(check.format(good, vendor.public))[0] == 0
+    assert shell.run(check.format(foreign, vendor.public))[0] == 1
+    code, said = shell.run(check.format(foreign, other.public))
+    assert code == 65
+    assert "has not the fingerprint" in said
+    file.write_bytes(b"evil")
+    code, said = shell.run(check.format(good, vendor.public))
+    assert code == 1
+    assert "does not fit the key" in said
+
+
+def test_a_repository_key_has_to_be_the_pinned_one(shell: Shell, keys: tuple[Key, Key], web: tuple[str, dict]) -> None:
+    """A key with the pinned fingerprint becomes a keyring; any other is refused and nothing is written."""
+    vendor, other = keys
+    base, answers = web
+    answers["/key"] = [(200, vendor.public.read_bytes())]
+    answers["/both"] = [(200, vendor.public.read_bytes() + other.public.read_bytes())]
+    ring = shell.folder / "ring.gpg"
+    work = f"work_folder() {{ mkdir -p {shell.folder}/work; echo {shell.folder}/work; }}\n"
+    assert shell.run(f"{work}fetch_key {base}/both {vendor.fingerprint} {ring}")[0] == 65
+    assert shell.run(f"{work}fetch_key {base}/key {other.fingerprint} {ring}")[0] == 65
+    assert not ring.exists()
+    code, said = shell.run(f"{work}fetch_key {base}/key {vendor.fingerprint} {ring}; key_fingerprints {ring}")
+    assert code == 0, said
+    assert vendor.fingerprint in said
+
+
+def test_every_missing_tool_is_named_at_once(shell: Shell) -> None:
+    """One message names all missing tools, and trying again is not proposed."""
+    code, said = shell.run("need_tools bash no-such-tool nor-this-one")
+    assert code == 65
+    assert "not on this machine: no-such-tool nor-this-one" in said
+
+
+def test_an_empty_variable_is_named(shell: Shell) -> None:
+    """A variable that the plan left out is named."""
+    code, said = shell.run("need_variables HOME DRIVER_VERSION")
+    assert code == 65
+    assert "DRIVER_VERSION is empty in versions.env" in said
+
+
+def test_missing_versions_are_named(shell: Shell) -> None:
+    """Without versions.env a step does nothing."""
+    code, said = shell.run("load_versions", GPUINFRA_VERSIONS=f"{shell.folder}/none")
+    assert code == 65
+    assert "versions.env is missing" in said
