@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import subprocess
@@ -130,3 +131,10 @@ def test_it_asks_where_the_sdks_would(
     module: dict[str, object] = {}
     exec(compile(source, "fetch-aws.py", "exec"), module)
     assert module["place"](bucket, "k/x", region) == expected  # type: ignore[operator]
+
+
+def test_it_speaks_python_3_9() -> None:
+    """Ubuntu 22.04 brings Python 3.10 and the promise is 3.9: no newer grammar, no newer name of datetime."""
+    source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8")
+    ast.parse(source, feature_version=(3, 9))
+    assert "datetime.UTC" not in source

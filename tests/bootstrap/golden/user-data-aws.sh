@@ -141,7 +141,7 @@ def signed(bucket, key, region, offset_s):
     base, path = place(bucket, key, region)
     url = urllib.parse.urlsplit(base)
     path = url.path + path
-    now = datetime.datetime.fromtimestamp(time.time() + offset_s, datetime.UTC)
+    now = datetime.datetime.fromtimestamp(time.time() + offset_s, datetime.timezone.utc)
     stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     empty = hashlib.sha256(b"").hexdigest()
     headers = {"host": url.netloc, "x-amz-content-sha256": empty, "x-amz-date": stamp}
