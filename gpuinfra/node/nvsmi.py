@@ -57,7 +57,8 @@ class Log:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self._parser = parser
         self.top: dict[str, str] = {}
         self.gpus: list[Gpu] = []
         self._path: list[str] = []
@@ -76,24 +77,21 @@ class _Reader:
             raise Unreadable("the document is a <%s>, not an nvidia_smi_log" % shortened(name, 40))
         if name == "gpu" and len(self._path) == 1:
             self._fields, self._repeated, self._pci = {}, {}, attributes.get("id", "")
-        if self._left_out or name in _LEFT_OUT:
-            self._left_out += 1
+        if name in _LEFT_OUT:
+            self._leave_out()
+            return
         if name in _REPEATED:
             self._repeated[name] = self._repeated.get(name, 0) + 1
         self._path.append(name)
         self._text = []
 
     def text(self, data: str) -> None:
-        if not self._left_out:
-            self._text.append(data)
+        self._text.append(data)
 
     def end(self, name: str) -> None:
         self._path.pop()
         text = "".join(self._text).strip()
         self._text = []
-        if self._left_out:
-            self._left_out -= 1
-            return
         if name == "gpu" and len(self._path) == 1 and self._fields is not None:
             self.gpus.append(Gpu(len(self.gpus), self._pci, self._fields, self._repeated))
             self._fields = None
@@ -106,18 +104,40 @@ class _Reader:
                 raise Unreadable("nvidia-smi -q -x printed %s twice for one GPU" % path)
             self._fields[path] = text
 
+    def _leave_out(self) -> None:
+        """Only count depth until the element ends: most of the document is a list of clocks."""
+        self._left_out = 1
+        self._parser.StartElementHandler = self._deeper
+        self._parser.EndElementHandler = self._shallower
+        self._parser.CharacterDataHandler = None
+
+    def _deeper(self, name: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        self._left_out += 1
+        if self._elements > _MOST_ELEMENTS or self._left_out > _DEEPEST:
+            raise Unreadable("nvidia-smi -q -x is larger or deeper than any machine prints")
+
+    def _shallower(self, name: str) -> None:
+        self._left_out -= 1
+        if not self._left_out:
+            self.listen()
+
+    def listen(self) -> None:
+        """Read elements again."""
+        self._parser.StartElementHandler = self.start
+        self._parser.EndElementHandler = self.end
+        self._parser.CharacterDataHandler = self.text
+
     def refuse(self, *_: Any) -> int:
         raise Unreadable("the document declares entities, which nvidia-smi never does")
 
 
 def parse(text: str) -> Log:
     """Read the document, or say why it cannot be believed."""
-    reader = _Reader()
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text
+    reader = _Reader(parser)
+    reader.listen()
     # A DOCTYPE line is normal and names a DTD that nobody fetches; a declaration inside it is an attack.
     parser.EntityDeclHandler = reader.refuse
     parser.UnparsedEntityDeclHandler = reader.refuse

@@ -91,9 +91,15 @@ STATES = (
 )
 
 
+_END = 4096
+
+
 def recognise(argv: tuple[str, ...], code: int, text: str) -> State | None:
     """The known state that this output shows, if it is one."""
     tool = argv[0].rsplit("/", 1)[-1]
+    # Such a text stands alone or at an end; inside a long document, an error token is G13's business.
+    if len(text) > 2 * _END:
+        text = text[:_END] + "\n" + text[-_END:]
     for state in STATES:
         if state.tool == tool and re.search(state.pattern, text, re.MULTILINE):
             return state

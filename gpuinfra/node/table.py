@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .words import Unreadable, shortened
 
@@ -85,6 +86,7 @@ def absent(cell: str) -> bool:
     return cell.strip() in ABSENT
 
 
+@lru_cache(maxsize=4096)
 def failure(cell: str) -> bool:
     """True when the driver says that it could not read the cell."""
     return bool(FAILURE.search(cell.strip()))
