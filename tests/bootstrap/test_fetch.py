@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_a_wrong_clock_is_named_and_worked_around(tmp_path: Path) -> None:
         cloud.clock_offset_s = 365 * 86400
         got = fetch(cloud, tmp_path / "got")
     assert got.returncode == 0, got.stderr
-    assert "this machine's clock is off by -31536" in got.stderr
+    assert re.search(r"this machine's clock is off by -3153[56]\d\d\d s", got.stderr)
 
 
 def test_the_metadata_service_is_asked_past_any_proxy(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_it_asks_where_the_sdks_would(
 
 
 def test_it_speaks_python_3_9() -> None:
-    """Ubuntu 22.04 brings Python 3.10 and the promise is 3.9: no newer grammar, no newer name of datetime."""
+    """Ubuntu 22.04 brings Python 3.10 and the promise is 3.9: no newer grammar, no newer names of the library."""
     source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8")
     ast.parse(source, feature_version=(3, 9))
-    assert "datetime.UTC" not in source
+    assert "datetime" not in source, "datetime.UTC is of 3.11 and linters propose it"

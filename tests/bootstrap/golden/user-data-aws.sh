@@ -91,7 +91,6 @@ It travels in user data, so it is short and needs Python's standard library only
 curl could sign too, but the curl of Ubuntu 22.04 signs S3 requests wrongly.
 """
 
-import datetime
 import email.utils
 import hashlib
 import hmac
@@ -141,8 +140,8 @@ def signed(bucket, key, region, offset_s):
     base, path = place(bucket, key, region)
     url = urllib.parse.urlsplit(base)
     path = url.path + path
-    now = datetime.datetime.fromtimestamp(time.time() + offset_s, datetime.timezone.utc)
-    stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + offset_s))
+    day = stamp[:8]
     empty = hashlib.sha256(b"").hexdigest()
     headers = {"host": url.netloc, "x-amz-content-sha256": empty, "x-amz-date": stamp}
     headers["x-amz-security-token"] = who["Token"]
