@@ -5,7 +5,7 @@ A profile is pure: it imports no SDK and looks nothing up. Components, rules, pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
     from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+
+
+Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
+"""A rule: findings of one sentence about a declaration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +103,6 @@ class CloudProfile(Protocol):
         """What destroy leaves behind."""
         ...
 
-    def rules(self, spec: ClusterSpec, today: date) -> Iterable[Finding]:
-        """Findings of the rules that only this cloud has."""
+    def rules(self) -> tuple[Rule, ...]:
+        """Rules that only this cloud has."""
         ...

@@ -39,7 +39,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
     cloud = profile_of(plan.cloud)
     for pool in plan.pools:
-        machine = cloud.machines[pool.machine]
+        machine = cloud.machines.get(pool.machine)
         for group in pool.groups:
             yield _nodes(pool, group, machine, plan.region, prices)
         yield from _disks(pool, plan, cloud.service_prices, prices)
@@ -48,11 +48,15 @@ def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
     yield from _network(plan, cloud.service_prices, prices)
 
 
-def _nodes(pool: PoolPlan, group: Group, machine: MachineType, region: str, prices: PriceFile | None) -> Line:
+def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: str, prices: PriceFile | None) -> Line:
     kind = CapacityKind(group.kind)
-    found, note = node_price(machine, kind, region, prices)
+    if machine is None:
+        own = prices.node(pool.machine, kind, region) if prices else None
+        found, note = own, "" if own else f"{pool.machine} is described in the declaration and has no price"
+    else:
+        found, note = node_price(machine, kind, region, prices)
     return Line(
-        what=f"{pool.name}: {group.max_count} x {machine.name}, {kind.value.replace('_', '-')}",
+        what=f"{pool.name}: {group.max_count} x {pool.machine}, {kind.value.replace('_', '-')}",
         quantity=group.max_count,
         unit="node-hour",
         usd_per_unit_hour=found.usd_per_hour if found else None,

@@ -28,6 +28,7 @@ from gpuinfra.plan.model import (
 from gpuinfra.plan.steps import steps
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.software import Lock, Wanted, environment, lock
+from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
@@ -35,7 +36,8 @@ from gpuinfra.spec.pool import Pool
 def make_plan(spec: ClusterSpec, today: date) -> Plan:
     """The plan of a declaration that the rules let pass."""
     cloud = profile_of(spec.cloud)
-    machines = {pool.machine: cloud.machines[pool.machine] for pool in spec.pools}
+    known = machines_of(spec)
+    machines = {pool.machine: known[pool.machine] for pool in spec.pools}
     zoning = choose(spec, machines, cloud.first_zone(spec.where.region))
     decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
     file_systems = _file_systems(spec, cloud, zoning, decisions)
@@ -90,7 +92,7 @@ def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, image: Image)
             torch=software.framework.torch,
             tensorflow=software.framework.tensorflow,
             jax_cuda=software.framework.jax_cuda,
-            fabric=pool.fabric == "auto",
+            fabric=pool.fabric != "none",
         ),
     )
 
@@ -105,7 +107,7 @@ def _pool(
     today: date,
     decisions: list[Decision],
 ) -> PoolPlan:
-    fabric = machine.fabric is not None and pool.fabric == "auto"
+    fabric = machine.fabric is not None and pool.fabric != "none"
     image, why = cloud.image(spec, pool, machine)
     decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=why))
     groups, placed = cloud.groups(pool, machine, zone, today)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.profile import Rule
 from gpuinfra.clouds.records import CapacityKind
 from gpuinfra.rules.finding import Finding
 from gpuinfra.rules.say import error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved
+from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage
@@ -56,7 +58,7 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The machine type is in this cloud's catalogue."""
-    machines = profile_of(spec.cloud).machines
+    machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         if pool.machine not in machines:
             near = nearest(pool.machine, list(machines))
@@ -81,9 +83,10 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def capacity_kind_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The cloud sells this kind of capacity, and sells it for this machine."""
+    machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     for i, pool in enumerate(spec.pools):
-        machine = cloud.machines.get(pool.machine)
+        machine = machines.get(pool.machine)
         for j, entry in enumerate(pool.capacity):
             path = f"pools[{i}].capacity[{j}].kind"
             kind = CapacityKind(entry.kind)
@@ -325,7 +328,7 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
     if spec.network.egress != "endpoints" or spec.software.mirror_url:
         return
     for i, pool in enumerate(spec.pools):
-        machine = profile_of(spec.cloud).machines.get(pool.machine)
+        machine = machines_of(spec).get(pool.machine)
         if machine is None:
             continue
         wanted = pool.image or spec.software.image
@@ -396,10 +399,11 @@ def tags_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The machine has been seen in the pool's zone."""
+    machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     region = spec.where.region
     for i, pool in enumerate(spec.pools):
-        machine = cloud.machines.get(pool.machine)
+        machine = machines.get(pool.machine)
         if machine is None or not machine.zones or region not in cloud.regions:
             continue
         zones = machine.zones.get(region, ())
@@ -425,7 +429,7 @@ def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Nodes times vCPUs are within the quota that a person knows of; blocks do not count."""
     for i, pool in enumerate(spec.pools):
-        machine = profile_of(spec.cloud).machines.get(pool.machine)
+        machine = machines_of(spec).get(pool.machine)
         if machine is None or pool.quota_vcpus is None:
             continue
         counted = [entry for entry in pool.capacity if not isinstance(entry, Block)]
@@ -456,7 +460,65 @@ def spot_price_is_left_alone(spec: ClusterSpec, today: date) -> Iterator[Finding
                 )
 
 
-RULES = (
+def nobody_enters_from_everywhere(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Port 22 is never open to the whole world."""
+    for i, cidr in enumerate(spec.access.ssh_from):
+        path = f"access.ssh_from[{i}]"
+        try:
+            network = ipaddress.ip_network(cidr, strict=False)
+        except ValueError:
+            yield error(
+                nobody_enters_from_everywhere,
+                path,
+                f"is {shown(cidr)}; allowed is a network such as 203.0.113.0/24",
+                "mend it",
+            )
+            continue
+        if network.prefixlen == 0:
+            yield error(
+                nobody_enters_from_everywhere,
+                path,
+                f"is {network}: everybody",
+                "name the networks that operators come from",
+            )
+        elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
+            yield warn(
+                nobody_enters_from_everywhere, path, f"is {network}, which is very large", "name smaller networks"
+            )
+
+
+def compliance_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A lock that nobody can shorten is confirmed by a field of its own."""
+    audit = spec.audit
+    if audit.lock_mode == "compliance" and not audit.confirm_compliance:
+        what = f"is compliance: for {audit.lock_days} days nobody can delete an entry, the account's owner included"
+        yield error(
+            compliance_is_confirmed, "audit.lock_mode", what, "add confirm_compliance: true, or take governance"
+        )
+
+
+def record_resembles_a_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A machine that the declaration describes is new, and resembles one that is known."""
+    known = profile_of(spec.cloud).machines
+    for i, record in enumerate(spec.machines):
+        if record.name in known:
+            what = f"is {record.name}, which the catalogue has"
+            yield error(record_resembles_a_machine, f"machines[{i}].name", what, "take it out of machines")
+        if record.like not in known:
+            near = nearest(record.like, list(known))
+            hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
+            yield error(
+                record_resembles_a_machine,
+                f"machines[{i}].like",
+                f"is {shown(record.like)}, which is not in the catalogue",
+                hint,
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    nobody_enters_from_everywhere,
+    compliance_is_confirmed,
+    record_resembles_a_machine,
     region_is_known,
     zone_is_in_region,
     machine_is_known,

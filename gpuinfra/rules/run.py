@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from datetime import date
 
-from gpuinfra.clouds import profile_of
-from gpuinfra.rules import common
+from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.clouds.profile import Rule
+from gpuinfra.rules import common, software
 from gpuinfra.rules.finding import Finding, Level
 from gpuinfra.spec.model import ClusterSpec
 
-Rule = Callable[[ClusterSpec, date], Iterable[Finding]]
+COMMON: tuple[Rule, ...] = (*common.RULES, *software.RULES)
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
 
 def run(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     """Findings of the common rules and of the cloud's own, errors first."""
-    found: list[Finding] = []
-    for rule in common.RULES:
-        found.extend(rule(spec, today))
-    found.extend(profile_of(spec.cloud).rules(spec, today))
-    unique = {(f.path, f.message): f for f in found}
-    return tuple(sorted(unique.values(), key=lambda f: _ORDER[f.level]))
+    found = [finding for rule in (*COMMON, *profile_of(spec.cloud).rules()) for finding in rule(spec, today)]
+    unique = {(finding.path, finding.message): finding for finding in found}
+    return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
+
+
+def all_rules() -> dict[str, Rule]:
+    """Every rule of every cloud by name, for `gpuinfra explain` and the tests."""
+    rules = [*COMMON, *(rule for cloud in CLOUDS for rule in profile_of(cloud).rules())]
+    return {rule.__name__: rule for rule in rules}

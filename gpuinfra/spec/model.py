@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from gpuinfra.spec.base import Name, Part, Word
+from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import Storage
@@ -43,6 +44,8 @@ class ClusterSpec(Part):
     """Who may reach nodes."""
     handover: Handover = Handover()
     """How long `up` waits for its nodes."""
+    machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
+    """Machine types that the catalogue does not have yet."""
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
         default=None, min_length=1, max_length=3
     )

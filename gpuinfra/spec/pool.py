@@ -79,8 +79,8 @@ class Pool(Part):
     """Root disk."""
     containers_reach_metadata: YesNo = False
     """True lets bridged containers use the node's own role (metadata hop limit 2 in place of 1)."""
-    fabric: Literal["auto", "none"] = "auto"
-    """`none` leaves the fast network out even where the machine has it."""
+    fabric: Literal["auto", "required", "none"] = "auto"
+    """`none` leaves the fast network out even where the machine has it; `required` refuses a machine without one."""
     renew: Window = Window()
     """How nodes are renewed when their template changes."""
     quota_vcpus: Whole | None = Field(default=None, ge=0)

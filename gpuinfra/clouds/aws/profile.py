@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
-from gpuinfra.clouds.profile import Bought
+from gpuinfra.clouds.profile import Bought, Rule
 from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
     Decision,
@@ -24,7 +24,6 @@ from gpuinfra.plan.model import (
     Subnet,
 )
 from gpuinfra.plan.zones import Zoning
-from gpuinfra.rules.finding import Finding
 from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage, Pool
@@ -222,10 +221,11 @@ class AwsProfile:
 
         return resources.kept(plan)
 
-    def rules(self, spec: ClusterSpec, today: date) -> Iterable[Finding]:
-        from gpuinfra.clouds.aws.rules import run
+    def rules(self) -> tuple[Rule, ...]:
+        """Rules that only this cloud has."""
+        from gpuinfra.clouds.aws.rules import RULES
 
-        return run(spec, today)
+        return RULES
 
 
 PROFILE = AwsProfile()

@@ -1,17 +1,18 @@
-"""Rules that only AWS has. Numbers in the docstrings of rules are not needed to read them: each states its own sentence."""
+"""Rules that only AWS has: what can be bought, what a node can be, what FSx sells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 
+from gpuinfra.clouds.aws.rules import capacity, nodes, storage
+from gpuinfra.rules import layout
 from gpuinfra.rules.finding import Finding
 from gpuinfra.spec.model import ClusterSpec
 
-RULES: tuple = ()
-
-
-def run(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Findings of every rule of this cloud."""
-    for rule in RULES:
-        yield from rule(spec, today)
+RULES: tuple[Callable[[ClusterSpec, date], Iterator[Finding]], ...] = (
+    *layout.RULES,
+    *capacity.RULES,
+    *nodes.RULES,
+    *storage.RULES,
+)
