@@ -205,9 +205,8 @@ def _gpu_indexes() -> list[str] | None:
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(io.StringIO()):
         code = devices.main(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
-    if code != 0:
-        return None
-    return [line.strip() for line in said.getvalue().splitlines() if line.strip().isdigit()]
+    found = [line.strip() for line in said.getvalue().splitlines() if line.strip().isdigit()]
+    return None if code != 0 and not found else found  # one lost GPU does not take the others out of the specification
 
 
 def _stay() -> int:
