@@ -1,0 +1,79 @@
+"""The wheel, which is all that a user of the library gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ("bootstrap", "engine", "plugin", "stacks")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from this checkout."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True, timeout=120
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def tracked(*folders: str) -> set[str]:
+    """The files of these folders that git knows or would take."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", *folders]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no git checkout, so there is nothing to compare the wheel with")
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+
+
+def test_wheel_carries_what_the_checkout_has(wheel):
+    """Package, steps, engine, plugin and stacks are in the wheel, file by file, and nothing else is."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    expected = tracked("gpuinfra") | {f"gpuinfra/_shipped/{name}" for name in tracked(*SHIPPED)}
+    found = {name for name in names if ".dist-info/" not in name}
+    assert found == expected
+
+
+def test_installed_wheel_finds_its_own_files(wheel, tmp_path):
+    """Unpacked elsewhere, the package finds steps, engine, plugin and stacks in itself, and the engine has the same key."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    program = (
+        "from gpuinfra.shipped import shipped\n"
+        "from gpuinfra.engine.module import CLI, read_module\n"
+        "import gpuinfra\n"
+        f"for name in {SHIPPED!r}: print(shipped(name))\n"
+        "print(read_module().key((CLI,)))\n"
+    )
+
+    def told(path: Path) -> list[str]:
+        answer = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(path), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return answer.stdout.splitlines()
+
+    *folders, key = told(tmp_path / "site")
+    assert folders == [str(tmp_path / "site" / "gpuinfra" / "_shipped" / name) for name in SHIPPED]
+    assert key == told(ROOT)[-1]
+
+
+def test_wheel_names_its_command_and_extras(wheel):
+    """The metadata has the entry point, and one extra for each cloud."""
+    archive = zipfile.ZipFile(wheel)
+    (entry,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    (metadata,) = [name for name in archive.namelist() if name.endswith("METADATA")]
+    assert "gpuinfra = gpuinfra.cli:run" in archive.read(entry).decode()
+    lines = archive.read(metadata).decode().splitlines()
+    assert {line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")} == {"aws", "azure", "gcp"}
