@@ -10,6 +10,7 @@ tables below, is taken. `replace.py` says what is decided by hand instead, and w
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.resources
 import json
 from pathlib import Path
 from typing import Any
@@ -63,18 +64,18 @@ def _counterpart(token: str) -> str:
     return f"AWS::{_SERVICES.get(service, service)}::{name}"
 
 
-def _schemas() -> dict[str, dict]:
-    import cfnlint
+def _root() -> Path:
+    return Path(str(importlib.resources.files("cfnlint"))) / "data" / "schemas"
 
-    root = Path(cfnlint.__file__).parent / "data" / "schemas"
+
+def _schemas() -> dict[str, dict]:
+    root = _root()
     index = json.loads((root / "providers" / "us-east-1.json").read_text())
     return {name.lower(): json.loads((root / "resources" / f"{file}.json").read_text()) for name, file in index.items()}
 
 
 def _schema_date() -> str:
-    import cfnlint
-
-    version = json.loads((Path(cfnlint.__file__).parent / "data" / "schemas" / "version.json").read_text())
+    version = json.loads((_root() / "version.json").read_text())
     return f"schemas of {version['schema_date'][:10]}"
 
 

@@ -69,7 +69,7 @@ class Faults:
     def of_call(self, token: str) -> str | None:
         """What befalls this creation: error, partial, lost or nothing. Asking counts."""
         for fault in self._calls:
-            if token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}")):
-                if self._store.next(f"fault {fault.text}") <= fault.times:
-                    return fault.kind
+            meant = token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}"))
+            if meant and self._store.next(f"fault {fault.text}") <= fault.times:
+                return fault.kind
         return None

@@ -16,8 +16,19 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud import ids, places, wire
-from gpuinfra.rehearsal.cloud.behaviours.aws_groups import GROUP, desired, resolve_template, tags_of
 from gpuinfra.rehearsal.cloud.errors import CloudError
+from gpuinfra.rehearsal.cloud.groups import (
+    GROUP,
+    desired,
+    first_to_go,
+    instance_tags,
+    kind_of,
+    machine_of,
+    pool_key,
+    reservations_of,
+    resolve_template,
+    tags_of,
+)
 from gpuinfra.rehearsal.cloud.images import Image, image_of
 
 if TYPE_CHECKING:
@@ -131,7 +142,7 @@ class Fleet:
             if len(have) < wanted and "Launch" not in (inputs.get("suspendedProcesses") or []):
                 self._scale_out(group, inputs, have, wanted)
             elif len(have) > wanted:
-                for instance in _first_to_go(have)[: len(have) - wanted]:
+                for instance in first_to_go(have)[: len(have) - wanted]:
                     self.terminate(instance["id"], f"the desired capacity was changed from {len(have)} to {wanted}")
             elif self.store.get("refresh", f"{group.region}:{group.id}"):
                 self._roll(group, inputs, have)
@@ -252,7 +263,7 @@ class Fleet:
             "user_data": data.get("userData") or "",
             "metadata": data.get("metadataOptions") or {},
             "interfaces": data.get("networkInterfaces") or [],
-            "tags": {**_instance_tags(data), **tags, "aws:autoscaling:groupName": group.id},
+            "tags": {**instance_tags(data), **tags, "aws:autoscaling:groupName": group.id},
             "launched": time.time(),
             "state": "running",
         }
@@ -309,54 +320,6 @@ class Fleet:
             "n": number, "id": ids.uuid(number), "region": region, "group": group, "description": description, "cause": cause,
             "status": status, "message": message, "start": now, "end": now,
         })  # fmt: skip
-
-
-def pool_key(group: Resource) -> str:
-    tags = tags_of(wire.plain(group.inputs))
-    return f"{tags.get('gpuinfra:cluster', '')}/{tags.get('gpuinfra:pool') or group.id}"
-
-
-def kind_of(cloud: Cloud, group: Resource) -> str:
-    """reserved, block, on_demand or spot: what the group's settings amount to."""
-    inputs = wire.plain(group.inputs)
-    resolved = resolve_template(cloud, inputs, group.region)
-    template = resolved[2] if resolved else {}
-    market = (template.get("instanceMarketOptions") or {}).get("marketType")
-    shares = (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
-    if market == "capacity-block":
-        return "block"
-    above = shares.get("onDemandPercentageAboveBaseCapacity")
-    if market == "spot" or (above is not None and int(above) == 0 and not shares.get("onDemandBaseCapacity")):
-        return "spot"
-    return "reserved" if reservations_of(inputs, template) else "on_demand"
-
-
-def reservations_of(inputs: dict[str, Any], template: dict[str, Any]) -> list[str]:
-    """Ids of the reservations that the group or its template targets."""
-    own = (inputs.get("capacityReservationSpecification") or {}).get("capacityReservationTarget") or {}
-    below = (template.get("capacityReservationSpecification") or {}).get("capacityReservationTarget") or {}
-    named = [*(own.get("capacityReservationIds") or []), *(own.get("capacityReservationResourceGroupArns") or [])]
-    named += [below[key] for key in ("capacityReservationId", "capacityReservationResourceGroupArn") if below.get(key)]
-    return [str(one) for one in named]
-
-
-def machine_of(inputs: dict[str, Any], template: dict[str, Any]) -> str:
-    overrides = ((inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}).get("overrides") or []
-    chosen = next((one["instanceType"] for one in overrides if one.get("instanceType")), None)
-    return str(chosen or template.get("instanceType") or "")
-
-
-def _instance_tags(template: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for spec in template.get("tagSpecifications") or []:
-        if spec.get("resourceType") == "instance":
-            found |= {key: str(value) for key, value in (spec.get("tags") or {}).items()}
-    return found
-
-
-def _first_to_go(have: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Who leaves when a group shrinks: oldest template version first, then the newest instance."""
-    return sorted(have, key=lambda one: (one["template_version"], -one["launched"], one["id"]))
 
 
 def _cause(wanted: int) -> str:

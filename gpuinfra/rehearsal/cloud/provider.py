@@ -24,7 +24,6 @@ from gpuinfra.rehearsal.cloud.cloud import DEFAULT_REGIONS, Call, Cloud
 from gpuinfra.rehearsal.cloud.diff import diff
 from gpuinfra.rehearsal.cloud.errors import AnswerLost, CloudError, MadeButFailed
 from gpuinfra.rehearsal.cloud.sdk import NotDeclared, sdk
-from gpuinfra.rehearsal.cloud.store import Resource
 
 
 @dataclass
@@ -131,7 +130,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             hasDetailedDiff=True,
         )
         for change in changes:
-            response.detailedDiff[change.path].kind = kinds[change.kind] + (1 if change.replace else 0)
+            response.detailedDiff[change.path].kind = kinds[change.kind] + (1 if change.replace else 0)  # pyright: ignore[reportAttributeAccessIssue]
             response.detailedDiff[change.path].inputDiff = True
         return response
 
@@ -230,7 +229,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
         except CloudError as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.told(f"invoking {request.tok}"))
-        return provider_pb2.InvokeResponse(**{"return": wire.write(answer)})
+        return provider_pb2.InvokeResponse(**{"return": wire.write(answer)})  # pyright: ignore[reportArgumentType]
 
     # Helpers
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from gpuinfra.rehearsal.cloud import ids
@@ -121,7 +121,7 @@ def replaces(token: str, path: str) -> bool:
     return bool(prefixes & forced)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _table(token: str) -> tuple[frozenset[str], frozenset[str]]:
     package = token.split(":", 1)[0]
     inputs = sdk(package).resource(token).inputs

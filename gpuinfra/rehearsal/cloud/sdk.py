@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 PACKAGES = {"aws": "pulumi_aws", "azure-native": "pulumi_azure_native", "gcp": "pulumi_gcp"}
@@ -147,7 +147,7 @@ class Sdk:
         return hash((self.package, self.root))
 
 
-@lru_cache(maxsize=None)
+@cache
 def sdk(package: str) -> Sdk:
     """The installed SDK of a Pulumi package; raises NotDeclared when it is not installed."""
     module = PACKAGES.get(package)
@@ -164,7 +164,7 @@ def installed() -> Iterator[str]:
             yield package
 
 
-@lru_cache(maxsize=None)
+@cache
 def _resource(owner: Sdk, token: str) -> ResourceType:
     if token not in owner._classes:
         raise NotDeclared(f"unrecognized resource type (Check): {token}")
@@ -180,7 +180,7 @@ def _resource(owner: Sdk, token: str) -> ResourceType:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _function(owner: Sdk, token: str) -> Function:
     _, module, name = token.split(":")
     module = module.split("/")[0]
@@ -192,7 +192,7 @@ def _function(owner: Sdk, token: str) -> Function:
     return Function(token=token, inputs=_arguments(path, folder), outputs=_properties(body, folder))
 
 
-@lru_cache(maxsize=None)
+@cache
 def fields(folder: Path, name: str) -> dict[str, Property]:
     """The properties of a nested type."""
     for file in ("_inputs.py", "outputs.py"):
@@ -201,7 +201,7 @@ def fields(folder: Path, name: str) -> dict[str, Property]:
     return {}
 
 
-@lru_cache(maxsize=None)
+@cache
 def members(folder: Path, name: str) -> tuple[str | float, ...]:
     """The values of an enum."""
     body = _class(folder / "_enums.py", name)
@@ -259,7 +259,7 @@ def _arguments(path: Path, folder: Path) -> dict[str, Property]:
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _type(annotation: str, folder: Path) -> Type:
     return _of(ast.parse(annotation, mode="eval").body, folder)
 

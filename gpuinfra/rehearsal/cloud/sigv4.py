@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, unquote
 
 from gpuinfra.rehearsal.cloud.credentials import Key
@@ -129,7 +129,7 @@ def _scope(credential: str) -> dict[str, str]:
 
 def _check_time(claim: Mapping[str, str], now: float, key: Key) -> None:
     try:
-        at = datetime.strptime(claim["date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
+        at = datetime.strptime(claim["date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError as error:
         raise CloudError(
             "IncompleteSignature", f"Date must be like 20261121T090000Z, not '{claim['date']}'", status=400
@@ -158,12 +158,12 @@ def _check_token(claim: Mapping[str, str], key: Key) -> None:
 
 def _check_payload(request: Request, claim: Mapping[str, str]) -> None:
     promised = claim["payload"]
-    if promised and promised != _UNSIGNED and not promised.startswith(_STREAMING):
-        if promised != hashlib.sha256(request.body).hexdigest():
-            raise CloudError(
-                "XAmzContentSHA256Mismatch",
-                "The provided 'x-amz-content-sha256' header does not match what was computed.",
-            )
+    open_ended = not promised or promised == _UNSIGNED or promised.startswith(_STREAMING)
+    if not open_ended and promised != hashlib.sha256(request.body).hexdigest():
+        raise CloudError(
+            "XAmzContentSHA256Mismatch",
+            "The provided 'x-amz-content-sha256' header does not match what was computed.",
+        )
 
 
 def _signature(request: Request, claim: Mapping[str, str], secret: str, s3: bool) -> str:

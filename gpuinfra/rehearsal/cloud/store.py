@@ -220,7 +220,7 @@ class Store:
         rows = self._rows(
             "SELECT bucket, key, body, etag, modified, meta FROM objects WHERE bucket=? AND key=?", bucket, key
         )
-        return StoredObject(*rows[0][:5], json.loads(rows[0][5])) if rows else None
+        return StoredObject(*rows[0][:5], meta=json.loads(rows[0][5])) if rows else None
 
     def objects(self, bucket: str, prefix: str = "") -> list[tuple[str, int, str, float]]:
         """(key, size, etag, modified) in the order of keys' bytes, as object stores list them."""

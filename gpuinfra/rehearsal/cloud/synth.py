@@ -110,7 +110,7 @@ def _value(name: str, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
         return {
             key: _value(key, prop.type, about, (*path, key))
             for key, prop in known.items()
-            if len(path) <= _DEPTH or not prop.type.optional and len(path) < 3 * _DEPTH
+            if len(path) <= _DEPTH or (not prop.type.optional and len(path) < 3 * _DEPTH)
         }
     if kind == "enum":
         values = members(type.folder, type.name) if type.folder else ()

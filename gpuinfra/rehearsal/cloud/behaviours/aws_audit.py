@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.images import image_id
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.store import Taken
 
 TRAIL = "aws:cloudtrail/trail:Trail"
 TRAILS_PER_REGION = 5

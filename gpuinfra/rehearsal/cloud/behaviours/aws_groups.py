@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud import wire
 from gpuinfra.rehearsal.cloud.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.check import Failure
 from gpuinfra.rehearsal.cloud.errors import CloudError, MadeButFailed
+from gpuinfra.rehearsal.cloud.groups import GROUP, TEMPLATE, desired, resolve_template, template_of
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Call, Cloud
     from gpuinfra.rehearsal.cloud.store import Resource
 
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-GROUP = "aws:autoscaling/group:Group"
 
 _NOT_VERSIONED = frozenset(
     {"name", "namePrefix", "tags", "updateDefaultVersion", "defaultVersion", "description", "region", "__defaults"}
@@ -80,52 +79,6 @@ class LaunchTemplate(Behaviour):
 def _keep_version(cloud: Cloud, call: Call, number: int) -> None:
     data = {key: value for key, value in call.plain.items() if key not in _NOT_VERSIONED}
     cloud.store.put("template-version", f"{call.id}:{number}", data)
-
-
-def template_of(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Which template a group launches, from either place where a group may say so: id or name, and version."""
-    if mixed := inputs.get("mixedInstancesPolicy"):
-        named = (mixed.get("launchTemplate") or {}).get("launchTemplateSpecification") or {}
-        return {
-            "id": named.get("launchTemplateId"),
-            "name": named.get("launchTemplateName"),
-            "version": named.get("version"),
-        }
-    return dict(inputs.get("launchTemplate") or {})
-
-
-def resolve_template(cloud: Cloud, inputs: dict[str, Any], region: str) -> tuple[Resource, int, dict[str, Any]] | None:
-    """The template, the version's number and what it says; None when there is none."""
-    named = template_of(inputs)
-    found = cloud.store.find(TEMPLATE, str(named.get("id"))) if named.get("id") else None
-    if found is None and named.get("name"):
-        found = next(
-            (
-                one
-                for one in cloud.store.list(TEMPLATE)
-                if one.outputs.get("name") == named["name"] and one.region == region
-            ),
-            None,
-        )
-    if found is None:
-        return None
-    version = str(named.get("version") or "$Default")
-    number = {"$Latest": found.outputs["latestVersion"], "$Default": found.outputs["defaultVersion"]}.get(
-        version, version
-    )
-    data = cloud.store.get("template-version", f"{found.id}:{int(number)}") if str(number).isdigit() else None
-    return (found, int(number), data) if data is not None else None
-
-
-def desired(inputs: dict[str, Any]) -> int:
-    """How many instances a group wants."""
-    wanted = inputs.get("desiredCapacity")
-    return int(wanted) if wanted is not None else int(inputs.get("minSize") or 0)
-
-
-def tags_of(inputs: dict[str, Any]) -> dict[str, str]:
-    """The group's tags that its instances carry."""
-    return {tag["key"]: str(tag["value"]) for tag in inputs.get("tags") or [] if tag.get("propagateAtLaunch")}
 
 
 @behaves

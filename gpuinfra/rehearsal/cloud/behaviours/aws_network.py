@@ -314,14 +314,10 @@ class VpcEndpoint(Behaviour):
         plain = call.plain
         _need(cloud, VPC, plain.get("vpcId"), "InvalidVpcID.NotFound", "vpc")
         name = str(plain.get("serviceName") or "")
-        if (
-            name.startswith("com.amazonaws.")
-            and not name.startswith(f"com.amazonaws.{call.region}.")
-            and not plain.get("serviceRegion")
-        ):
-            if name.count(".") > 2 and name != "com.amazonaws.s3-global.accesspoint":
-                text = f"The Vpc Endpoint Service '{name}' does not exist"
-                raise CloudError("InvalidServiceName", text, service="EC2", operation="CreateVpcEndpoint")
+        regional = name.startswith("com.amazonaws.") and name.count(".") > 2 and ".s3-global." not in name
+        if regional and not name.startswith(f"com.amazonaws.{call.region}.") and not plain.get("serviceRegion"):
+            text = f"The Vpc Endpoint Service '{name}' does not exist"
+            raise CloudError("InvalidServiceName", text, service="EC2", operation="CreateVpcEndpoint")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain

@@ -30,9 +30,10 @@ class Bucket(Behaviour):
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         name = call.plain.get("bucket")
-        if isinstance(name, str) and not wire.is_unknown(name):
-            if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) or ".." in name:
-                yield Failure("bucket", f"must be 3 to 63 lower case letters, digits, dots and hyphens, got '{name}'")
+        if not isinstance(name, str) or wire.is_unknown(name):
+            return
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) or ".." in name:
+            yield Failure("bucket", f"must be 3 to 63 lower case letters, digits, dots and hyphens, got '{name}'")
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         yield "bucket", call.id
@@ -161,7 +162,7 @@ class LustreFileSystem(Behaviour):
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         size, kind = call.plain.get("storageCapacity"), call.plain.get("deploymentType", "SCRATCH_1")
         if isinstance(size, int) and call.plain.get("storageType", "SSD") == "SSD":
-            fits = size == 1200 or size % (3600 if kind == "SCRATCH_1" else 2400) == 0 and size > 0
+            fits = size == 1200 or (size % (3600 if kind == "SCRATCH_1" else 2400) == 0 and size > 0)
             if not fits:
                 yield Failure(
                     "storageCapacity",
@@ -171,7 +172,7 @@ class LustreFileSystem(Behaviour):
     def created(self, cloud: Cloud, call: Call) -> None:
         number = cloud.store.next("lustre mount")
         mount = "fsx" if call.plain.get("deploymentType", "SCRATCH_1") == "SCRATCH_1" else f"standin{number}"
-        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str((call.plain.get("subnetIds") or "")))
+        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(call.plain.get("subnetIds") or ""))
         call.outputs |= {"dnsName": f"{call.id}.fsx.{call.region}.amazonaws.com", "mountName": mount}
         if subnet:
             call.outputs["vpcId"] = wire.plain(subnet.inputs)["vpcId"]

@@ -10,7 +10,7 @@ import base64
 import json
 import secrets
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud import credentials, ids
@@ -148,4 +148,4 @@ class Metadata:
 
 
 def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

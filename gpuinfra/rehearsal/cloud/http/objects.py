@@ -41,6 +41,8 @@ class Objects:
             )  # fmt: skip
             return self._serve(request, verified.key.principal)
         except CloudError as error:
+            if error.status in (400, 403):
+                self.cloud.store.log(request.method, "s3", request.path[:500], "", error.code)
             return _error(error, request)
 
     def _serve(self, request: Request, who: credentials.Principal) -> Response:
@@ -110,7 +112,7 @@ class Objects:
                 if delimiter and delimiter in key[len(prefix) :]
                 else ""
             )
-            if (folder or key).encode() <= after.encode() or folder and folder in prefixes:
+            if (folder or key).encode() <= after.encode() or (folder and folder in prefixes):
                 continue
             if count == limit:
                 more = True
@@ -178,9 +180,9 @@ class Objects:
         if "x-amz-copy-source" in request.headers:
             raise CloudError("NotImplemented", "copies are not part of a rehearsal", status=501)
         body = _unchunked(request)
-        if sent := request.headers.get("content-md5"):
-            if sent != base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode():
-                raise CloudError("BadDigest", "The Content-MD5 you specified did not match what we received.")
+        digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        if request.headers.get("content-md5", digest) != digest:
+            raise CloudError("BadDigest", "The Content-MD5 you specified did not match what we received.")
         meta = {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
         meta |= {name: value for name, value in request.headers.items() if name.startswith("x-amz-meta-")}
         with self.cloud.store.change():

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud import credentials, ids, places, sigv4, wire
-from gpuinfra.rehearsal.cloud.behaviours.aws_groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.errors import CloudError
+from gpuinfra.rehearsal.cloud.groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Queries:
                 )
             return _answer(service, action, found(asked, verified))
         except CloudError as error:
+            if error.status in (400, 403):
+                self.cloud.store.log("POST", service, request.body[:200].decode(errors="replace"), "", error.code)
             return _error(service, error)
 
     # STS

@@ -86,7 +86,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server
+    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
     protocol_version = "HTTP/1.1"
     server_version = "standin"
     sys_version = ""
@@ -95,7 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         length = self.headers.get("Content-Length", "0")
         if not length.isdigit() or int(length) > MAX_BODY:
-            return self._send(Response(413, b"the body is too large for a rehearsal"))
+            self._send(Response(413, b"the body is too large for a rehearsal"))
+            return
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.send_response_only(100)
             self.end_headers()
@@ -108,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             response = Response(500, traceback.format_exc().encode())
         self._send(response)
 
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _serve  # noqa: N815
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _serve
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)
