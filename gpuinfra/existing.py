@@ -34,7 +34,7 @@ class Existing:
     """ARN of that bucket."""
     vpc_id: pulumi.Input[str] | None = None
     """Network of the nodes; given together with `subnet_ids`."""
-    subnet_ids: pulumi.Input[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
+    subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
     """Subnet ids by the plan's names, `private-0`."""
     nodes_group_id: pulumi.Input[str] | None = None
     """Security group of nodes; it has to let all protocols through from itself and to itself, by its own id."""
@@ -56,7 +56,9 @@ class Existing:
             )
         return value
 
-    def joined(self, *, foundation: str | None, site: str | None, opts: pulumi.ResourceOptions | None = None) -> Existing:
+    def joined(
+        self, *, foundation: str | None, site: str | None, opts: pulumi.ResourceOptions | None = None
+    ) -> Existing:
         """These things, and what the named stacks made; what a program gave itself goes first."""
         given: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         for stack, names in ((foundation, FOUNDATION), (site, SITE)):

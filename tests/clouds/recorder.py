@@ -29,6 +29,7 @@ class Registered:
     ignored: tuple[str, ...]
     depends_on: tuple[str, ...]
     urn: str
+    id: str
 
 
 @dataclass
@@ -77,6 +78,7 @@ class _Monitor(mocks.MockMonitor):
                 ignored=tuple(request.ignoreChanges),
                 depends_on=tuple(request.dependencies),
                 urn=response.urn,
+                id=response.id,
             )
         )
         return response
@@ -105,22 +107,36 @@ class _Cloud(pulumi.runtime.Mocks):
         }
         return f"{args.name}-id", {**known, **args.inputs}
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         """What the account answers."""
         self._recording.calls.append((args.token, dict(args.args)))
         if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
-            return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/somebody", "id": ACCOUNT, "userId": "AIDA0"}
+            return {
+                "accountId": ACCOUNT,
+                "arn": f"arn:aws:iam::{ACCOUNT}:user/somebody",
+                "id": ACCOUNT,
+                "userId": "AIDA0",
+            }, None
         if args.token == "aws:ssm/getParameter:getParameter":
-            return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}
+            return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, None
         raise AssertionError(f"the program asks for {args.token}, which nothing in a plan needs")
 
 
-def record(program: Callable[[], None], *, project: str = "gpuinfra", stack: str = "test", preview: bool = False) -> Recording:
+def record(
+    program: Callable[[], None], *, project: str = "gpuinfra", stack: str = "test", preview: bool = False
+) -> Recording:
     """Run a program against the mocks and answer everything it registered."""
     recording = Recording()
-    mocks.set_mocks(_Cloud(recording), project=project, stack=stack, preview=preview, monitor=_Monitor(recording), organization="organization")
-    settings.SETTINGS.rpc_manager.clear()
-    settings.SETTINGS.outputs.clear()
+    mocks.set_mocks(
+        _Cloud(recording),
+        project=project,
+        stack=stack,
+        preview=preview,
+        monitor=_Monitor(recording),
+        organization="organization",
+    )
+    settings.SETTINGS.rpc_manager.clear()  # pyright: ignore[reportAttributeAccessIssue]: read through a context variable
+    settings.SETTINGS.outputs.clear()  # pyright: ignore[reportAttributeAccessIssue]
     sync_await._sync_await(run_pulumi_func(program))
     return recording
 

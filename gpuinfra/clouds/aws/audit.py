@@ -99,7 +99,11 @@ class AuditTrail(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         ).arn
         self.log_bucket = None
-        self.bucket = pulumi.Output.from_input(plan.existing_bucket) if plan.existing_bucket else self._locked_bucket(name, args, trail_arn)
+        self.bucket = (
+            pulumi.Output.from_input(plan.existing_bucket)
+            if plan.existing_bucket
+            else self._locked_bucket(name, args, trail_arn)
+        )
         group, role, delivery = self._log_group(name, args)
         trail = aws.cloudtrail.Trail(
             naming.logical(name, "trail"),
@@ -124,7 +128,9 @@ class AuditTrail(pulumi.ComponentResource):
 
     def _locked_bucket(self, name: str, args: AuditTrailArgs, trail_arn: pulumi.Output[str]) -> pulumi.Output[str]:
         scope, plan = args.scope, args.plan
-        own_buckets = pulumi.Output.concat("arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-{scope.token}")
+        own_buckets = pulumi.Output.concat(
+            "arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-{scope.token}"
+        )
         logs = PrivateBucket(
             naming.logical(name, "access"),
             PrivateBucketArgs(
@@ -153,7 +159,9 @@ class AuditTrail(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         ).bucket
 
-    def _log_group(self, name: str, args: AuditTrailArgs) -> tuple[aws.cloudwatch.LogGroup, aws.iam.Role, aws.iam.RolePolicy]:
+    def _log_group(
+        self, name: str, args: AuditTrailArgs
+    ) -> tuple[aws.cloudwatch.LogGroup, aws.iam.Role, aws.iam.RolePolicy]:
         scope = args.scope
         logical = naming.logical(name, "events")
         group = aws.cloudwatch.LogGroup(
@@ -188,7 +196,10 @@ def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailA
     ]
     if data_events:
         # The trail's own deliveries would each be an event, and each of those a delivery.
-        own = [pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/") for purpose in ("audit", "access")]
+        own = [
+            pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/")
+            for purpose in ("audit", "access")
+        ]
         selectors.append(
             aws.cloudtrail.TrailAdvancedEventSelectorArgs(
                 name="objects of all buckets",
@@ -224,7 +235,11 @@ class Budget(pulumi.ComponentResource):
         scope, plan = args.scope, args.plan
         recipients = list(plan.recipients)
         # An alert nobody receives is refused by AWS; the plan warns about it.
-        kinds = [(kind, percent) for percent in plan.thresholds_percent for kind in ("ACTUAL", "FORECASTED")] if recipients else []
+        kinds = (
+            [(kind, percent) for percent in plan.thresholds_percent for kind in ("ACTUAL", "FORECASTED")]
+            if recipients
+            else []
+        )
         budget = aws.budgets.Budget(
             naming.logical(name, "month"),
             name=scope.unique_name("month", 100),
@@ -277,7 +292,9 @@ class Evidence(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:Evidence", name, None, opts)
         store = PrivateBucket(
             naming.logical(name, "store"),
-            PrivateBucketArgs(scope=args.scope, purpose="evidence", keep=True, key_arn=args.key_arn, log_to=args.log_to),
+            PrivateBucketArgs(
+                scope=args.scope, purpose="evidence", keep=True, key_arn=args.key_arn, log_to=args.log_to
+            ),
             pulumi.ResourceOptions(parent=self),
         )
         self.bucket, self.arn = store.bucket, store.arn
@@ -315,7 +332,11 @@ class Foundation(pulumi.ComponentResource):
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Foundation", name, None, opts)
         scope, within = args.scope, pulumi.ResourceOptions(parent=self)
-        self.audit = AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), within) if args.audit.trail else None
+        self.audit = (
+            AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), within)
+            if args.audit.trail
+            else None
+        )
         self.log_key_arn = self.audit.key_arn if self.audit else None
         self.data_key_arn = Key(
             naming.logical(name, "data"),

@@ -28,7 +28,7 @@ from gpuinfra.plan.model import Plan
 class Ground:
     """The foundation as a site or a cluster sees it, whoever made it."""
 
-    data_key_arn: pulumi.Input[str] | None
+    data_key_arn: pulumi.Input[str]
     log_key_arn: pulumi.Input[str] | None
     access_log_bucket: pulumi.Input[str] | None
     evidence_bucket: pulumi.Input[str]
@@ -40,10 +40,9 @@ class Place:
     """The site as a cluster sees it, whoever made it."""
 
     vpc_id: pulumi.Input[str]
-    subnet_ids: pulumi.Input[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
+    subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
     nodes_group_id: pulumi.Input[str]
     file_systems: Sequence[Mapping[str, Any]]
-    ready: Sequence[pulumi.Resource] = ()
 
 
 def build(parent: pulumi.Resource, plan: Plan, existing: Existing) -> dict[str, Any]:
@@ -59,7 +58,9 @@ def build(parent: pulumi.Resource, plan: Plan, existing: Existing) -> dict[str, 
     return outputs
 
 
-def _foundation(parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, outputs: dict[str, Any]) -> Ground:
+def _foundation(
+    parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, outputs: dict[str, Any]
+) -> Ground:
     if "foundation" not in plan.layers:
         return Ground(
             data_key_arn=existing.wanted("data_key_arn"),
@@ -92,7 +93,9 @@ def _foundation(parent: pulumi.Resource, plan: Plan, existing: Existing, scope: 
     return ground
 
 
-def _site(parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, ground: Ground, outputs: dict[str, Any]) -> Place:
+def _site(
+    parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, ground: Ground, outputs: dict[str, Any]
+) -> Place:
     if "site" not in plan.layers:
         return Place(
             vpc_id=existing.wanted("vpc_id"),
@@ -129,9 +132,18 @@ def _site(parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope,
             ),
             within,
         )
-        file_systems.append({"kind": one.kind, "mount": one.mount, "dns_name": made.dns_name, "mount_name": made.mount_name})
-    outputs |= {"vpc_id": vpc_id, "subnet_ids": subnet_ids, "nodes_group_id": security.nodes_group_id, "file_systems": file_systems}
-    return Place(vpc_id=vpc_id, subnet_ids=subnet_ids, nodes_group_id=security.nodes_group_id, file_systems=file_systems)
+        file_systems.append(
+            {"kind": one.kind, "mount": one.mount, "dns_name": made.dns_name, "mount_name": made.mount_name}
+        )
+    outputs |= {
+        "vpc_id": vpc_id,
+        "subnet_ids": subnet_ids,
+        "nodes_group_id": security.nodes_group_id,
+        "file_systems": file_systems,
+    }
+    return Place(
+        vpc_id=vpc_id, subnet_ids=subnet_ids, nodes_group_id=security.nodes_group_id, file_systems=file_systems
+    )
 
 
 def _network(
@@ -143,7 +155,9 @@ def _network(
     if plan.network is None:
         raise ValueError("a plan with a site needs a network")
     if plan.network.existing_id is not None:
-        return plan.network.existing_id, {subnet.name: subnet.existing_id for subnet in plan.network.subnets if subnet.existing_id}
+        return plan.network.existing_id, {
+            subnet.name: subnet.existing_id for subnet in plan.network.subnets if subnet.existing_id
+        }
     made = Network(
         naming.logical(plan.name, "network"),
         NetworkArgs(scope=scope, plan=plan.network, log_key_arn=ground.log_key_arn),
@@ -152,7 +166,9 @@ def _network(
     return made.vpc_id, made.subnet_ids
 
 
-def _cluster(parent: pulumi.Resource, plan: Plan, scope: Scope, ground: Ground, place: Place, outputs: dict[str, Any]) -> None:
+def _cluster(
+    parent: pulumi.Resource, plan: Plan, scope: Scope, ground: Ground, place: Place, outputs: dict[str, Any]
+) -> None:
     within = pulumi.ResourceOptions(parent=parent)
     prefix = evidence_prefix(plan.name)
     role = NodeRole(

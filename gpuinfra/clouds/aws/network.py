@@ -125,7 +125,11 @@ class Network(pulumi.ComponentResource):
         """NAT gateways by zone."""
         scope = self._args.scope
         internet = aws.ec2.InternetGateway(
-            self._logical("internet"), vpc_id=vpc.id, region=scope.region, tags=scope.tagged(self._logical("internet")), opts=child(self)
+            self._logical("internet"),
+            vpc_id=vpc.id,
+            region=scope.region,
+            tags=scope.tagged(self._logical("internet")),
+            opts=child(self),
         )
         table = self._table(vpc, "nat-routes", 0)
         aws.ec2.Route(
@@ -165,7 +169,9 @@ class Network(pulumi.ComponentResource):
         # Routes are resources of their own; none is written here, or the two forms undo each other.
         return aws.ec2.RouteTable(name, vpc_id=vpc.id, region=scope.region, tags=scope.tagged(name), opts=child(self))
 
-    def _associate(self, subnet: str, subnet_id: pulumi.Output[str], table_id: pulumi.Output[str]) -> aws.ec2.RouteTableAssociation:
+    def _associate(
+        self, subnet: str, subnet_id: pulumi.Output[str], table_id: pulumi.Output[str]
+    ) -> aws.ec2.RouteTableAssociation:
         return aws.ec2.RouteTableAssociation(
             self._logical(subnet, "routes"),
             subnet_id=subnet_id,
@@ -174,7 +180,9 @@ class Network(pulumi.ComponentResource):
             opts=child(self),
         )
 
-    def _endpoints(self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]], tables: list[pulumi.Output[str]]) -> None:
+    def _endpoints(
+        self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]], tables: list[pulumi.Output[str]]
+    ) -> None:
         plan, scope = self._args.plan, self._args.scope
         for service in plan.gateway_endpoints:
             aws.ec2.VpcEndpoint(
@@ -244,7 +252,10 @@ class Network(pulumi.ComponentResource):
             opts=child(self),
         )
         policy = aws.iam.RolePolicy(
-            self._logical("flow"), role=role.id, policy=policies.document(policies.flow_log_delivery(group.arn)), opts=child(self)
+            self._logical("flow"),
+            role=role.id,
+            policy=policies.document(policies.flow_log_delivery(group.arn)),
+            opts=child(self),
         )
         aws.ec2.FlowLog(
             self._logical("flow"),

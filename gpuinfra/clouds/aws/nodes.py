@@ -127,7 +127,11 @@ class NodePool(pulumi.ComponentResource):
         }
 
     def _group(
-        self, group: Group, image_id: pulumi.Output[str], user_data: pulumi.Output[str], placement: dict[str, aws.ec2.PlacementGroup]
+        self,
+        group: Group,
+        image_id: pulumi.Output[str],
+        user_data: pulumi.Output[str],
+        placement: dict[str, aws.ec2.PlacementGroup],
     ) -> RunningGroup:
         args, pool = self._args, self._args.plan
         logical = naming.logical(args.scope.cluster, group.name)
@@ -158,7 +162,9 @@ class NodePool(pulumi.ComponentResource):
             mixed_instances_policy=_all_spot(template, version, group) if spot else None,
             capacity_rebalance=True if spot else None,
             capacity_reservation_specification=_reservation(group),
-            placement_group=placement[group.placement_group].name if group.placement_group in placement else group.placement_group,
+            placement_group=placement[group.placement_group].name
+            if group.placement_group in placement
+            else group.placement_group,
             health_check_type="EC2",
             health_check_grace_period=WARMUP_S,
             # Scarce capacity arrives late or not at all; whoever waits for it reads the group's activities and says which.
@@ -168,7 +174,7 @@ class NodePool(pulumi.ComponentResource):
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
             region=args.scope.region,
-            opts=child(self, ignore_changes=["desiredCapacity", "minSize", "maxSize"] if group.starts_at else None),
+            opts=child(self, ignore_changes=["desiredCapacity", "minSize", "maxSize"] if group.starts_at else ()),
         )
         self._window(logical, group, scaling)
         return RunningGroup(
@@ -182,7 +188,10 @@ class NodePool(pulumi.ComponentResource):
     def _propagated(self, group: Group) -> list[aws.autoscaling.GroupTagArgs]:
         scope, pool = self._args.scope, self._args.plan
         tags = node_tags(scope, pool, group)
-        return [aws.autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=True) for key, value in sorted(tags.items())]
+        return [
+            aws.autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=True)
+            for key, value in sorted(tags.items())
+        ]
 
     def _window(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
         """A group with a window is empty outside it; the group's own schedule fills and empties it."""
@@ -203,7 +212,9 @@ class NodePool(pulumi.ComponentResource):
             )
 
 
-def _all_spot(template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
+def _all_spot(
+    template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group
+) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
     """Nothing but spot: a group takes no template with a market option, so that the distribution says it (aws.md 2.5)."""
     specification = aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=version
@@ -215,7 +226,9 @@ def _all_spot(template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], gro
         spot_max_price=None if group.max_price_usd is None else f"{group.max_price_usd:g}",
     )
     return aws.autoscaling.GroupMixedInstancesPolicyArgs(
-        launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(launch_template_specification=specification),
+        launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
+            launch_template_specification=specification
+        ),
         instances_distribution=distribution,
     )
 
@@ -227,7 +240,9 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
     if group.reservation_id or group.reservation_group_arn:
         target = aws.autoscaling.GroupCapacityReservationSpecificationCapacityReservationTargetArgs(
             capacity_reservation_ids=[group.reservation_id] if group.reservation_id else None,
-            capacity_reservation_resource_group_arns=[group.reservation_group_arn] if group.reservation_group_arn else None,
+            capacity_reservation_resource_group_arns=[group.reservation_group_arn]
+            if group.reservation_group_arn
+            else None,
         )
     return aws.autoscaling.GroupCapacityReservationSpecificationArgs(
         capacity_reservation_preference=group.reservation_preference, capacity_reservation_target=target

@@ -57,7 +57,9 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
     }
 
 
-def trail_delivery(bucket_arn: pulumi.Input[str], trail_arn: pulumi.Input[str], account: pulumi.Input[str]) -> list[Statement]:
+def trail_delivery(
+    bucket_arn: pulumi.Input[str], trail_arn: pulumi.Input[str], account: pulumi.Input[str]
+) -> list[Statement]:
     """Lets CloudTrail write one trail's records into a bucket (aws.md 5.1)."""
     service = {"Service": "cloudtrail.amazonaws.com"}
     return [
@@ -80,7 +82,9 @@ def trail_delivery(bucket_arn: pulumi.Input[str], trail_arn: pulumi.Input[str], 
     ]
 
 
-def access_log_delivery(bucket_arn: pulumi.Input[str], source_arn: pulumi.Input[str], account: pulumi.Input[str]) -> list[Statement]:
+def access_log_delivery(
+    bucket_arn: pulumi.Input[str], source_arn: pulumi.Input[str], account: pulumi.Input[str]
+) -> list[Statement]:
     """Lets S3 write the access log of one bucket into another."""
     return [
         {
@@ -135,7 +139,9 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
             "Principal": {"Service": f"logs.{scope.region}.amazonaws.com"},
             "Action": _KEY_USE,
             "Resource": "*",
-            "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": scope.arn("logs", f"log-group:*{scope.token}*")}},
+            "Condition": {
+                "ArnLike": {"kms:EncryptionContext:aws:logs:arn": scope.arn("logs", f"log-group:*{scope.token}*")}
+            },
         },
     ]
 
@@ -148,10 +154,18 @@ def data_key(scope: Scope) -> list[Statement]:
     """
     roles = "arn:" + scope.partition + ":iam::"
     launchers = [
-        pulumi.Output.concat(roles, scope.account, ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling*"),
-        pulumi.Output.concat(roles, scope.account, ":role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"),
+        pulumi.Output.concat(
+            roles, scope.account, ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling*"
+        ),
+        pulumi.Output.concat(
+            roles, scope.account, ":role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+        ),
     ]
-    links = pulumi.Output.concat(roles, scope.account, ":role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_*")
+    links = pulumi.Output.concat(
+        roles,
+        scope.account,
+        ":role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_*",
+    )
     return [
         _account_owns_key(scope),
         {
@@ -160,7 +174,10 @@ def data_key(scope: Scope) -> list[Statement]:
             "Principal": {"AWS": "*"},
             "Action": _KEY_USE,
             "Resource": "*",
-            "Condition": {"StringEquals": {"kms:CallerAccount": scope.account}, "ArnLike": {"aws:PrincipalArn": launchers}},
+            "Condition": {
+                "StringEquals": {"kms:CallerAccount": scope.account},
+                "ArnLike": {"aws:PrincipalArn": launchers},
+            },
         },
         {
             "Sid": "NodesDisksGrant",
@@ -181,7 +198,10 @@ def data_key(scope: Scope) -> list[Statement]:
             "Action": _KEY_USE,
             "Resource": "*",
             "Condition": {
-                "StringEquals": {"kms:CallerAccount": scope.account, "kms:ViaService": f"s3.{scope.region}.amazonaws.com"},
+                "StringEquals": {
+                    "kms:CallerAccount": scope.account,
+                    "kms:ViaService": f"s3.{scope.region}.amazonaws.com",
+                },
                 "ArnLike": {"aws:PrincipalArn": links},
             },
         },
@@ -214,7 +234,9 @@ def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
     ]
 
 
-def node(bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str) -> list[Statement]:
+def node(
+    bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
+) -> list[Statement]:
     """What a node may do: fetch its bundle, and write into its own evidence folder.
 
     `${aws:userid}` is `<role's unique id>:<instance id>` for an instance, so that no node can write, read or replace another one's evidence.

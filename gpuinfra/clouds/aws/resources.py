@@ -150,14 +150,24 @@ def _security(plan: Plan) -> Iterator[Thing]:
     if lustre:
         groups.append("storage")
         spans = 1 if any(one.efa for one in lustre) else 2
-        pairs += [naming.logical(pair, index) for pair in ("servers", "servers-nodes", "nodes-servers") for index in range(spans)]
+        pairs += [
+            naming.logical(pair, index)
+            for pair in ("servers", "servers-nodes", "nodes-servers")
+            for index in range(spans)
+        ]
     for group in groups:
         yield Thing(type="aws:ec2/securityGroup:SecurityGroup", name=naming.logical(name, group))
     for pair in pairs:
-        yield Thing(type="aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", name=naming.logical(name, pair, "in"))
-        yield Thing(type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", name=naming.logical(name, pair, "out"))
+        yield Thing(
+            type="aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", name=naming.logical(name, pair, "in")
+        )
+        yield Thing(
+            type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", name=naming.logical(name, pair, "out")
+        )
     for port in (80, 443):
-        yield Thing(type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", name=naming.logical(name, "web", port))
+        yield Thing(
+            type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", name=naming.logical(name, "web", port)
+        )
 
 
 def _file_system(plan: Plan, file_system: FileSystemPlan, *, logged: bool) -> Iterable[Thing]:
@@ -170,7 +180,9 @@ def _file_system(plan: Plan, file_system: FileSystemPlan, *, logged: bool) -> It
     if file_system.bucket == "auto":
         yield from _bucket(naming.logical(name, "data"), DATA, *(("logging",) if logged else ()))
     if file_system.bucket is not None:
-        yield Thing(type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", name=naming.logical(name, "link"))
+        yield Thing(
+            type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", name=naming.logical(name, "link")
+        )
 
 
 def _node_role(name: str) -> Iterator[Thing]:
@@ -184,7 +196,9 @@ def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
     name = naming.logical(cluster, pool.name)
     yield Thing(type="aws:s3/bucketObjectv2:BucketObjectv2", name=naming.logical(name, "bundle"))
     if pool.image.source == "ssm":
-        yield Thing(type="aws:ssm/parameter:Parameter", name=naming.logical(name, "image", naming.text_token(pool.image.ref)))
+        yield Thing(
+            type="aws:ssm/parameter:Parameter", name=naming.logical(name, "image", naming.text_token(pool.image.ref))
+        )
     for index in range(len(made_placement_groups(pool))):
         yield Thing(type="aws:ec2/placementGroup:PlacementGroup", name=naming.logical(name, "placement", index))
     for group in pool.groups:
@@ -198,4 +212,8 @@ def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
 
 def made_placement_groups(pool: PoolPlan) -> tuple[str, ...]:
     """The plan's names of the placement groups that the pool makes; one that is there already is only named."""
-    return tuple(dict.fromkeys(group.placement_group for group in pool.groups if group.placement_group and not group.placement_existing))
+    return tuple(
+        dict.fromkeys(
+            group.placement_group for group in pool.groups if group.placement_group and not group.placement_existing
+        )
+    )

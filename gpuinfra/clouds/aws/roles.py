@@ -70,4 +70,6 @@ class NodeRole(pulumi.ComponentResource):
         )
         self.role_name, self.unique_id = role.name, role.unique_id
         self.profile_arn = after(profile.arn, [own, sessions])
-        self.register_outputs({"role_name": self.role_name, "unique_id": self.unique_id, "profile_arn": self.profile_arn})
+        self.register_outputs(
+            {"role_name": self.role_name, "unique_id": self.unique_id, "profile_arn": self.profile_arn}
+        )

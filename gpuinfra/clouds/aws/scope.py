@@ -31,7 +31,9 @@ class Scope:
     """Tags of every resource that can carry them."""
 
     @staticmethod
-    def here(cluster: str, region: str, tags: Mapping[str, str] | None = None, opts: pulumi.InvokeOptions | None = None) -> Scope:
+    def here(
+        cluster: str, region: str, tags: Mapping[str, str] | None = None, opts: pulumi.InvokeOptions | None = None
+    ) -> Scope:
         """The scope of the stack that runs now, in the account of its credentials."""
         token = naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
         account = aws.get_caller_identity_output(opts=opts).account_id
@@ -48,7 +50,9 @@ class Scope:
 
     def arn(self, service: str, resource: str, *, regional: bool = True) -> pulumi.Output[str]:
         """The ARN of something in this account, before it exists."""
-        return pulumi.Output.concat("arn:", self.partition, ":", service, ":", self.region if regional else "", ":", self.account, ":", resource)
+        return pulumi.Output.concat(
+            "arn:", self.partition, ":", service, ":", self.region if regional else "", ":", self.account, ":", resource
+        )
 
     def bucket_name(self, purpose: str) -> pulumi.Output[str]:
         """The name of one of this stack's buckets."""
@@ -70,14 +74,23 @@ def partition_of(region: str) -> str:
     return "aws"
 
 
-def child(parent: pulumi.Resource, *, keep: bool = False, **more: object) -> pulumi.ResourceOptions:
+def child(
+    parent: pulumi.Resource,
+    *,
+    keep: bool = False,
+    depends_on: Iterable[pulumi.Resource] = (),
+    ignore_changes: Iterable[str] = (),
+) -> pulumi.ResourceOptions:
     """Options of a component's child; with `keep` the cloud's thing outlives a destroy of the stack.
 
     Kept things are not protected as well: the engine refuses to destroy a stack that holds protected resources,
     and a kept one is out of danger already.
     """
-    return pulumi.ResourceOptions.merge(
-        pulumi.ResourceOptions(parent=parent, retain_on_delete=keep or None), pulumi.ResourceOptions(**more)
+    return pulumi.ResourceOptions(
+        parent=parent,
+        retain_on_delete=keep or None,
+        depends_on=list(depends_on),
+        ignore_changes=list(ignore_changes),
     )
 
 

@@ -44,8 +44,13 @@ class Security(pulumi.ComponentResource):
     def __init__(self, name: str, args: SecurityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Security", name, None, opts)
         self._name, self._scope = name, args.scope
-        nodes = self._group("nodes", args.vpc_id, "GPU nodes: everything among themselves, the web outwards, nothing inwards")
-        rules = {"nodes": self._both_ways("fabric", nodes, nodes, "-1", None, "nodes among themselves, EFA included"), "storage": []}
+        nodes = self._group(
+            "nodes", args.vpc_id, "GPU nodes: everything among themselves, the web outwards, nothing inwards"
+        )
+        rules = {
+            "nodes": self._both_ways("fabric", nodes, nodes, "-1", None, "nodes among themselves, EFA included"),
+            "storage": [],
+        }
         for port in WEB_PORTS:
             rules["nodes"].append(self._outwards(nodes, port))
         self.storage_group_id = None
@@ -54,9 +59,15 @@ class Security(pulumi.ComponentResource):
             ports = [None] if args.storage_efa else list(LUSTRE_PORTS)
             protocol = "-1" if args.storage_efa else "tcp"
             for index, span in enumerate(ports):
-                rules["storage"] += self._both_ways(f"servers-{index}", storage, storage, protocol, span, "file servers among themselves")
-                rules["storage"] += self._both_ways(f"servers-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes")
-                rules["nodes"] += self._both_ways(f"nodes-servers-{index}", nodes, storage, protocol, span, "nodes and file servers")
+                rules["storage"] += self._both_ways(
+                    f"servers-{index}", storage, storage, protocol, span, "file servers among themselves"
+                )
+                rules["storage"] += self._both_ways(
+                    f"servers-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes"
+                )
+                rules["nodes"] += self._both_ways(
+                    f"nodes-servers-{index}", nodes, storage, protocol, span, "nodes and file servers"
+                )
             self.storage_group_id = after(storage.id, rules["storage"])
         self.nodes_group_id = after(nodes.id, rules["nodes"])
         self.register_outputs({"nodes_group_id": self.nodes_group_id, "storage_group_id": self.storage_group_id})
@@ -74,7 +85,13 @@ class Security(pulumi.ComponentResource):
         )
 
     def _both_ways(
-        self, what: str, group: aws.ec2.SecurityGroup, other: aws.ec2.SecurityGroup, protocol: str, ports: tuple[int, int] | None, why: str
+        self,
+        what: str,
+        group: aws.ec2.SecurityGroup,
+        other: aws.ec2.SecurityGroup,
+        protocol: str,
+        ports: tuple[int, int] | None,
+        why: str,
     ) -> list[pulumi.Resource]:
         """Two rules of `group`: from `other`, and to `other`, by id."""
         first, last = ports or (None, None)

@@ -87,7 +87,12 @@ class SharedFilesystem(pulumi.ComponentResource):
         self.dns_name = after(file_system.dns_name, links)
         self.mount_name = file_system.mount_name
         self.register_outputs(
-            {"file_system_id": self.file_system_id, "dns_name": self.dns_name, "mount_name": self.mount_name, "bucket": self.bucket}
+            {
+                "file_system_id": self.file_system_id,
+                "dns_name": self.dns_name,
+                "mount_name": self.mount_name,
+                "bucket": self.bucket,
+            }
         )
 
     def _bucket(self, name: str, args: SharedFilesystemArgs) -> pulumi.Output[str] | None:
@@ -97,7 +102,9 @@ class SharedFilesystem(pulumi.ComponentResource):
             return pulumi.Output.from_input(args.plan.bucket)
         store = PrivateBucket(
             naming.logical(name, "data"),
-            PrivateBucketArgs(scope=args.scope, purpose=args.plan.name, keep=True, key_arn=args.key_arn, log_to=args.log_to),
+            PrivateBucketArgs(
+                scope=args.scope, purpose=args.plan.name, keep=True, key_arn=args.key_arn, log_to=args.log_to
+            ),
             pulumi.ResourceOptions(parent=self),
         )
         return store.bucket
@@ -106,8 +113,16 @@ class SharedFilesystem(pulumi.ComponentResource):
         self, name: str, args: SharedFilesystemArgs, file_system: aws.fsx.LustreFileSystem, bucket: pulumi.Output[str]
     ) -> pulumi.Resource:
         plan = args.plan
-        imports = aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=list(plan.import_events)) if plan.import_events else None
-        exports = aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=list(plan.export_events)) if plan.export_events else None
+        imports = (
+            aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=list(plan.import_events))
+            if plan.import_events
+            else None
+        )
+        exports = (
+            aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=list(plan.export_events))
+            if plan.export_events
+            else None
+        )
         return aws.fsx.DataRepositoryAssociation(
             naming.logical(name, "link"),
             file_system_id=file_system.id,

@@ -59,10 +59,13 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
         ),
         monitoring=aws.ec2.LaunchTemplateMonitoringArgs(enabled=True),
         capacity_reservation_specification=_block_target(group),
-        instance_market_options=aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block") if group.kind == "block" else None,
+        instance_market_options=aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+        if group.kind == "block"
+        else None,
         user_data=pulumi.Output.from_input(args.user_data).apply(_encoded),
         tag_specifications=[
-            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=marks) for kind in ("instance", "volume", "network-interface")
+            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=marks)
+            for kind in ("instance", "volume", "network-interface")
         ],
         region=scope.region,
         tags=scope.tagged(name),
@@ -72,7 +75,10 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
 
 def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
     """Tags of a group's nodes and of what belongs to them; membership is read from them."""
-    return {**scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name), **pool.tags}
+    return {
+        **scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name),
+        **pool.tags,
+    }
 
 
 def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
@@ -97,8 +103,12 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
     if image.source == "id":
         return pulumi.Output.from_input(image.ref)
     if image.source != "ssm":
-        raise ValueError(f"the image source {image.source!r} of pool {pool.name!r} does not exist on AWS; allowed are 'id' and 'ssm'")
-    now = aws.ssm.get_parameter_output(name=image.ref, region=scope.region, opts=pulumi.InvokeOutputOptions(parent=parent))
+        raise ValueError(
+            f"the image source {image.source!r} of pool {pool.name!r} does not exist on AWS; allowed are 'id' and 'ssm'"
+        )
+    now = aws.ssm.get_parameter_output(
+        name=image.ref, region=scope.region, opts=pulumi.InvokeOutputOptions(parent=parent)
+    )
     token = naming.text_token(image.ref)
     pin = aws.ssm.Parameter(
         naming.logical(name, "image", token),
@@ -113,9 +123,7 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
     return pin.insecure_value
 
 
-def node_user_data(
-    config: Mapping[str, Any], render: Callable[[dict[str, Any]], str]
-) -> pulumi.Output[str]:
+def node_user_data(config: Mapping[str, Any], render: Callable[[dict[str, Any]], str]) -> pulumi.Output[str]:
     """User data of a pool's nodes: `config` holds outputs (buckets, file systems), `render` makes text of what they become."""
     return pulumi.Output.json_dumps(dict(config), sort_keys=True).apply(lambda text: render(json.loads(text)))
 

@@ -1,0 +1,168 @@
+"""What every component on AWS keeps to, whatever it makes: parents, tags, regions, lifetimes, outputs, secrets."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+
+import pulumi_aws as aws
+import pytest
+
+from tests.clouds.recorder import Registered
+from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
+
+STACKS = shipped_aws_stacks()
+GLOBAL = ("aws:iam/", "aws:budgets/")
+"""Services without a region (aws.md 10): a `region` argument does not exist there."""
+
+
+def _class_of(resource: Registered) -> type:
+    package, _, rest = resource.type.partition(":")
+    assert package == "aws"
+    module, _, name = rest.partition(":")
+    return getattr(getattr(aws, module.split("/")[0]), name)
+
+
+def _aws(stack: str) -> list[Registered]:
+    return [one for one in recording_of(stack).custom if one.type.startswith("aws:")]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_resource_has_a_component_of_ours_as_parent(stack: str) -> None:
+    """Nothing hangs on the stack itself but the cluster, and every parent is a component that we wrote."""
+    ours = [one for one in recording_of(stack).resources if one.type != "pulumi:pulumi:Stack"]
+    parents = {one.name: one.parent.split("::")[2].split("$")[-1] for one in ours}
+    (top,) = [name for name, parent in parents.items() if parent == "pulumi:pulumi:Stack"]
+    assert top == spec_of(stack).name
+    assert all(parent.startswith("gpuinfra:") for name, parent in parents.items() if name != top)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_everything_that_can_carry_tags_carries_ours(stack: str) -> None:
+    """Each class with a `tags` argument is given the cluster's tags, because cost and membership are read from them."""
+    spec = spec_of(stack)
+    for one in _aws(stack):
+        if "tags" not in inspect.signature(_class_of(one)._internal_init).parameters:
+            continue
+        tags = one.inputs.get("tags")
+        if isinstance(tags, list):
+            tags = {tag["key"]: tag["value"] for tag in tags}
+        assert tags, f"{one.type} {one.name} has no tags"
+        assert tags["gpuinfra:cluster"] == spec.name
+        assert tags["Name"]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_regional_resource_names_its_region(stack: str) -> None:
+    """The region is written on each child and on no global one: a provider for another region changes nothing (rule 49)."""
+    region = spec_of(stack).where.region
+    for one in _aws(stack):
+        if one.type.startswith(GLOBAL):
+            assert "region" not in one.inputs, one.name
+        else:
+            assert one.inputs.get("region") == region, f"{one.type} {one.name}"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_holds_data_audit_or_keys_outlives_the_stack(stack: str) -> None:
+    """Buckets with all their settings, keys, aliases and audit logs are retained; nothing is protected, so that destroy ends."""
+    for one in _aws(stack):
+        if one.type.startswith(("aws:s3/bucket:", "aws:kms/")) or (
+            one.type.startswith("aws:s3/bucket") and "Object" not in one.type.split(":")[-1][6:]
+        ):
+            assert one.retained, one.name
+        assert not one.protected, one.name
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_components_register_their_outputs(stack: str) -> None:
+    """Every component ends with its outputs, or a program that waits for them waits for nothing."""
+    recording = recording_of(stack)
+    components = [one for one in recording.resources if not one.custom]
+    assert components
+    for one in components:
+        assert one.urn in recording.outputs, one.name
+    cluster = next(one for one in components if one.type == "gpuinfra:index:GpuCluster")
+    outputs = recording.outputs[cluster.urn]
+    assert {kept["what"] for kept in outputs["kept"]} == {one.name for one in recording.custom if one.retained}
+    assert all(kept["why"] for kept in outputs["kept"])
+    assert outputs["spec"]["name"] == spec_of(stack).name
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_user_data_is_small_readable_and_without_secrets(stack: str) -> None:
+    """What a node runs first is base64 of a bash script below 16 KB that names its bucket, its bundle's checksum and its own folder."""
+    recording = recording_of(stack)
+    for template in recording.of("aws:ec2/launchTemplate:LaunchTemplate"):
+        encoded = template.inputs["userData"]
+        assert len(encoded) < 16 * 1024 * 4 // 3
+        text = base64.b64decode(encoded, validate=True).decode()
+        assert text.startswith("#!/bin/bash")
+        assert len(text.encode()) < 16 * 1024
+        assert "AROA00000000000000001" in text
+        bundle = recording.one(
+            "aws:s3/bucketObjectv2:BucketObjectv2", f"{plan_of(stack).name}-{_pool_of(template)}-bundle"
+        )
+        assert bundle.inputs["key"] in text
+        assert "PRIVATE KEY" not in text
+        assert "aws_secret_access_key" not in text.lower()
+
+
+def _pool_of(template: Registered) -> str:
+    return template.inputs["tagSpecifications"][0]["tags"]["gpuinfra:pool"]
+
+
+def test_a_preview_registers_what_an_up_registers() -> None:
+    """No resource is made inside an apply: the list of names is complete before anything exists."""
+    spec = spec_of("aws-p4d")
+    previewed = {(one.type, one.name) for one in recording_of_spec(spec, preview=True).resources}
+    deployed = {(one.type, one.name) for one in recording_of_spec(spec).resources}
+    assert previewed == deployed
+
+
+def test_two_stacks_of_one_account_share_no_name() -> None:
+    """Names that are made by us and not by Pulumi differ between stacks of the same declaration."""
+    named = ("bucket", "name")
+    both = []
+    for stack in ("one", "two"):
+        recording = recording_of_spec(spec_of("aws-p4d"), stack=stack)
+        both.append(
+            {
+                (one.type, one.inputs[key])
+                for one in recording.custom
+                for key in named
+                if key in one.inputs and not one.type.startswith("gpuinfra:")
+            }
+        )
+    assert both[0]
+    assert not both[0] & both[1]
+
+
+def test_the_image_stays_the_one_of_the_first_day() -> None:
+    """A vendor's newer image rolls nothing: the parameter that pins it ignores changes of its value, and the template reads it."""
+    recording = recording_of("aws-p4d")
+    pin = recording.one("aws:ssm/parameter:Parameter")
+    assert "insecureValue" in pin.ignored
+    for template in recording.of("aws:ec2/launchTemplate:LaunchTemplate"):
+        assert template.inputs["imageId"] == pin.inputs["insecureValue"]
+        assert pin.urn in template.depends_on
+
+
+def test_warnings_of_the_plan_reach_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+    """A finding of level warn is said during `up` too, where people look."""
+    recording_of_spec(spec_of("aws-p4d"))
+    assert any("budget.recipients" in record.getMessage() for record in caplog.records)
+
+
+def test_policies_are_json_of_the_current_version() -> None:
+    """Every policy document parses and says the version that policy variables need."""
+    found = 0
+    for one in _aws("aws-p4d"):
+        for key in ("policy", "assumeRolePolicy"):
+            if key in one.inputs:
+                document = json.loads(one.inputs[key])
+                assert document["Version"] == "2012-10-17"
+                assert all(statement["Sid"] for statement in document["Statement"])
+                found += 1
+    assert found > 8

@@ -1,0 +1,85 @@
+"""What a plan announces and what the components register are the same things, resource by resource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.aws.resources import count, things
+from gpuinfra.plan import make_plan
+from gpuinfra.spec import parse_spec
+from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks
+
+BASE: dict[str, Any] = {
+    "name": "train",
+    "where": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az4"},
+    "pools": [{"name": "gpu", "machine": "p4d.24xlarge", "capacity": [{"kind": "on_demand", "count": 2}]}],
+}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no storage": {},
+    "endpoints": {"network": {"egress": "endpoints"}},
+    "existing network": {
+        "network": {"existing": {"id": "vpc-00000000000000001", "subnets": {"use1-az4": "subnet-00000000000000001"}}}
+    },
+    "no trail": {"audit": {"trail": "none"}},
+    "trail into an existing bucket": {"audit": {"bucket": "somebody-elses-audit"}},
+    "lustre without a bucket": {"storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}]},
+    "lustre on an existing bucket": {
+        "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "bucket": "my-data"}]
+    },
+    "own image": {
+        "pools": [
+            {
+                "name": "gpu",
+                "machine": "p4d.24xlarge",
+                "image": {"ref": "ami-0123456789abcdef0", "os": "ubuntu-22.04", "arch": "x86_64", "prebuilt": True},
+                "capacity": [{"kind": "on_demand", "count": 2}],
+            }
+        ]
+    },
+    "foundation and site alone": {"pools": []},
+    "two pools": {
+        "pools": [
+            {
+                "name": "gpu",
+                "machine": "p4d.24xlarge",
+                "capacity": [{"kind": "on_demand", "count": 2}, {"kind": "spot", "count": 1}],
+            },
+            {"name": "small", "machine": "g5.xlarge", "capacity": [{"kind": "spot", "count": 1}]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("stack", shipped_aws_stacks())
+def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
+    """Types, logical names and lifetimes of the plan's list are those of the program."""
+    announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(plan_of(stack))}
+    registered = {(one.type, one.name, one.retained) for one in recording_of(stack).custom}
+    assert announced == registered
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_registers_what_its_plan_announces(variant: str) -> None:
+    """The same holds for what a declaration can leave out, hand in or add."""
+    spec = parse_spec({**BASE, **VARIANTS[variant]})
+    announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(make_plan(spec, TODAY))}
+    registered = {(one.type, one.name, one.retained) for one in recording_of_spec(spec).custom}
+    assert announced == registered
+
+
+def test_names_are_unique() -> None:
+    """No two resources of one type share a logical name, however the parts of names are put together."""
+    for stack in shipped_aws_stacks():
+        names = [(thing.type, thing.name) for thing in things(plan_of(stack))]
+        assert len(names) == len(set(names))
+
+
+def test_more_nodes_are_no_more_resources() -> None:
+    """A thousand times the nodes is the same list of resources."""
+    few = parse_spec(BASE)
+    pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 2000}]}]
+    many = parse_spec({**BASE, "pools": pools})
+    assert count(make_plan(few, TODAY)) == count(make_plan(many, TODAY))

@@ -1,0 +1,155 @@
+"""The shipped stacks against claims typed by hand from the fact sheets, and the claims against broken states."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.clouds.stacks import recording_of
+from tests.oracle.claims import HERE, oracle, problems
+
+ORACLES = sorted(path.stem for path in HERE.glob("*.yaml"))
+
+State = list[dict[str, Any]]
+
+
+def state_of(stack: str) -> State:
+    """What the program registers, in the shape of an exported state."""
+    return [
+        {"type": one.type, "id": one.id, "inputs": copy.deepcopy(one.inputs), "outputs": {}}
+        for one in recording_of(stack).custom
+    ]
+
+
+@pytest.mark.parametrize("stack", ORACLES)
+def test_the_program_holds_every_claim(stack: str) -> None:
+    """Nothing that the sheets say about this stack is otherwise in what the program registers."""
+    assert problems(state_of(stack), oracle(stack)) == []
+
+
+@pytest.mark.parametrize("stack", ORACLES)
+def test_no_claim_holds_of_nothing(stack: str) -> None:
+    """An empty deployment fails the oracle: most claims say that something is there."""
+    claims = oracle(stack)
+    positive = [claim for claim in claims if claim.get("count") != 0]
+    assert len(problems([], positive)) == len(positive)
+
+
+def _all(state: State, type_: str) -> State:
+    return [one for one in state if one["type"] == type_]
+
+
+def _efa_at_device_1(state: State) -> None:
+    _all(state, "aws:ec2/launchTemplate:LaunchTemplate")[0]["inputs"]["networkInterfaces"][2]["deviceIndex"] = 1
+
+
+def _public_address(state: State) -> None:
+    _all(state, "aws:ec2/launchTemplate:LaunchTemplate")[0]["inputs"]["networkInterfaces"][0][
+        "associatePublicIpAddress"
+    ] = "true"
+
+
+def _no_self_egress(state: State) -> None:
+    for one in _all(state, "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"):
+        if one["inputs"]["ipProtocol"] == "-1":
+            state.remove(one)
+
+
+def _self_rule_by_address(state: State) -> None:
+    for one in _all(state, "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
+        if one["inputs"]["ipProtocol"] == "-1":
+            del one["inputs"]["referencedSecurityGroupId"]
+            one["inputs"]["cidrIpv4"] = "10.64.0.0/16"
+
+
+def _old_metadata(state: State) -> None:
+    _all(state, "aws:ec2/launchTemplate:LaunchTemplate")[1]["inputs"]["metadataOptions"]["httpTokens"] = "optional"
+
+
+def _plain_disk(state: State) -> None:
+    _all(state, "aws:ec2/launchTemplate:LaunchTemplate")[1]["inputs"]["blockDeviceMappings"][0]["ebs"]["encrypted"] = (
+        "false"
+    )
+
+
+def _reserved_in_placement_group(state: State) -> None:
+    for one in _all(state, "aws:autoscaling/group:Group"):
+        one["inputs"]["placementGroup"] = "somewhere"
+
+
+def _one_region_trail(state: State) -> None:
+    _all(state, "aws:cloudtrail/trail:Trail")[0]["inputs"]["isMultiRegionTrail"] = False
+
+
+def _unlocked_bucket(state: State) -> None:
+    state.remove(_all(state, "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration")[0])
+
+
+def _bucket_without_public_access_block(state: State) -> None:
+    state.remove(_all(state, "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")[2])
+
+
+def _closed_lustre_port(state: State) -> None:
+    for one in _all(state, "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
+        if one["inputs"].get("fromPort") == 1018:
+            state.remove(one)
+            return
+
+
+def _ssh_from_everywhere(state: State) -> None:
+    inputs = {"ipProtocol": "tcp", "fromPort": 22, "toPort": 22, "cidrIpv4": "0.0.0.0/0", "securityGroupId": "sg-1"}
+    state.append(
+        {
+            "type": "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+            "id": "sgr-1",
+            "inputs": inputs,
+            "outputs": {},
+        }
+    )
+
+
+def _no_endpoint(state: State) -> None:
+    state.remove(_all(state, "aws:ec2/vpcEndpoint:VpcEndpoint")[0])
+
+
+def _zone_by_name(state: State) -> None:
+    inputs = _all(state, "aws:ec2/subnet:Subnet")[0]["inputs"]
+    del inputs["availabilityZoneId"]
+    inputs["availabilityZone"] = "us-east-1a"
+
+
+def _role_of_all_powers(state: State) -> None:
+    inputs = _all(state, "aws:iam/rolePolicy:RolePolicy")[0]["inputs"]
+    inputs["policy"] = (
+        '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}]}'
+    )
+
+
+BREAKS: list[Callable[[State], None]] = [
+    _efa_at_device_1,
+    _public_address,
+    _no_self_egress,
+    _self_rule_by_address,
+    _old_metadata,
+    _plain_disk,
+    _reserved_in_placement_group,
+    _one_region_trail,
+    _unlocked_bucket,
+    _bucket_without_public_access_block,
+    _closed_lustre_port,
+    _ssh_from_everywhere,
+    _no_endpoint,
+    _zone_by_name,
+    _role_of_all_powers,
+]
+
+
+@pytest.mark.parametrize("breaks", BREAKS, ids=lambda breaks: breaks.__name__.strip("_"))
+def test_a_broken_state_is_found(breaks: Callable[[State], None]) -> None:
+    """Each mistake that people make with such clusters is named by at least one claim."""
+    state = state_of("aws-p4d")
+    breaks(state)
+    assert problems(state, oracle("aws-p4d"))
