@@ -116,9 +116,9 @@ class _Cloud(pulumi.runtime.Mocks):
                 "arn": f"arn:aws:iam::{ACCOUNT}:user/somebody",
                 "id": ACCOUNT,
                 "userId": "AIDA0",
-            }, None
+            }, []
         if args.token == "aws:ssm/getParameter:getParameter":
-            return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, None
+            return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, []
         raise AssertionError(f"the program asks for {args.token}, which nothing in a plan needs")
 
 
