@@ -199,7 +199,9 @@ def _put(node: dict[str, Any], document: dict[str, Any], data: bytes, *, first: 
         raise aws.CloudError("this node part uploads on aws only, and node.json says %s" % node.get("cloud"))
     place = node["evidence"]
     metadata = aws.Metadata()
-    names = (place["prefix"], document["instance_id"], document["boot_id"], document["seq"])
+    owner = place.get("owner")  # the role's unique id, where the store's rules name the writer by it
+    folder = "%s:%s" % (owner, document["instance_id"]) if owner else document["instance_id"]
+    names = (place["prefix"], folder, document["boot_id"], document["seq"])
     if first:
         try:
             aws.put_object(metadata, place["bucket"], evidence.key(*names), node["region"], data, once=True)
