@@ -16,8 +16,23 @@ import os
 import signal
 import sys
 
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = (
+    0x20000,
+    0x4000000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+)
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 
@@ -63,7 +78,9 @@ def die_with(parent: int) -> None:
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
     """The system call, with an error that names both sides."""
-    code = _libc.mount(source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), data and data.encode())
+    code = _libc.mount(
+        source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), data and data.encode()
+    )
     _check(code, f"mount {source} on {target}")
 
 
@@ -71,7 +88,9 @@ def bind(source: str, target: str, read_only: bool = False) -> None:
     """Show `source` at `target`. Recursive, because a user namespace may not leave out what is mounted below."""
     mount(source, target, None, MS_BIND | MS_REC)
     if read_only:
-        kept = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)  # flags that a user namespace may not clear
+        kept = os.statvfs(target).f_flag & (
+            MS_NOSUID | MS_NODEV | MS_NOEXEC
+        )  # flags that a user namespace may not clear
         mount(source, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
@@ -103,8 +122,8 @@ def _proc(root: str, files: list[dict]) -> None:
         bind("/proc", root + "/proc")
     try:
         mount("devpts", root + "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
-    except OSError:
-        pass  # only an interactive login misses it
+    except OSError as error:
+        sys.stderr.write(f"no pseudo-terminals, which only an interactive login misses: {error}\n")
     for item in files:
         if os.path.exists(root + item["target"]):
             bind(item["source"], root + item["target"])

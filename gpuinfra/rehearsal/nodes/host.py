@@ -41,7 +41,9 @@ BOOT_SLOT_S = 90.0
 def available() -> tuple[bool, str]:
     """Whether this system lets an ordinary user make the namespaces that a node needs, and if not, why."""
     try:
-        done = subprocess.run([*_python(), enter.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            [*_python(), enter.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return False, f"stand-in nodes cannot be tried here: {error}"
     if done.returncode == 0:
@@ -241,7 +243,13 @@ class NodeHost:
         state = node.folder / "standin" / "standin.json"
         data = json.loads(state.read_text(encoding="utf-8"))
         if not resume:
-            data.update(boot_id=node.boot_id, boots=node.boots, booted=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), modules=[], mounts=[])
+            data.update(
+                boot_id=node.boot_id,
+                boots=node.boots,
+                booted=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                modules=[],
+                mounts=[],
+            )
             data["driver"]["loaded"] = None
             data["next_kernel"] = data.get("next_kernel") or data["kernel"]
             data["kernel"] = data["next_kernel"]
@@ -314,7 +322,9 @@ class NodeHost:
         node.save()
         if code != POWEROFF:
             with open(node.folder / "console.log", "a", encoding="utf-8") as console:
-                console.write(f"the stand-in machine stopped by itself (status {code}); the rehearsal does not start it again\n")
+                console.write(
+                    f"the stand-in machine stopped by itself (status {code}); the rehearsal does not start it again\n"
+                )
 
     def _kill(self, node: _Node) -> None:
         process = node.process
@@ -404,7 +414,9 @@ def _empty(folder: Path) -> None:
 def _write_environment(node_root: Path, environ: dict[str, str]) -> None:
     """Where a machine image would carry it: for logins in /etc/environment, for units in systemd's default environment."""
     kept = {name: value for name, value in environ.items() if name not in ("HOME",)}
-    (node_root / "etc/environment").write_text("".join(f'{name}="{value}"\n' for name, value in kept.items()), encoding="utf-8")
+    (node_root / "etc/environment").write_text(
+        "".join(f'{name}="{value}"\n' for name, value in kept.items()), encoding="utf-8"
+    )
 
 
 def _tail(path: Path, lines: int = 5) -> list[str]:

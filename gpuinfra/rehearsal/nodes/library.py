@@ -69,10 +69,16 @@ class Library:
                 shutil.rmtree(old, ignore_errors=True)
         commands = json.loads((target / "tools/commands.json").read_text(encoding="utf-8"))
         universe = json.loads((target / "tools/universe.json").read_text(encoding="utf-8"))
-        brought = {os.path.basename(path) for package in universe["packages"].values() for path in package.get("commands", [])}
+        brought = {
+            os.path.basename(path) for package in universe["packages"].values() for path in package.get("commands", [])
+        }
         always = [path for path in commands["always"]]
         names = {os.path.basename(path) for path in always}
-        return Library(folder=target, launchers=dict.fromkeys(always, LAUNCHER), hidden=frozenset(names | brought | set(commands["hidden"])))
+        return Library(
+            folder=target,
+            launchers=dict.fromkeys(always, LAUNCHER),
+            hidden=frozenset(names | brought | set(commands["hidden"])),
+        )
 
 
 def _digest() -> str:

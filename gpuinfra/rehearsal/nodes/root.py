@@ -16,17 +16,62 @@ from typing import Any
 
 FARMS = ("bin", "sbin", "lib", "share", "share/keyrings", "include")
 """Folders of /usr that are the node's own, filled with links to the host's files. Others are one link each."""
-OWN = ("lib/modules", "lib/systemd", "lib/modules-load.d", "lib/modprobe.d", "lib/sysctl.d", "lib/dracut", "src", "local")
+OWN = (
+    "lib/modules",
+    "lib/systemd",
+    "lib/modules-load.d",
+    "lib/modprobe.d",
+    "lib/sysctl.d",
+    "lib/dracut",
+    "src",
+    "local",
+)
 """Folders of /usr where nothing of the host's is shown."""
 PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
-_EMPTY = (
-    "boot dev/pts dev/shm etc/apt/apt.conf.d etc/apt/keyrings etc/apt/preferences.d etc/apt/sources.list.d etc/default "
-    "etc/depmod.d etc/ld.so.conf.d etc/modprobe.d etc/modules-load.d etc/profile.d etc/security/limits.d etc/ssh "
-    "etc/sysctl.d etc/systemd/system etc/udev/rules.d etc/cloud home/ubuntu media mnt opt proc root run srv sys/class sys/bus "
-    "tmp usr/local/bin usr/local/sbin usr/local/lib var/cache/apt/archives var/crash var/lib/apt/lists var/lib/cloud "
-    "var/lib/dpkg/info var/log var/spool var/tmp"
-).split()
+_EMPTY = [
+    "boot",
+    "dev/pts",
+    "dev/shm",
+    "etc/apt/apt.conf.d",
+    "etc/apt/keyrings",
+    "etc/apt/preferences.d",
+    "etc/apt/sources.list.d",
+    "etc/default",
+    "etc/depmod.d",
+    "etc/ld.so.conf.d",
+    "etc/modprobe.d",
+    "etc/modules-load.d",
+    "etc/profile.d",
+    "etc/security/limits.d",
+    "etc/ssh",
+    "etc/sysctl.d",
+    "etc/systemd/system",
+    "etc/udev/rules.d",
+    "etc/cloud",
+    "home/ubuntu",
+    "media",
+    "mnt",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "srv",
+    "sys/class",
+    "sys/bus",
+    "tmp",
+    "usr/local/bin",
+    "usr/local/sbin",
+    "usr/local/lib",
+    "var/cache/apt/archives",
+    "var/crash",
+    "var/lib/apt/lists",
+    "var/lib/cloud",
+    "var/lib/dpkg/info",
+    "var/log",
+    "var/spool",
+    "var/tmp",
+]
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
@@ -138,7 +183,9 @@ def _fill_etc(root: Path, os_name: str, hostname: str) -> None:
     version = os_name.removeprefix("ubuntu-")
     codename, full = _UBUNTU[version]
     texts = {
-        "os-release": _OS_RELEASE.format(version=version, codename=codename, full=full, name=full.split("(")[1].split(" ")[0]),
+        "os-release": _OS_RELEASE.format(
+            version=version, codename=codename, full=full, name=full.split("(")[1].split(" ")[0]
+        ),
         "lsb-release": f'DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\nDISTRIB_DESCRIPTION="Ubuntu {full.split(" (")[0]}"\n',
         "hostname": hostname + "\n",
         "hosts": f"127.0.0.1 localhost\n127.0.1.1 {hostname}\n",
@@ -153,7 +200,7 @@ def _fill_etc(root: Path, os_name: str, hostname: str) -> None:
         "apt/sources.list": f"deb http://us-east-1.ec2.archive.ubuntu.com/ubuntu/ {codename} main restricted universe multiverse\n",
         "apt/apt.conf.d/20auto-upgrades": 'APT::Periodic::Update-Package-Lists "1";\nAPT::Periodic::Unattended-Upgrade "1";\n',
         "apt/apt.conf.d/50unattended-upgrades": _UNATTENDED,
-        "profile": "for script in /etc/profile.d/*.sh; do [ -r \"$script\" ] && . \"$script\"; done; unset script\n",
+        "profile": 'for script in /etc/profile.d/*.sh; do [ -r "$script" ] && . "$script"; done; unset script\n',
     }
     for name, text in texts.items():
         if not (etc / name).exists():

@@ -37,7 +37,11 @@ def apt_cache(argv: list[str]) -> int:
     universe = Universe(state)
     if action == "pkgnames":
         prefix = names[0] if names else ""
-        known = [name for name in universe.names() if name.startswith(prefix) and (_known(universe, name) or name in state["packages"])]
+        known = [
+            name
+            for name in universe.names()
+            if name.startswith(prefix) and (_known(universe, name) or name in state["packages"])
+        ]
         sys.stdout.write("".join(f"{name}\n" for name in known))
         return 0
     for name in names:
@@ -47,7 +51,9 @@ def apt_cache(argv: list[str]) -> int:
             if not versions and not installed:
                 continue
             candidate = _candidate(universe, name, _pins()) or installed or "(none)"
-            sys.stdout.write(f"{name}:\n  Installed: {installed or '(none)'}\n  Candidate: {candidate}\n  Version table:\n")
+            sys.stdout.write(
+                f"{name}:\n  Installed: {installed or '(none)'}\n  Candidate: {candidate}\n  Version table:\n"
+            )
             for version in reversed(versions):
                 sys.stdout.write(f" {'***' if version == installed else '   '} {version} 500\n")
         elif action in ("madison", "show"):
@@ -66,11 +72,17 @@ def apt_mark(argv: list[str]) -> int:
     action, names = (words[0], words[1:]) if words else ("", [])
     packages = read_state()["packages"]
     if action in ("showhold", "showholds"):
-        sys.stdout.write("".join(f"{name}\n" for name in sorted(packages) if packages[name].get("hold") and (not names or name in names)))
+        sys.stdout.write(
+            "".join(
+                f"{name}\n" for name in sorted(packages) if packages[name].get("hold") and (not names or name in names)
+            )
+        )
         return 0
     if action in ("showmanual", "showauto"):
         wanted = action == "showauto"
-        sys.stdout.write("".join(f"{name}\n" for name in sorted(packages) if bool(packages[name].get("auto")) == wanted))
+        sys.stdout.write(
+            "".join(f"{name}\n" for name in sorted(packages) if bool(packages[name].get("auto")) == wanted)
+        )
         return 0
     unknown = [name for name in names if name not in packages]
     if unknown:
@@ -100,14 +112,19 @@ def _update(strict: bool) -> int:
         found = next((item for item in universe.data["repositories"].items() if item[1]["uri"] in source), None)
         if found is None:
             sys.stdout.write(f"Err: {source}\n")
-            worst = fail(f"E: Failed to fetch {source}  Could not resolve the host's name (a stand-in node knows only vendors' repositories)", 100)
+            worst = fail(
+                f"E: Failed to fetch {source}  Could not resolve the host's name (a stand-in node knows only vendors' repositories)",
+                100,
+            )
             continue
         name, repository = found
         if "repository-503" in state["faults"] and name != "ubuntu":
             worst = fail(f"E: Failed to fetch {source}/InRelease  503  Service Unavailable", 100)
             continue
         if repository["key"] and repository["key"] not in read_text(keyring or "/nonexistent", ""):
-            sys.stderr.write(f"W: GPG error: {source} InRelease: The following signatures couldn't be verified: NO_PUBKEY {repository['key'][-16:]}\n")
+            sys.stderr.write(
+                f"W: GPG error: {source} InRelease: The following signatures couldn't be verified: NO_PUBKEY {repository['key'][-16:]}\n"
+            )
             worst = fail(f"E: The repository '{source} InRelease' is not signed.", 100)
             continue
         write_file(f"{LISTS}/{name}_Packages", source + "\n")
@@ -161,7 +178,14 @@ def _install(names: list[str], options: list[str]) -> int:
 
 
 def _resolve(
-    universe: Universe, state: State, name: str, wanted: str, pins: list, chosen: dict[str, str], options: list[str], asked: bool
+    universe: Universe,
+    state: State,
+    name: str,
+    wanted: str,
+    pins: list,
+    chosen: dict[str, str],
+    options: list[str],
+    asked: bool,
 ) -> None:
     installed = state["packages"].get(name)
     if name in chosen:
@@ -187,13 +211,19 @@ def _resolve(
             return
         if installed.get("hold") and "--allow-change-held-packages" not in options:
             raise LookupError("Held packages were changed and -y was used without --allow-change-held-packages.")
-        if newer(version, installed["version"]) < 0 and "--allow-downgrades" not in options and "--force-yes" not in options:
+        if (
+            newer(version, installed["version"]) < 0
+            and "--allow-downgrades" not in options
+            and "--force-yes" not in options
+        ):
             raise LookupError("Packages were downgraded and -y was used without --allow-downgrades.")
     entry = universe.get(name) or {}
     for need in entry.get("depends", []):
         other, _, relation = universe.fill(entry, version, need).partition(" ")
         exact = "same" in relation and "(=" in relation
-        _resolve(universe, state, other, _same(universe, other, version) if exact else "", pins, chosen, options, asked=False)
+        _resolve(
+            universe, state, other, _same(universe, other, version) if exact else "", pins, chosen, options, asked=False
+        )
     chosen[name] = version
 
 
@@ -281,11 +311,14 @@ def _sources() -> list[tuple[str, str]]:
                     while rest and not rest[0].endswith("]"):
                         keyring += rest.pop(0) + " "
                     keyring += rest.pop(0)
-                keyring = next((item.partition("=")[2] for item in keyring.strip("[]").split() if item.startswith("signed-by=")), "")
+                keyring = next(
+                    (item.partition("=")[2] for item in keyring.strip("[]").split() if item.startswith("signed-by=")),
+                    "",
+                )
                 if rest:
                     found.append((rest[0].rstrip("/"), keyring))
         elif path.endswith(".sources"):
-            values = dict(line.partition(":")[::2] for line in text.splitlines() if ":" in line)
+            values = {line.partition(":")[0]: line.partition(":")[2] for line in text.splitlines()}
             for uri in values.get("URIs", "").split():
                 found.append((uri.rstrip("/"), values.get("Signed-By", "").strip()))
     return found

@@ -82,12 +82,16 @@ def _final() -> int:
     _record(stage="modules-final", status="running")
     if not os.path.exists(mark):
         code = _run_user_data(folder)
-        write_atomically(mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n")  # once per instance, whatever came of it
+        write_atomically(
+            mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n"
+        )  # once per instance, whatever came of it
     errors = [f"('scripts_user', RuntimeError('Runparts: user-data ended with exit code {code}'))"] if code else []
     _record(stage="done", status="error" if code else "done", errors=errors)
     os.makedirs(folder, exist_ok=True)
     write_atomically(f"{folder}/boot-finished", f"{time.time():.2f}\n")
-    _say(f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource DataSourceEc2Local.")
+    _say(
+        f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource DataSourceEc2Local."
+    )
     return 1 if code else 0
 
 
@@ -104,7 +108,9 @@ def _run_user_data(folder: str) -> int:
     shutil.copyfile(path, script)
     os.chmod(script, 0o700)
     with open("/var/log/cloud-init-output.log", "ab") as log:
-        process = subprocess.Popen([script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/")
+        process = subprocess.Popen(
+            [script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/"
+        )
         assert process.stdout is not None
         for line in process.stdout:
             log.write(line)
@@ -128,7 +134,12 @@ def _host_keys(folder: str) -> None:
         for old in (path, path + ".pub"):
             if os.path.exists(old):
                 os.unlink(old)
-        done = subprocess.run([generator, "-q", "-t", kind, "-N", "", "-C", f"root@{os.uname().nodename}", "-f", path], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [generator, "-q", "-t", kind, "-N", "", "-C", f"root@{os.uname().nodename}", "-f", path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             _say(f"cc_ssh: {done.stderr.strip()}")
     write_atomically(mark, "done\n")

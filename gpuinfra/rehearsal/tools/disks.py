@@ -6,22 +6,63 @@ import sys
 
 from .state import State, change_state, fail, read_state, write_file
 
-ROOT_DISK = {"name": "/dev/nvme0n1", "model": "Amazon Elastic Block Store", "size": "200G", "type": "disk", "fstype": "", "label": "", "mountpoint": ""}
+ROOT_DISK = {
+    "name": "/dev/nvme0n1",
+    "model": "Amazon Elastic Block Store",
+    "size": "200G",
+    "type": "disk",
+    "fstype": "",
+    "label": "",
+    "mountpoint": "",
+}
 
 
 def disks(state: State) -> list[dict]:
     """Every block device of the node."""
     made = state.get("disks", {})
     mounted = {item["source"]: item["target"] for item in state["mounts"]}
-    rows = [ROOT_DISK, {**ROOT_DISK, "name": "/dev/nvme0n1p1", "model": "", "type": "part", "fstype": "ext4", "label": "cloudimg-rootfs", "mountpoint": "/"}]
+    rows = [
+        ROOT_DISK,
+        {
+            **ROOT_DISK,
+            "name": "/dev/nvme0n1p1",
+            "model": "",
+            "type": "part",
+            "fstype": "ext4",
+            "label": "cloudimg-rootfs",
+            "mountpoint": "/",
+        },
+    ]
     for number in range(1, state["hardware"]["nvme"] + 1):
         name = f"/dev/nvme{number}n1"
         facts = made.get(name, {})
-        row = {"name": name, "model": state["hardware"].get("nvme_model", ""), "size": f"{state['hardware']['nvme_gb']}G", "type": "disk"}
-        rows.append({**row, "fstype": facts.get("fstype", ""), "label": facts.get("label", ""), "mountpoint": mounted.get(name, "")})
+        row = {
+            "name": name,
+            "model": state["hardware"].get("nvme_model", ""),
+            "size": f"{state['hardware']['nvme_gb']}G",
+            "type": "disk",
+        }
+        rows.append(
+            {
+                **row,
+                "fstype": facts.get("fstype", ""),
+                "label": facts.get("label", ""),
+                "mountpoint": mounted.get(name, ""),
+            }
+        )
     for name, facts in made.items():
         if name.startswith("/dev/md"):
-            rows.append({"name": name, "model": "", "size": "8T", "type": "raid0", "fstype": facts.get("fstype", ""), "label": facts.get("label", ""), "mountpoint": mounted.get(name, "")})
+            rows.append(
+                {
+                    "name": name,
+                    "model": "",
+                    "size": "8T",
+                    "type": "raid0",
+                    "fstype": facts.get("fstype", ""),
+                    "label": facts.get("label", ""),
+                    "mountpoint": mounted.get(name, ""),
+                }
+            )
     return rows
 
 
@@ -57,7 +98,11 @@ def lsblk(argv: list[str]) -> int:
     if "n" not in letters:
         lines.insert(0, columns)
     for line in lines:
-        sys.stdout.write(" ".join(line).rstrip() + "\n" if "r" not in letters else " ".join(value.replace(" ", "\\x20") for value in line) + "\n")
+        sys.stdout.write(
+            " ".join(line).rstrip() + "\n"
+            if "r" not in letters
+            else " ".join(value.replace(" ", "\\x20") for value in line) + "\n"
+        )
     return 0
 
 

@@ -31,7 +31,10 @@ def dpkg(argv: list[str]) -> int:
     if action in ("--audit", "-C"):
         half = _half()
         if half:
-            sys.stdout.write("The following packages have been unpacked but not yet configured:\n" + "".join(f" {name}\n" for name in half))
+            sys.stdout.write(
+                "The following packages have been unpacked but not yet configured:\n"
+                + "".join(f" {name}\n" for name in half)
+            )
         return 0
     if action == "--configure":
         half = _half()
@@ -63,7 +66,9 @@ def dpkg_query(argv: list[str]) -> int:
         elif word.startswith("-f"):
             form = word[2:].removeprefix("=")
         elif word in ("-W", "--show", "-l", "--list", "-s", "--status", "-L", "--listfiles", "-S", "--search"):
-            action = {"--show": "-W", "--list": "-l", "--status": "-s", "--listfiles": "-L", "--search": "-S"}.get(word, word)
+            action = {"--show": "-W", "--list": "-l", "--status": "-s", "--listfiles": "-L", "--search": "-S"}.get(
+                word, word
+            )
         elif not word.startswith("-"):
             patterns.append(word.partition(":")[0] if "*" not in word else word)
     if action == "-S":
@@ -81,7 +86,9 @@ def dpkg_query(argv: list[str]) -> int:
         abbreviation = ("h" if package.get("hold") else "i") + ("U" if package.get("half") else "i")
         if action == "-s":
             want = "hold" if package.get("hold") else "install"
-            sys.stdout.write(f"Package: {name}\nStatus: {want} ok installed\nArchitecture: amd64\nVersion: {package['version']}\n\n")
+            sys.stdout.write(
+                f"Package: {name}\nStatus: {want} ok installed\nArchitecture: amd64\nVersion: {package['version']}\n\n"
+            )
         elif action == "-l":
             sys.stdout.write(f"{abbreviation}  {name:<40} {package['version']:<30} amd64\n")
         else:

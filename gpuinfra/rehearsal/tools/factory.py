@@ -14,7 +14,9 @@ BASE_UNITS = "/usr/lib/systemd/system"
 def build() -> None:
     """Lay down the base units, then the image's packages at its versions."""
     state = read_state()
-    image = table("images.json")["images"][f"{state['image']['os']}/{'prebuilt' if state['image']['prebuilt'] else 'plain'}"]
+    image = table("images.json")["images"][
+        f"{state['image']['os']}/{'prebuilt' if state['image']['prebuilt'] else 'plain'}"
+    ]
     units = table("units.json")
     for name in units["base"]:
         write_file(f"{BASE_UNITS}/{name}", "\n".join(units["units"][name]) + "\n")

@@ -6,6 +6,7 @@ Exit codes: 40 reboot, 41 power off (`nodes/host.py`). What it says on stdout is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -77,7 +78,10 @@ class Init:
                 self.manager.resume()
             else:
                 state = read_state()
-                os.write(2, f"[    0.000000] Linux version {state['kernel']} (stand-in node, boot {state['boots']})\n".encode())
+                os.write(
+                    2,
+                    f"[    0.000000] Linux version {state['kernel']} (stand-in node, boot {state['boots']})\n".encode(),
+                )
                 if state["boots"] == 1:
                     factory.build()
                 kernel.boot()
@@ -91,10 +95,8 @@ class Init:
         quiet = not self.manager.busy() and time.monotonic() - self.manager.last_job > 0.3
         if quiet and not self.settled and self.manager.states.get(DEFAULT_TARGET, {}).get("active") == "active":
             self.settled = True
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 os.write(1, b"settled\n")
-            except BrokenPipeError:
-                pass
 
     def _console(self) -> None:
         """What is written to /dev/console goes to the machine's console log."""

@@ -34,7 +34,9 @@ def boot() -> None:
     for folder in ("/usr/lib/modules-load.d", "/etc/modules-load.d"):
         for path in walk(folder):
             if path.endswith(".conf"):
-                wanted += [line.strip() for line in read_text(path).splitlines() if line.strip() and line[0] not in "#;"]
+                wanted += [
+                    line.strip() for line in read_text(path).splitlines() if line.strip() and line[0] not in "#;"
+                ]
     for name in wanted:
         code, text = load(name)
         if code and name in ("nvidia", "efa"):
@@ -97,11 +99,12 @@ def describe_driver(state: State) -> None:
 
 def refresh_devices() -> None:
     """Let the files below /proc/driver, /sys and /dev say what the state says now."""
-    try:
-        import devices  # type: ignore[import-not-found]
-    except ImportError:
+    from .hardware import devices
+
+    module = devices()
+    if module is None:
         return
-    wanted: dict[str, str] = devices.files(read_state())
+    wanted: dict[str, str] = module.files(read_state())
     earlier = read_text(FILES_MADE, "").splitlines()
     for path in earlier:
         if path not in wanted and exists(path):
@@ -142,7 +145,9 @@ def rmmod(argv: list[str]) -> int:
             return fail(f"rmmod: ERROR: Module {name} is not currently loaded")
         if users:
             return fail(f"rmmod: ERROR: Module {name} is in use by: {' '.join(users)}")
-        if name == "nvidia" and (unit_active("nvidia-persistenced.service") or unit_active("nvidia-fabricmanager.service")):
+        if name == "nvidia" and (
+            unit_active("nvidia-persistenced.service") or unit_active("nvidia-fabricmanager.service")
+        ):
             return fail("rmmod: ERROR: Module nvidia is in use")
 
         def change(state: State, name: str = name) -> None:
@@ -188,8 +193,17 @@ def modinfo(argv: list[str]) -> int:
         if facts is None:
             worst = fail(f"modinfo: ERROR: Module {name} not found.")
             continue
-        values = {"filename": facts["path"], "version": facts.get("version", ""), "license": facts.get("license", "GPL")}
-        values |= {"description": "stand-in module", "name": name, "vermagic": f"{release} SMP mod_unload modversions ", "signer": ""}
+        values = {
+            "filename": facts["path"],
+            "version": facts.get("version", ""),
+            "license": facts.get("license", "GPL"),
+        }
+        values |= {
+            "description": "stand-in module",
+            "name": name,
+            "vermagic": f"{release} SMP mod_unload modversions ",
+            "signer": "",
+        }
         if field:
             if values.get(field):
                 sys.stdout.write(values[field] + "\n")
@@ -218,8 +232,24 @@ def uname(argv: list[str]) -> int:
 
     state = read_state()
     host = posix.uname()
-    parts = {"s": "Linux", "n": host.nodename, "r": state["kernel"], "v": "#1 SMP stand-in", "m": "x86_64", "p": "x86_64", "i": "x86_64", "o": "GNU/Linux"}
-    long = {"--kernel-name": "s", "--nodename": "n", "--kernel-release": "r", "--kernel-version": "v", "--machine": "m", "--operating-system": "o"}
+    parts = {
+        "s": "Linux",
+        "n": host.nodename,
+        "r": state["kernel"],
+        "v": "#1 SMP stand-in",
+        "m": "x86_64",
+        "p": "x86_64",
+        "i": "x86_64",
+        "o": "GNU/Linux",
+    }
+    long = {
+        "--kernel-name": "s",
+        "--nodename": "n",
+        "--kernel-release": "r",
+        "--kernel-version": "v",
+        "--machine": "m",
+        "--operating-system": "o",
+    }
     asked = "".join(long.get(word, word[1:] if word != "--all" else "a") for word in argv) or "s"
     order = "snrvmpio"
     sys.stdout.write(" ".join(parts[letter] for letter in order if letter in asked or "a" in asked) + "\n")

@@ -13,10 +13,12 @@ LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lo
 
 def journalctl(argv: list[str]) -> int:
     """The kernel's log is the devices' business; this is the rest: `-u UNIT`, `-b`, `-n N`, `-o cat`, `-t IDENT`."""
-    if any(word in ("-k", "--dmesg") for word in argv) or any(word[:1] == "-" and word[1:2] != "-" and "k" in word for word in argv):
-        import devices  # type: ignore[import-not-found]
+    if any(word in ("-k", "--dmesg") for word in argv) or any(
+        word[:1] == "-" and word[1:2] != "-" and "k" in word for word in argv
+    ):
+        from .hardware import play
 
-        return devices.main(["journalctl", *argv])
+        return play("journalctl", argv)
     units, idents, boot, form, last, rest = [], [], False, "short", 0, iter(argv)
     for word in rest:
         name, equals, value = word.partition("=")
@@ -89,7 +91,9 @@ def logger(argv: list[str]) -> int:
 
 def sysctl(argv: list[str]) -> int:
     """`-w NAME=VALUE`, `-n NAME`, `--system`: remembered by the node, the host's kernel is left alone."""
-    values = {word.partition("=")[0]: word.partition("=")[2] for word in argv if "=" in word and not word.startswith("-")}
+    values = {
+        word.partition("=")[0]: word.partition("=")[2] for word in argv if "=" in word and not word.startswith("-")
+    }
     if "--system" in argv or "-p" in argv:
         for path in walk("/etc/sysctl.d"):
             for line in read_text(path).splitlines():

@@ -88,7 +88,9 @@ class Manager:
         again = []
         with self.lock:
             for name, state in earlier.items():  # type: ignore[union-attr]
-                running = state.get("active") == "activating" or (state.get("active") == "active" and state.get("sub") == "running")
+                running = state.get("active") == "activating" or (
+                    state.get("active") == "active" and state.get("sub") == "running"
+                )
                 self.states[name] = {**state, "active": "inactive"} if running else state
                 if running:
                     again.append(name)
@@ -139,7 +141,11 @@ class Manager:
                 continue
             if unit.name in loaded.words("Unit", "Before"):
                 names.add(other)
-            if unit.kind == "target" and other in self._needs(unit) and loaded.flag("Unit", "DefaultDependencies", True):
+            if (
+                unit.kind == "target"
+                and other in self._needs(unit)
+                and loaded.flag("Unit", "DefaultDependencies", True)
+            ):
                 names.add(other)
         return names
 
@@ -154,7 +160,11 @@ class Manager:
                 return
             if name in path:
                 victim = next((item for item in path[path.index(name) :] if not item.endswith(".target")), name)
-                self.log("systemd", f"{victim}: Found ordering cycle on {name}. Job {victim}/start deleted to break ordering cycle", True)
+                self.log(
+                    "systemd",
+                    f"{victim}: Found ordering cycle on {name}. Job {victim}/start deleted to break ordering cycle",
+                    True,
+                )
                 self.jobs.pop(victim).result = "canceled"
                 done.add(victim)
                 return
@@ -174,7 +184,11 @@ class Manager:
             waited: set[str] = set()
             while True:  # a job that is queued while this one waits goes first as well
                 with self.lock:
-                    first = [self.jobs[name] for name in self._after(unit) if name in self.jobs and name not in waited and name != unit.name]
+                    first = [
+                        self.jobs[name]
+                        for name in self._after(unit)
+                        if name in self.jobs and name not in waited and name != unit.name
+                    ]
                 if not first:
                     break
                 for other in first:
@@ -214,7 +228,16 @@ class Manager:
             self._set(unit.name, active="inactive", sub="dead", result="condition", ended=time.time())
             return "skipped"
         invocation = uuid.uuid4().hex
-        self._set(unit.name, active="activating", sub="start", result="success", status=0, started=time.time(), ended=None, invocation=invocation)
+        self._set(
+            unit.name,
+            active="activating",
+            sub="start",
+            result="success",
+            status=0,
+            started=time.time(),
+            ended=None,
+            invocation=invocation,
+        )
         limit = self._limit(unit)
         for key in ("ExecCondition", "ExecStartPre"):
             for command in unit.all("Service", key):
@@ -272,7 +295,9 @@ class Manager:
             self._set(unit.name, restarts=times)
             if len(times) <= 5:
                 time.sleep(min(seconds(unit.one("Service", "RestartSec", "100ms")), 5.0))
-                if self.states[unit.name]["active"] in ("inactive", "failed") and not self.states[unit.name].get("stopping"):
+                if self.states[unit.name]["active"] in ("inactive", "failed") and not self.states[unit.name].get(
+                    "stopping"
+                ):
                     self.start([unit.name], wait=False)
 
     def _failed(self, unit: Unit, code: int) -> str:
@@ -283,7 +308,12 @@ class Manager:
 
     def _start_passive(self, unit: Unit) -> str:
         if unit.kind == "timer":
-            self._set(unit.name, active="active", sub="waiting", since=self.states.get(unit.name, {}).get("since") or time.time())
+            self._set(
+                unit.name,
+                active="active",
+                sub="waiting",
+                since=self.states.get(unit.name, {}).get("since") or time.time(),
+            )
         elif unit.kind in ("path", "socket"):
             self._set(unit.name, active="active", sub="waiting")
         else:
@@ -301,7 +331,11 @@ class Manager:
         boot = float(read_text("/run/standin/booted", "0") or 0)
         fired = state.get("fired", 0.0)
         due: list[float] = []
-        for key, base, once in (("OnBootSec", boot, True), ("OnStartupSec", boot, True), ("OnActiveSec", state["since"], True)):
+        for key, base, once in (
+            ("OnBootSec", boot, True),
+            ("OnStartupSec", boot, True),
+            ("OnActiveSec", state["since"], True),
+        ):
             moment = base + seconds(unit.one("Timer", key)) if unit.one("Timer", key) else None
             if moment is not None and not (once and fired):
                 due.append(max(moment, 0))
@@ -317,7 +351,9 @@ class Manager:
 
     def _limit(self, unit: Unit) -> float:
         default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
-        return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9  # 0: none
+        return (
+            seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
+        )  # 0: none
 
     def _execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
         """Run one command of a unit to its end; 0 where it is prefixed with `-` or its code counts as success."""
@@ -373,7 +409,11 @@ TIMED_OUT = 124
 def _unmet(unit: Unit) -> list[str]:
     """Conditions that do not hold."""
     found = []
-    checks = {"ConditionPathExists": os.path.exists, "ConditionPathIsDirectory": os.path.isdir, "ConditionFileNotEmpty": _not_empty}
+    checks = {
+        "ConditionPathExists": os.path.exists,
+        "ConditionPathIsDirectory": os.path.isdir,
+        "ConditionFileNotEmpty": _not_empty,
+    }
     for key, check in checks.items():
         for value in unit.all("Unit", key):
             wanted = not value.startswith("!")
@@ -389,7 +429,7 @@ def _not_empty(path: str) -> bool:
 def _unit_environment(unit: Unit) -> dict[str, str]:
     environ: dict[str, str] = {}
     for line in unit.all("Service", "Environment"):
-        environ |= dict(word.partition("=")[::2] for word in shlex.split(line))
+        environ |= {word.partition("=")[0]: word.partition("=")[2] for word in shlex.split(line)}
     for path in unit.all("Service", "EnvironmentFile"):
         try:
             with open(path.lstrip("-"), encoding="utf-8") as file:

@@ -24,7 +24,14 @@ def boot() -> None:
     state = read_state()
     place = state["image"].get("scratch")
     if place and state["hardware"]["nvme"]:
-        _attach({"source": "/dev/mapper/vg.01-lv_ephemeral", "target": place, "type": "ext4", "options": "rw,noatime,nodiratime"})
+        _attach(
+            {
+                "source": "/dev/mapper/vg.01-lv_ephemeral",
+                "target": place,
+                "type": "ext4",
+                "options": "rw,noatime,nodiratime",
+            }
+        )
     for source, target, kind, options in _fstab():
         if kind in PLAYED and target != "/" and "noauto" not in options:
             code, text = _mount(source, target, kind, options)
@@ -96,11 +103,30 @@ def mountpoint(argv: list[str]) -> int:
 
 def findmnt(argv: list[str]) -> int:
     """Columns, types, `--target`, `--mountpoint`, `--source`, raw, JSON."""
-    columns, kinds, target, point, source, words, rest = ["TARGET", "SOURCE", "FSTYPE", "OPTIONS"], [], "", "", "", [], iter(argv)
+    columns, kinds, target, point, source, words, rest = (
+        ["TARGET", "SOURCE", "FSTYPE", "OPTIONS"],
+        [],
+        "",
+        "",
+        "",
+        [],
+        iter(argv),
+    )
     letters = ""
     for word in rest:
         name, equals, value = word.partition("=")
-        takes = {"-o": "o", "--output": "o", "-t": "t", "--types": "t", "-T": "T", "--target": "T", "-M": "M", "--mountpoint": "M", "-S": "S", "--source": "S"}.get(name)
+        takes = {
+            "-o": "o",
+            "--output": "o",
+            "-t": "t",
+            "--types": "t",
+            "-T": "T",
+            "--target": "T",
+            "-M": "M",
+            "--mountpoint": "M",
+            "-S": "S",
+            "--source": "S",
+        }.get(name)
         if word.startswith("-") and not word.startswith("--") and len(word) > 2 and word[-1] in "otTMS":
             letters += word[1:-1]
             takes = word[-1]
@@ -117,7 +143,9 @@ def findmnt(argv: list[str]) -> int:
             else:
                 source = value
         elif word.startswith("--"):
-            letters += {"--noheadings": "n", "--raw": "r", "--json": "J", "--list": "l", "--first-only": "f"}.get(word, "")
+            letters += {"--noheadings": "n", "--raw": "r", "--json": "J", "--list": "l", "--first-only": "f"}.get(
+                word, ""
+            )
         elif word.startswith("-"):
             letters += word[1:]
         else:
@@ -157,10 +185,35 @@ def df(argv: list[str]) -> int:
     for item in table():
         if item["target"] in places:
             size, used = _size(item)
-            rows.append({"source": item["source"], "fstype": item["type"], "size": size // unit, "used": used // unit, "avail": (size - used) // unit})
-            rows[-1] |= {"pcent": f"{100 * used // size}%", "target": item["target"], "file": words[0] if words else "-"}
-    names = {"source": "Filesystem", "fstype": "Type", "size": "1B-blocks" if unit == 1 else "1K-blocks", "used": "Used", "avail": "Avail", "pcent": "Use%", "target": "Mounted on", "file": "File"}
-    columns = output.split(",") if output else ["source", *(["fstype"] if "-T" in argv else []), "size", "used", "avail", "pcent", "target"]
+            rows.append(
+                {
+                    "source": item["source"],
+                    "fstype": item["type"],
+                    "size": size // unit,
+                    "used": used // unit,
+                    "avail": (size - used) // unit,
+                }
+            )
+            rows[-1] |= {
+                "pcent": f"{100 * used // size}%",
+                "target": item["target"],
+                "file": words[0] if words else "-",
+            }
+    names = {
+        "source": "Filesystem",
+        "fstype": "Type",
+        "size": "1B-blocks" if unit == 1 else "1K-blocks",
+        "used": "Used",
+        "avail": "Avail",
+        "pcent": "Use%",
+        "target": "Mounted on",
+        "file": "File",
+    }
+    columns = (
+        output.split(",")
+        if output
+        else ["source", *(["fstype"] if "-T" in argv else []), "size", "used", "avail", "pcent", "target"]
+    )
     sys.stdout.write(" ".join(names[column] for column in columns) + "\n")
     for row in rows:
         sys.stdout.write(" ".join(str(row[column]) for column in columns) + "\n")
@@ -169,7 +222,13 @@ def df(argv: list[str]) -> int:
 
 def table() -> list[dict]:
     """Every mount that a node shows."""
-    fixed = [ROOT, *({"source": kind, "target": target, "type": kind, "options": "rw,nosuid,nodev,noexec,relatime"} for kind, target in (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")))]
+    fixed = [
+        ROOT,
+        *(
+            {"source": kind, "target": target, "type": kind, "options": "rw,nosuid,nodev,noexec,relatime"}
+            for kind, target in (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"))
+        ),
+    ]
     return [*fixed, *read_state()["mounts"]]
 
 
@@ -186,14 +245,22 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
 
             code, _ = load("lustre")
             if code:
-                return 19, f"mount.lustre: mount {source} at {target} failed: No such device\nAre the lustre modules loaded?"
+                return (
+                    19,
+                    f"mount.lustre: mount {source} at {target} failed: No such device\nAre the lustre modules loaded?",
+                )
         if "lustre-mount-fails" in state["faults"]:
             return 5, f"mount.lustre: mount {source} at {target} failed: Input/output error\nIs the MGS running?"
         if "@tcp:/" not in source:
             return 22, f"mount.lustre: {source} is not a Lustre source (SERVER@tcp:/NAME)"
     elif _disk(source) is None:
         return 32, f"mount: {target}: can't find {source}."
-    item = {"source": source if kind == "lustre" else _disk(source), "target": target, "type": kind, "options": _shown(options)}
+    item = {
+        "source": source if kind == "lustre" else _disk(source),
+        "target": target,
+        "type": kind,
+        "options": _shown(options),
+    }
     return _attach(item)
 
 
@@ -239,7 +306,9 @@ def _fstab() -> list[tuple[str, str, str, str]]:
 def _disk(source: str) -> str | None:
     """The formatted disk of that name or label."""
     for name, facts in read_state().get("disks", {}).items():
-        if facts.get("fstype") and (source == name or source in (f"LABEL={facts.get('label')}", f"UUID={facts.get('uuid')}")):
+        if facts.get("fstype") and (
+            source == name or source in (f"LABEL={facts.get('label')}", f"UUID={facts.get('uuid')}")
+        ):
             return name
     return None
 
@@ -255,7 +324,9 @@ def _size(item: dict) -> tuple[int, int]:
     gib = 1 << 30
     state = read_state()
     if item["target"] == "/":
-        used = state["image"].get("used_gib", 3) * gib + sum(package.get("size_mib", 0) << 20 for package in state["packages"].values())
+        used = state["image"].get("used_gib", 3) * gib + sum(
+            package.get("size_mib", 0) << 20 for package in state["packages"].values()
+        )
         return state["image"].get("root_gib", 200) * gib, used
     if item["type"] == "lustre":
         return 1200 * gib, 8 << 20
@@ -263,5 +334,9 @@ def _size(item: dict) -> tuple[int, int]:
 
 
 def _shown(options: str) -> str:
-    kept = [word for word in options.split(",") if word not in ("defaults", "_netdev", "nofail") and not word.startswith("x-")]
+    kept = [
+        word
+        for word in options.split(",")
+        if word not in ("defaults", "_netdev", "nofail") and not word.startswith("x-")
+    ]
     return ",".join(["rw", *kept])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: SIM105 - contextlib takes longer to import than most of these commands run
 import os
 import sys
 
@@ -13,7 +14,9 @@ LAUNCHER = LIB + "/tool"
 TRIPLET = "/usr/lib/x86_64-linux-gnu"
 
 
-def install(names: dict[str, str], *, auto: frozenset[str] = frozenset(), origin: str = "repository", services: bool = True) -> None:
+def install(
+    names: dict[str, str], *, auto: frozenset[str] = frozenset(), origin: str = "repository", services: bool = True
+) -> None:
     """Bring packages (name -> version) with all that they do; dependencies are the caller's business and come first."""
     start: list[str] = []
 
@@ -26,7 +29,12 @@ def install(names: dict[str, str], *, auto: frozenset[str] = frozenset(), origin
             old = state["packages"].get(name)
             if old and old["version"] != version:
                 _unpack(universe, entry, old["version"], state, remove=True)
-            state["packages"][name] = {"version": version, "hold": bool(old and old.get("hold")), "auto": name in auto, "from": origin}
+            state["packages"][name] = {
+                "version": version,
+                "hold": bool(old and old.get("hold")),
+                "auto": name in auto,
+                "from": origin,
+            }
             _unpack(universe, entry, version, state)
             start.extend(_units(entry))
         _dkms(universe, state)
@@ -115,7 +123,14 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
     if "dkms" in entry:
         state["dkms"] = [item for item in state["dkms"] if item["module"] != entry["dkms"]["module"]]
         item = {"module": entry["dkms"]["module"], "version": upstream(version), "status": "added", "kernel": ""}
-        state["dkms"].append({**item, "open": entry["dkms"]["open"], "modules": entry["dkms"]["modules"], "license": entry["dkms"]["license"]})
+        state["dkms"].append(
+            {
+                **item,
+                "open": entry["dkms"]["open"],
+                "modules": entry["dkms"]["modules"],
+                "license": entry["dkms"]["license"],
+            }
+        )
 
 
 def _dkms(universe: Universe, state: State) -> None:
@@ -129,7 +144,8 @@ def _dkms(universe: Universe, state: State) -> None:
                     )
                 continue
             done = any(
-                other["module"] == item["module"] and other["kernel"] == release and other["version"] == item["version"] for other in state["dkms"]
+                other["module"] == item["module"] and other["kernel"] == release and other["version"] == item["version"]
+                for other in state["dkms"]
             )
             if done:
                 continue

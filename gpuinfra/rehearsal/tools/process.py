@@ -32,7 +32,9 @@ class Reaper:
             (os.POSIX_SPAWN_DUP2, output, 2),
         ]
         with self._lock:
-            pid = os.posix_spawn(path, argv, environ, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET)
+            pid = os.posix_spawn(
+                path, argv, environ, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
+            )
             self._expected[pid] = None
         return pid
 

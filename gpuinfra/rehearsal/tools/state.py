@@ -6,9 +6,14 @@ It avoids `json` and `re`, whose import costs as much as starting Python, by usi
 
 from __future__ import annotations
 
+# ruff: noqa: SIM105 - contextlib takes longer to import than most of these commands run
 import os
 import sys
-from collections.abc import Callable, Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 RUN = "/run/standin"
 FOLDER = RUN + "/state"
@@ -38,7 +43,8 @@ def loads(text: str) -> object:
         import json
 
         return json.loads(text)
-    return make_scanner(_Context)(text.strip(), 0)[0]
+    context: Any = _Context
+    return make_scanner(context)(text.strip(), 0)[0]
 
 
 def dumps(value: object, indent: str = "") -> str:

@@ -90,7 +90,9 @@ def systemd_run(argv: list[str]) -> int:
     name = next((word.partition("=")[2] for word in argv if word.startswith("--unit=")), f"run-u{int(time.time())}")
     from .state import write_file
 
-    write_file(f"/run/systemd/system/{full_name(name)}", "[Service]\nType=oneshot\nExecStart=" + " ".join(command) + "\n")
+    write_file(
+        f"/run/systemd/system/{full_name(name)}", "[Service]\nType=oneshot\nExecStart=" + " ".join(command) + "\n"
+    )
     return _run("start", [full_name(name)], wait="--no-block" not in argv)
 
 
@@ -123,7 +125,9 @@ def _run(action: str, names: list[str], wait: bool) -> int:
         elif result == "masked":
             worst = fail(f"Failed to {action} {name}: Unit {name} is masked.", 1)
         elif result in ("failed", "dependency", "canceled"):
-            sys.stderr.write(f"Job for {name} failed. See \"systemctl status {name}\" and \"journalctl -xeu {name}\" for details.\n")
+            sys.stderr.write(
+                f'Job for {name} failed. See "systemctl status {name}" and "journalctl -xeu {name}" for details.\n'
+            )
             worst = 1
     if "error" in answer:
         worst = fail(str(answer["error"]))

@@ -53,14 +53,20 @@ def gpg(argv: list[str]) -> int:
         os.makedirs(home, mode=0o700, exist_ok=True)
         with open(f"{home}/stand-in-keyring", "a", encoding="utf-8") as file:
             file.write(text)
-        sys.stderr.write("".join(f"gpg: key {key[-16:]}: public key \"{owner}\" imported\n" for key, owner in _keys(text)))
+        sys.stderr.write(
+            "".join(f'gpg: key {key[-16:]}: public key "{owner}" imported\n' for key, owner in _keys(text))
+        )
         return 0
     if "--verify" in flags:
         return _verify(words, home, status)
     if "--version" in flags:
         sys.stdout.write("gpg (GnuPG) 2.2.27 (stand-in)\n")
         return 0
-    return 0 if flags <= {"--batch", "--yes", "--list-keys", "--quiet"} else fail(f"gpg: the stand-in has no {sorted(flags)}", 2)
+    return (
+        0
+        if flags <= {"--batch", "--yes", "--list-keys", "--quiet"}
+        else fail(f"gpg: the stand-in has no {sorted(flags)}", 2)
+    )
 
 
 def sha256sum(argv: list[str]) -> int:
@@ -120,9 +126,17 @@ def _verify(words: list[str], home: str, status: str) -> int:
     with open(words[1], "rb") as file:
         good = sha256(file.read()).hexdigest() == wanted
     if fingerprint not in keys:
-        word, text, code = f"ERRSIG {fingerprint[-16:]} 1 10 00 0 9 {fingerprint}\n[GNUPG:] NO_PUBKEY {fingerprint[-16:]}", "Can't check signature: No public key", 2
+        word, text, code = (
+            f"ERRSIG {fingerprint[-16:]} 1 10 00 0 9 {fingerprint}\n[GNUPG:] NO_PUBKEY {fingerprint[-16:]}",
+            "Can't check signature: No public key",
+            2,
+        )
     elif not good:
-        word, text, code = f"BADSIG {fingerprint[-16:]} {keys[fingerprint]}", f'BAD signature from "{keys[fingerprint]}"', 1
+        word, text, code = (
+            f"BADSIG {fingerprint[-16:]} {keys[fingerprint]}",
+            f'BAD signature from "{keys[fingerprint]}"',
+            1,
+        )
     else:
         word = f"GOODSIG {fingerprint[-16:]} {keys[fingerprint]}\n[GNUPG:] VALIDSIG {fingerprint} 2026-01-01 1767225600 0 4 0 1 10 00 {fingerprint}"
         text, code = f'Good signature from "{keys[fingerprint]}"', 0
@@ -149,7 +163,9 @@ def _show(text: str, colons: bool) -> int:
         return fail("gpg: no valid OpenPGP data found.", 2)
     for fingerprint, owner in keys:
         if colons:
-            sys.stdout.write(f"pub:-:4096:1:{fingerprint[-16:]}:1577836800:::-:::scSC::::::23::0:\nfpr:::::::::{fingerprint}:\nuid:-::::1577836800::0::{owner}::::::::::0:\n")
+            sys.stdout.write(
+                f"pub:-:4096:1:{fingerprint[-16:]}:1577836800:::-:::scSC::::::23::0:\nfpr:::::::::{fingerprint}:\nuid:-::::1577836800::0::{owner}::::::::::0:\n"
+            )
         else:
             sys.stdout.write(f"pub   rsa4096 2020-01-01 [SC]\n      {fingerprint}\nuid           {owner}\n\n")
     return 0

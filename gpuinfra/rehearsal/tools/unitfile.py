@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 
 SEARCH = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system")
 WANTS = (".wants", ".requires")
 TYPES = (".service", ".timer", ".target", ".path", ".mount", ".socket")
 
 
-@dataclass
 class Unit:
-    """One unit: section -> key -> values in order."""
+    """One unit: section -> key -> values in order. No dataclass: their import costs more than a short command."""
 
-    name: str
-    path: str
-    sections: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+        self.sections: dict[str, dict[str, list[str]]] = {}
 
     def all(self, section: str, key: str) -> list[str]:
         """Every value of a key that may be repeated; an empty assignment clears what came before."""
@@ -172,8 +170,29 @@ def seconds(text: str) -> float:
     return total
 
 
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60}
-_UNITS |= {"h": 3600, "hr": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400, "w": 604800, "week": 604800}
+_UNITS = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "seconds": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "minutes": 60,
+}
+_UNITS |= {
+    "h": 3600,
+    "hr": 3600,
+    "hour": 3600,
+    "hours": 3600,
+    "d": 86400,
+    "day": 86400,
+    "days": 86400,
+    "w": 604800,
+    "week": 604800,
+}
 
 
 def _read(unit: Unit, path: str) -> None:

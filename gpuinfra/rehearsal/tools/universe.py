@@ -60,8 +60,17 @@ class Universe:
 
     def fill(self, entry: dict, version: str, text: str) -> str:
         """A text of a package with its templates filled."""
-        values = {**entry["values"], "version": version, "upstream": upstream(version), "suite": self.suite, "distro": self.distro}
-        values |= {"newest_kernel": self.newest, "newest_lustre_kernel": self.lustre_kernels[-1] if self.lustre_kernels else ""}
+        values = {
+            **entry["values"],
+            "version": version,
+            "upstream": upstream(version),
+            "suite": self.suite,
+            "distro": self.distro,
+        }
+        values |= {
+            "newest_kernel": self.newest,
+            "newest_lustre_kernel": self.lustre_kernels[-1] if self.lustre_kernels else "",
+        }
         for name, value in values.items():
             text = text.replace("{" + name + "}", value)
         return text
@@ -72,7 +81,9 @@ class Universe:
             if family is None:
                 continue
             before, _, after = pattern.partition("{" + family + "}")
-            value = name[len(before) : len(name) - len(after)] if name.startswith(before) and name.endswith(after) else ""
+            value = (
+                name[len(before) : len(name) - len(after)] if name.startswith(before) and name.endswith(after) else ""
+            )
             if value and value in self._values(entry):
                 return entry, {family: value}
         return None, {}

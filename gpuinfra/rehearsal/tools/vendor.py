@@ -23,14 +23,22 @@ def fabric_manager(argv: list[str]) -> int:
         return 0
     loaded = state["driver"]["loaded"]
     if loaded is None:
-        return fail("request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]")
+        return fail(
+            "request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]"
+        )
     if not state["hardware"]["nvswitches"]:
         return fail("NV_WARN_NOTHING_TO_DO: no NVSwitch on this machine")
     if loaded != installed:
-        return fail(f"fabric manager NVIDIA GPU driver interface version {installed} don't match with driver version {loaded}. Please update with matching NVIDIA driver package.")
+        return fail(
+            f"fabric manager NVIDIA GPU driver interface version {installed} don't match with driver version {loaded}. Please update with matching NVIDIA driver package."
+        )
     if "fabric-manager-stopped" in state["faults"]:
-        return fail("detected NVSwitch fatal error 20034 on NVSwitch pci bus id 00000000:c5:00.0; fabric manager aborts")
-    sys.stdout.write(f"Connected to 1 node.\nSuccessfully configured all the available NVSwitches to route GPU NVLink traffic (stand-in, {installed}).\n")
+        return fail(
+            "detected NVSwitch fatal error 20034 on NVSwitch pci bus id 00000000:c5:00.0; fabric manager aborts"
+        )
+    sys.stdout.write(
+        f"Connected to 1 node.\nSuccessfully configured all the available NVSwitches to route GPU NVLink traffic (stand-in, {installed}).\n"
+    )
     return _stay()
 
 
@@ -87,7 +95,12 @@ def efa_installer(argv: list[str]) -> int:
 def install_efa(version: str, facts: dict) -> int:
     """Files, module and packages of one release of the installer."""
     lines = [f"# EFA installer version: {version}", "# Debug packages installed: no", "# Packages installed:"]
-    lines += [f"efa_{facts['kmod']}-1.amzn1_amd64", f"libfabric1-aws_{facts['libfabric']}_amd64", f"libnccl-ofi_{facts['ofi_nccl']}-1_amd64", f"rdma-core_{facts['rdma_core']}-1_amd64"]
+    lines += [
+        f"efa_{facts['kmod']}-1.amzn1_amd64",
+        f"libfabric1-aws_{facts['libfabric']}_amd64",
+        f"libnccl-ofi_{facts['ofi_nccl']}-1_amd64",
+        f"rdma-core_{facts['rdma_core']}-1_amd64",
+    ]
     write_file("/opt/amazon/efa_installed_packages", "\n".join(lines) + "\n")
     for name in ("fi_info", "fi_pingpong"):
         link(LAUNCHER, f"{EFA}/bin/{name}")
@@ -95,20 +108,37 @@ def install_efa(version: str, facts: dict) -> int:
         link(LAUNCHER, f"/usr/bin/{name}")
     write_file(f"{EFA}/lib/libfabric.so.1", "stand-in library\n")
     for folder in ("lib", "lib/x86_64-linux-gnu"):
-        write_file(f"/opt/amazon/ofi-nccl/{folder}/libnccl-net.so", f"stand-in library aws-ofi-nccl {facts['ofi_nccl']}\n")
+        write_file(
+            f"/opt/amazon/ofi-nccl/{folder}/libnccl-net.so", f"stand-in library aws-ofi-nccl {facts['ofi_nccl']}\n"
+        )
     write_file("/etc/ld.so.conf.d/000_efa.conf", f"{EFA}/lib\n")
     write_file("/etc/ld.so.conf.d/100_ofinccl.conf", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu\n")
     write_file("/etc/profile.d/zippy_efa.sh", f'PATH="{EFA}/bin:$PATH"\n')
 
     def change(state: State) -> None:
         state["efa"] = {"installer": version, "libfabric": facts["libfabric"], "kmod": facts["kmod"]}
-        for name, number in (("efa", facts["kmod"] + "-1"), ("libfabric1-aws", facts["libfabric"]), ("libnccl-ofi", facts["ofi_nccl"] + "-1"), ("rdma-core", facts["rdma_core"] + "-1")):
+        for name, number in (
+            ("efa", facts["kmod"] + "-1"),
+            ("libfabric1-aws", facts["libfabric"]),
+            ("libnccl-ofi", facts["ofi_nccl"] + "-1"),
+            ("rdma-core", facts["rdma_core"] + "-1"),
+        ):
             state["packages"][name] = {"version": number, "hold": False, "auto": False, "from": "efa-installer"}
         for release in state["kernels"]:
             if exists(f"/usr/lib/modules/{release}/build/Makefile"):
-                kernel.place(state, release, "efa", {"version": facts["kmod"], "license": "Dual BSD/GPL", "package": "dkms"})
-                item = {"module": "efa", "version": facts["kmod"], "kernel": release, "status": "installed", "modules": ["efa"]}
-                state["dkms"] = [other for other in state["dkms"] if other["module"] != "efa" or other["kernel"] != release] + [item]
+                kernel.place(
+                    state, release, "efa", {"version": facts["kmod"], "license": "Dual BSD/GPL", "package": "dkms"}
+                )
+                item = {
+                    "module": "efa",
+                    "version": facts["kmod"],
+                    "kernel": release,
+                    "status": "installed",
+                    "modules": ["efa"],
+                }
+                state["dkms"] = [
+                    other for other in state["dkms"] if other["module"] != "efa" or other["kernel"] != release
+                ] + [item]
 
     change_state(change)
     if read_state()["hardware"]["efa"]:
@@ -143,15 +173,22 @@ def cdi_refresh(argv: list[str], output: str = CDI) -> int:
     del argv
     gpus = _gpu_indexes()
     if gpus is None:
-        return fail("level=error msg=\"failed to generate CDI spec: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND\"")
-    rows = "".join(f"  - name: \"{name}\"\n" if not name.isdigit() else f"  - name: {name}\n" for name in gpus)
+        return fail('level=error msg="failed to generate CDI spec: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"')
+    rows = "".join(f'  - name: "{name}"\n' if not name.isdigit() else f"  - name: {name}\n" for name in gpus)
     write_file(output, f"cdiVersion: 0.7.0\nkind: nvidia.com/gpu\ndevices:\n{rows}  - name: all\n")
     return 0
 
 
 def lfs(argv: list[str]) -> int:
     """`lfs --version`, `lfs df`, and layout calls that do nothing here."""
-    package = next((item["version"] for name, item in read_state()["packages"].items() if name.startswith("lustre-client-modules-6")), "")
+    package = next(
+        (
+            item["version"]
+            for name, item in read_state()["packages"].items()
+            if name.startswith("lustre-client-modules-6")
+        ),
+        "",
+    )
     if "--version" in argv or argv[:1] == ["version"]:
         sys.stdout.write(f"lfs {upstream(package)}\n")
     elif argv[:1] in (["df"], ["check"]):
@@ -165,14 +202,20 @@ def lctl(argv: list[str]) -> int:
     """`lctl`, `lnetctl`: networking that a stand-in has no use for, but only with the module loaded."""
     if "--version" in argv or argv[:1] == ["version"]:
         return lfs(["--version"])
-    return 0 if "lnet" in read_state()["modules"] else fail("IOC_LIBCFS_LIST_NIDS error 22: Invalid argument; is lnet loaded?")
+    return (
+        0
+        if "lnet" in read_state()["modules"]
+        else fail("IOC_LIBCFS_LIST_NIDS error 22: Invalid argument; is lnet loaded?")
+    )
 
 
 def container(argv: list[str]) -> int:
     """docker and containerd: present, running nothing."""
     if argv[:1] == ["--version"] or argv[:1] == ["version"]:
         packages = read_state()["packages"]
-        sys.stdout.write(f"Docker version {upstream(packages.get('docker.io', packages.get('containerd', {'version': '0'}))['version'])} (stand-in)\n")
+        sys.stdout.write(
+            f"Docker version {upstream(packages.get('docker.io', packages.get('containerd', {'version': '0'}))['version'])} (stand-in)\n"
+        )
         return 0
     if argv[:1] in (["info"], ["ps"], ["images"]):
         return 0
@@ -186,12 +229,18 @@ def dockerd(argv: list[str]) -> int:
 
 def _configure(runtime: str) -> int:
     if runtime == "docker":
-        write_file("/etc/docker/daemon.json", '{\n    "runtimes": {\n        "nvidia": {\n            "args": [],\n            "path": "nvidia-container-runtime"\n        }\n    }\n}')
+        write_file(
+            "/etc/docker/daemon.json",
+            '{\n    "runtimes": {\n        "nvidia": {\n            "args": [],\n            "path": "nvidia-container-runtime"\n        }\n    }\n}',
+        )
     elif runtime == "containerd":
-        write_file("/etc/containerd/conf.d/99-nvidia.toml", '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n')
+        write_file(
+            "/etc/containerd/conf.d/99-nvidia.toml",
+            '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n',
+        )
     else:
         write_file("/etc/crio/conf.d/99-nvidia.toml", '[crio.runtime]\ndefault_runtime = "nvidia"\n')
-    sys.stdout.write(f"level=info msg=\"Wrote updated config for {runtime}\"\n")
+    sys.stdout.write(f'level=info msg="Wrote updated config for {runtime}"\n')
     return 0
 
 
@@ -200,13 +249,19 @@ def _gpu_indexes() -> list[str] | None:
     import io
     from contextlib import redirect_stderr, redirect_stdout
 
-    import devices  # type: ignore[import-not-found]
+    from .hardware import play
 
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(io.StringIO()):
-        code = devices.main(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
+        code = play("nvidia-smi", ["--query-gpu=index", "--format=csv,noheader"])
     found = [line.strip() for line in said.getvalue().splitlines() if line.strip().isdigit()]
-    return None if code != 0 and not found else found  # one lost GPU does not take the others out of the specification
+    if found:
+        return found
+    if code in (6, 9, 12, 13, 18):
+        return None
+    return sorted(  # one lost GPU ends every query; the device nodes of the others are still there
+        name.removeprefix("nvidia") for name in os.listdir("/dev") if name.removeprefix("nvidia").isdigit()
+    )
 
 
 def _stay() -> int:

@@ -56,7 +56,9 @@ def wget(argv: list[str]) -> int:
     """`wget [-q] [-O FILE] URL`"""
     output, urls, rest = "", [], iter(argv)
     for word in rest:
-        if word in ("-O", "--output-document") or (word.startswith("-") and not word.startswith("--") and word.endswith("O")):
+        if word in ("-O", "--output-document") or (
+            word.startswith("-") and not word.startswith("--") and word.endswith("O")
+        ):
             output = next(rest, "")
         elif not word.startswith("-"):
             urls.append(word)
@@ -65,7 +67,9 @@ def wget(argv: list[str]) -> int:
     for url in urls:
         status, content = download(url)
         if status != 200:
-            return fail(f"wget: unable to resolve host address or server answered {status}: {url}", 4 if status == 0 else 8)
+            return fail(
+                f"wget: unable to resolve host address or server answered {status}: {url}", 4 if status == 0 else 8
+            )
         _deliver(content, output or url.rpartition("/")[2])
     return 0
 
@@ -125,7 +129,10 @@ def _efa_tarball(version: str) -> bytes:
     script = f'#!/bin/bash\nset -e\nexec /run/standin/lib/tool efa-installer {version} "$@"\n'.encode()
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data, mode in (("efa_installer.sh", script, 0o755), ("efa_installer_version", version.encode() + b"\n", 0o644)):
+        for name, data, mode in (
+            ("efa_installer.sh", script, 0o755),
+            ("efa_installer_version", version.encode() + b"\n", 0o644),
+        ):
             member = tarfile.TarInfo(f"aws-efa-installer/{name}")
             member.size, member.mode = len(data), mode
             archive.addfile(member, io.BytesIO(data))
