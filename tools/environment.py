@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 WHAT = {
-    "aws": "Pulumi with its AWS SDK",
-    "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools",
+    "aws": "Pulumi with its AWS SDK (half a minute)",
+    "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools (two minutes)",
 }
 INCLUDES = {"aws": ("aws", "dev"), "dev": ("dev",)}
 """Target -> the stamps that satisfy it."""
@@ -58,7 +58,7 @@ def main() -> int:
 def install(target: str) -> int:
     """Make the environment, install the locked files, this checkout, and the stamp."""
     started = time.monotonic()
-    say(f"installing {WHAT[target]} into .venv")
+    say(f"installing into .venv: {WHAT[target]}")
     if not works(PYTHON) or not (VENV / ".base").exists():
         if VENV.exists():
             shutil.rmtree(VENV)
@@ -77,11 +77,13 @@ def install(target: str) -> int:
     with_uv = run([*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "uv.txt"])
     # Bars on a terminal; elsewhere the two lines of this script are enough.
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    with_uv = with_uv and run([uv, *quiet, "pip", "install", "--python", PYTHON, "--require-hashes", "-r", lock])
+    # Compiled now, once: reading a provider SDK from source costs seconds in every program that follows.
+    install = [uv, *quiet, "pip", "install", "--compile-bytecode", "--python", PYTHON]
+    with_uv = with_uv and run([*install, "--require-hashes", "-r", lock])
     if not with_uv:
         # pip knows private indexes and proxies that uv has not been told about.
         say("uv cannot install here; pip tries, which takes some minutes")
-        if not run([*pip, "install", "--no-compile", "--require-hashes", "-r", lock]):
+        if not run([*pip, "install", "--require-hashes", "-r", lock]):
             return missing(f"cannot install {lock.relative_to(ROOT)}; is a Python package index within reach?")
     if not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
         return missing("cannot install this checkout into .venv; the lines above say why")
