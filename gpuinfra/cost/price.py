@@ -14,6 +14,8 @@ from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 if TYPE_CHECKING:
     from gpuinfra.cost.file import PriceFile
 
+NAT_MOST_NODES = 32
+"""Google bills NAT for no more nodes than this."""
 BY_USE = (
     "object storage, logs and the audit trail: billed by what is stored and written",
     "traffic to the internet and through NAT: billed by the gigabyte",
@@ -113,12 +115,16 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
     network = plan.network
     if network is None or network.existing_id or "site" not in plan.layers:
         return
-    zones = sum(subnet.role == "nat" for subnet in network.subnets)
-    if zones:
-        yield _hourly("NAT gateway", "network", zones, _service("nat_hour", plan, known, prices), plan.region)
-        yield _hourly(
-            "its public address", "network", zones, _service("address_hour", plan, known, prices), plan.region
-        )
+    if network.egress == "nat":
+        gateways = sum(subnet.role == "nat" for subnet in network.subnets) or 1
+        if by_node := _service("nat_vm_hour", plan, known, prices):
+            served = min(sum(group.max_count for pool in plan.pools for group in pool.groups), NAT_MOST_NODES)
+            yield _hourly("nodes behind NAT", "network", served, by_node, plan.region)
+        else:
+            nat = _service("nat_hour", plan, known, prices)
+            yield _hourly("NAT gateway", "network", gateways, nat, plan.region)
+        address = _service("address_hour", plan, known, prices)
+        yield _hourly("public address of it", "network", gateways, address, plan.region)
     if network.interface_endpoints:
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
         yield _hourly("endpoints", "network", count, _service("endpoint_hour", plan, known, prices), plan.region)

@@ -86,6 +86,10 @@ class Group:
     max_price_usd: float | None = None
     starts_at: str | None = None
     ends_at: str | None = None
+    max_run_s: int | None = None
+    """Google: longest run of a queued node."""
+    single_fabric: bool = False
+    """Azure: the group is one InfiniBand fabric, a uniform scale set with a single placement group."""
     terminate_first: bool = False
     """True where a replacement cannot be started before its predecessor is gone, because capacity is full."""
 
@@ -139,8 +143,21 @@ class Subnet:
     cidr: str
     role: str
     """`nodes` (private), `nat` (public, holds nothing but the NAT gateway), `storage`."""
+    network: str = "main"
+    """Which of the plan's networks it is in."""
     existing_id: str | None = None
     """The cloud's id of a subnet that is there already and only used; None where this plan makes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraNetwork:
+    """A further network of one's own for interfaces that may not share the main one (Google Cloud)."""
+
+    name: str
+    """`data-0`, `host-1`, `roce`; the `network` of interfaces and subnets on it."""
+    mtu: int
+    profile: str | None = None
+    """Network profile, such as `us-central1-a-vpc-roce`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +173,10 @@ class NetworkPlan:
     gateway_endpoints: tuple[str, ...] = ()
     """AWS service suffixes: `s3`."""
     interface_endpoints: tuple[str, ...] = ()
+    extra: tuple[ExtraNetwork, ...] = ()
+    service_range: str | None = None
+    """Addresses that the cloud's own services take (Google's peering range for Lustre)."""
+    mtu: int | None = None
     flow_log_interval_s: int = 60
     flow_log_retention_days: int = 90
 

@@ -108,7 +108,7 @@ def _cost(cost: Cost) -> Iterator[str]:
 
 def _rest(plan: Plan) -> Iterator[str]:
     total = sum(plan.resources.values())
-    yield f"resources {total} of {len(plan.resources)} types; `--json` lists them"
+    yield f"creates {total} resources of {len(plan.resources)} types; `--json` lists them"
     if plan.kept:
         reasons: dict[str, int] = {}
         for item in plan.kept:

@@ -346,17 +346,6 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
             )
 
 
-def budget_tells_someone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A budget alert has a recipient."""
-    if "foundation" in spec.made_layers and not spec.budget.recipients:
-        yield warn(
-            budget_tells_someone,
-            "budget.recipients",
-            "is empty, so the budget alert tells nobody",
-            "add an e-mail address",
-        )
-
-
 def trail_is_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """An account without an audit trail is a decision that somebody has to see."""
     if "foundation" in spec.made_layers and spec.audit.trail == "none":
@@ -407,7 +396,7 @@ def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if machine is None or not machine.zones or region not in cloud.regions:
             continue
         zones = machine.zones.get(region, ())
-        if not zones:
+        if region not in machine.zones:
             seen = listed(sorted(machine.zones))
             yield warn(
                 zones_sell_machine,
@@ -417,7 +406,7 @@ def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             )
             continue
         zone = pool.zone or spec.where.zone
-        if zone and zone not in zones:
+        if zone and zones and zone not in zones:
             yield warn(
                 zones_sell_machine,
                 f"pools[{i}].machine",
@@ -534,7 +523,6 @@ RULES: tuple[Rule, ...] = (
     fallback_replaces_reservations,
     cidr_is_private,
     image_is_prebuilt_without_egress,
-    budget_tells_someone,
     trail_is_made,
     floor_is_reachable,
     tags_fit,

@@ -6,11 +6,11 @@ from datetime import date
 
 from gpuinfra.clouds import CLOUDS, profile_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.rules import common, software
+from gpuinfra.rules import common, money, software
 from gpuinfra.rules.finding import Finding, Level
 from gpuinfra.spec.model import ClusterSpec
 
-COMMON: tuple[Rule, ...] = (*common.RULES, *software.RULES)
+COMMON: tuple[Rule, ...] = (*common.RULES, *software.RULES, *money.RULES)
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 

@@ -312,9 +312,9 @@ def _fabric(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> 
         why = "what the cloud's own HPC images of this release carry"
         return [Choice(piece="doca_ofed", version=tables.DOCA[wanted.os], why=why, low="3.2", high="4")]
     if provider == "tcpx":
-        if wanted.os != "cos":
+        if not (wanted.kernel and "tcpx" in wanted.kernel):
             conflicts.append(
-                Conflict(piece="tcpx", message="GPUDirect-TCPX on this machine needs Container-Optimized OS or Google's own kernel", hint="take a machine with TCPXO or RDMA, or run it on COS")
+                Conflict(piece="tcpx", message="GPUDirect-TCPX on this machine needs Google's own kernel (linux-image-gcp-tcpx)", hint="name that kernel in software.kernel and an image that has it, or take a machine with TCPXO or RDMA")
             )  # fmt: skip
         return [Choice(piece="tcpx", version=tables.TCPX_PLUGIN, why="the NCCL plugin of Google's own recipe")]
     if provider == "tcpxo":

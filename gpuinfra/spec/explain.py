@@ -47,11 +47,11 @@ def known_rules() -> dict[str, str]:
 
 def known_checks() -> dict[str, str]:
     """Id of a check -> its text."""
-    from gpuinfra.node.checks import CHECKS
+    from gpuinfra.node.checks import ALL
 
     return {
         name: f"{check.name}: {inspect.cleandoc(type(check).__doc__ or '')}\n  to do: {check.hint}"
-        for name, check in CHECKS.items()
+        for name, check in ALL.items()
     }
 
 

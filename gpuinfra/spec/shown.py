@@ -23,8 +23,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
-        text = repr(value) if not isinstance(value, int) or abs(value) < 10**20 else "a number of more than 20 digits"
-        return text
+        return repr(value) if not isinstance(value, int) or abs(value) < 10**20 else "a number of more than 20 digits"
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, (list, tuple)):

@@ -23,6 +23,7 @@ from gpuinfra.plan.model import (
     Plan,
     Subnet,
 )
+from gpuinfra.plan.share import shares
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
 from gpuinfra.spec.model import ClusterSpec
@@ -104,13 +105,10 @@ class AwsProfile:
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        numbers: dict[str, int] = {}
         groups: list[Group] = []
         decisions: list[Decision] = []
-        for entry in pool.capacity:
-            index = numbers.get(entry.kind, 0)
-            numbers[entry.kind] = index + 1
-            group = _group(pool, machine, entry, f"{pool.name}-{entry.kind.replace('_', '-')}-{index}", zone, today)
+        for entry, name, count in shares(pool, self.group_limit(machine)):
+            group = _group(pool, machine, entry, name, count, zone, today)
             groups.append(group)
             chosen = group.placement_group or "none"
             decisions.append(Decision(path=f"{group.name}.placement_group", chosen=chosen, why=group.placement_reason))
@@ -239,14 +237,14 @@ def _plain(os: str, machine: MachineType) -> Image:
     return Image(source="ssm", ref=parameter, os=os, arch=machine.arch, prebuilt=False)
 
 
-def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, zone: str, today: date) -> Group:
+def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: int, zone: str, today: date) -> Group:
     placement, reason, existing = _placement(pool, machine, entry)
     starts_at = ends_at = preference = None
-    count = entry.count
+    count = nodes
     if isinstance(entry, Block):
         starts_at = _rfc3339(_moment(entry.starts_at))
         ends_at = _rfc3339(_moment(entry.ends_at) - BLOCK_LEAD)
-        count = 0 if today < _moment(entry.starts_at).date() else entry.count
+        count = 0 if today < _moment(entry.starts_at).date() else nodes
     if isinstance(entry, Reserved):
         # With a target only the target is used; overflow is what `first` means, and then no target may be set.
         preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
@@ -256,7 +254,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, zone: s
         pool=pool.name,
         kind=entry.kind,
         count=count,
-        max_count=entry.count,
+        max_count=nodes,
         zone=zone,
         reservation_id=reservation,
         reservation_group_arn=entry.group_arn if isinstance(entry, Reserved) else None,

@@ -22,6 +22,10 @@ def _lustre(spec: ClusterSpec) -> Iterator[tuple[str, Lustre, str]]:
             yield f"storage[{i}]", entry, entry.deployment or "persistent_2"
 
 
+def _nearest(known: tuple[int, ...], wanted: int) -> int:
+    return min(known, key=lambda one: abs(one - wanted))
+
+
 def lustre_tier_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Throughput is one of the tiers of the deployment type."""
     for path, entry, kind in _lustre(spec):
@@ -32,14 +36,14 @@ def lustre_tier_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what = f"is {tier}, but {kind} has a fixed throughput"
             yield error(lustre_tier_is_sold, f"{path}.throughput_mb_s_per_tib", what, "take it out")
         else:
-            near = min(TIERS[kind], key=lambda t: abs(t - tier))
+            near = _nearest(TIERS[kind], tier)
             what = f"is {tier}; {kind} has {listed([str(t) for t in TIERS[kind]])}"
             yield error(lustre_tier_is_sold, f"{path}.throughput_mb_s_per_tib", what, f"take {near}")
 
 
 def lustre_size_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Capacity that is not sold is rounded up, and said so."""
-    for path, entry, kind in _lustre(spec):
+    for path, entry, _ in _lustre(spec):
         if entry.fabric and (entry.throughput_mb_s_per_tib or 250) not in EFA_STEP_GIB:
             continue
         bought = PROFILE.lustre(entry)
@@ -93,7 +97,7 @@ def lustre_metadata_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]
             what = f"is {iops}, but {kind} has no metadata configuration"
             yield error(lustre_metadata_is_sold, f"{path}.metadata_iops", what, "take it out")
         elif iops not in METADATA_IOPS:
-            near = min(METADATA_IOPS, key=lambda known: abs(known - iops))
+            near = _nearest(METADATA_IOPS, iops)
             what = f"is {iops}; allowed are 1500, 3000, 6000, 12000 and multiples of 12000 up to 192000"
             yield error(lustre_metadata_is_sold, f"{path}.metadata_iops", what, f"take {near}")
 

@@ -1,0 +1,242 @@
+"""What is decided differently on Azure: images, scale sets, addresses, Managed Lustre. Pure: no SDK."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from datetime import date
+
+from gpuinfra.clouds.azure import catalog
+from gpuinfra.clouds.azure import regions as places
+from gpuinfra.clouds.profile import Bought, Rule
+from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.plan.model import (
+    Decision,
+    Disk,
+    FileSystemPlan,
+    Group,
+    Image,
+    Kept,
+    Lifetime,
+    NetworkPlan,
+    Nic,
+    Plan,
+    Subnet,
+)
+from gpuinfra.plan.share import shares
+from gpuinfra.plan.zones import Zoning
+from gpuinfra.spec.capacity import Reserved, Spot
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+
+REGIONAL = "regional"
+"""The zone of what names none: the cloud picks."""
+FABRIC_LIMIT = 100
+"""Nodes of one InfiniBand fabric: a scale set with a single placement group; 300 by a support request."""
+SET_LIMIT = 600
+"""Nodes of one scale set without InfiniBand."""
+DEFAULT_TIER = 250
+GIB_PER_TIB = 1024
+
+
+class AzureProfile:
+    """Microsoft Azure."""
+
+    name = "azure"
+    title = "Azure"
+    machines: Mapping[str, MachineType] = catalog.MACHINES
+    regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
+    capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
+    service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    tag_limit = 50
+
+    def zone_number(self, zone: str) -> int:
+        """Zones are numbered by the cloud itself."""
+        return int(zone) if zone.isdigit() else 0
+
+    def first_zone(self, region: str) -> str:
+        """Where no record names a zone, the cloud picks."""
+        return REGIONAL
+
+    def region_of_zone(self, zone: str, region: str) -> str | None:
+        """Zones have the same numbers in every region."""
+        return region if zone in ("1", "2", "3") else None
+
+    def group_limit(self, machine: MachineType) -> int | None:
+        """A fabric is one set, so an InfiniBand pool above the limit is refused and never split."""
+        return FABRIC_LIMIT if machine.fabric else SET_LIMIT
+
+    def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
+        """Ethernet only: InfiniBand adapters are passed through and never declared."""
+        return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in machine.nics)
+
+    def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
+        """The HPC image for GPU nodes, plain Ubuntu for others."""
+        wanted = pool.image or spec.software.image
+        if isinstance(wanted, CustomImage):
+            image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
+            return image, "said in the declaration"
+        os = spec.software.os or ("ubuntu-24.04" if machine.arch == "arm64" else "ubuntu-22.04")
+        if wanted == "plain":
+            return _plain(os, machine), "image: plain, so every step installs"
+        if machine.gpu is None:
+            return _plain(os, machine), "a node without GPUs needs no GPU image"
+        if machine.arch == "arm64":
+            return _plain(os, machine), "the published HPC images are for x86_64, so every step installs"
+        sku = os.removeprefix("ubuntu-").replace(".", "")
+        image = Image(source="urn", ref=f"microsoft-dsvm:ubuntu-hpc:{sku}:latest", os=os, arch="x86_64", prebuilt=True)
+        return image, "Azure's own HPC image brings driver, fabric manager, CUDA, InfiniBand and the Lustre client"
+
+    def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
+        """Premium disks; their throughput follows from their size."""
+        return Disk(
+            size_gib=pool.disk.size_gib or (256 if machine.gpu else 64), kind="Premium_LRS", iops=pool.disk.iops
+        )
+
+    def groups(
+        self, pool: Pool, machine: MachineType, zone: str, today: date
+    ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
+        """One scale set for each kind; an InfiniBand pool is one kind and one set."""
+        fabric = machine.fabric is not None and pool.fabric != "none"
+        reason = (
+            "one InfiniBand fabric is one uniform scale set with a single placement group"
+            if fabric
+            else "its nodes share no fast network"
+        )
+        limit = FABRIC_LIMIT if fabric else SET_LIMIT
+        groups = tuple(
+            Group(
+                name=name,
+                pool=pool.name,
+                kind=entry.kind,
+                count=count,
+                max_count=count,
+                zone=zone,
+                reservation_id=entry.id if isinstance(entry, Reserved) else None,
+                placement_reason=reason,
+                single_fabric=fabric,
+                max_price_usd=entry.max_price_usd if isinstance(entry, Spot) else None,
+                terminate_first=fabric or CapacityKind(entry.kind).is_bounded,
+            )
+            for entry, name, count in shares(pool, limit)
+        )
+        chosen = "single placement group" if fabric else "none"
+        return groups, tuple(Decision(path=f"{g.name}.placement_group", chosen=chosen, why=reason) for g in groups)
+
+    def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
+        """One subnet for all nodes, because subnets span zones here, and one for each Lustre file system."""
+        if spec.network.existing:
+            known = spec.network.existing.subnets
+            first = known.get(spec.where.region) or next(iter(known.values()))
+            subnet = Subnet(name=self.subnet(""), zone=REGIONAL, cidr="", role="nodes", existing_id=first)
+            return NetworkPlan(
+                cidr="", subnets=(subnet,), egress=spec.network.egress, existing_id=spec.network.existing.id
+            )
+        network = ipaddress.ip_network(spec.network.cidr, strict=False)
+        eighths = list(network.subnets(prefixlen_diff=3))
+        small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 7)))
+        subnets = [Subnet(name=self.subnet(""), zone=REGIONAL, cidr=str(eighths[1]), role="nodes")]
+        lustre = sorted(entry.mount for entry in spec.storage if entry.kind == "lustre")
+        for index, _ in enumerate(lustre):
+            subnets.append(Subnet(name=f"storage-{index}", zone=REGIONAL, cidr=str(small[index]), role="storage"))
+        return NetworkPlan(
+            cidr=spec.network.cidr,
+            subnets=tuple(subnets),
+            egress=spec.network.egress,
+            interface_endpoints=("blob", "vault"),
+            flow_log_retention_days=spec.network.flow_log_days,
+        )
+
+    def subnet(self, zone: str) -> str:
+        """Subnets span zones."""
+        return "private-0"
+
+    def lustre(self, entry: Lustre) -> Bought:
+        """Sold in steps of whole TiB."""
+        tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
+        _, step, _ = places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])
+        size = step * GIB_PER_TIB
+        sold = max(size, -(-entry.capacity_gib // size) * size)
+        return Bought(asked=entry.capacity_gib, sold=sold, why=f"sold in steps of {step} TiB")
+
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+        """Managed Lustre, NFS file shares, or a container that is mounted."""
+        kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
+        lifetime = Lifetime.KEPT if kept else Lifetime.ENDS
+        if isinstance(entry, Lustre):
+            tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
+            return FileSystemPlan(
+                name=name,
+                kind="lustre",
+                mount=entry.mount,
+                capacity_gib=self.lustre(entry).sold,
+                deployment=places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])[0],
+                throughput_mb_s_per_tib=tier,
+                subnet="storage-0",
+                bucket=entry.bucket,
+                bucket_prefix=entry.bucket_prefix,
+                lifetime=lifetime,
+                lifetime_reason="the only copy of its data" if kept else "linked to a container, which keeps the data",
+            )
+        return FileSystemPlan(
+            name=name,
+            kind=entry.kind,
+            mount=entry.mount,
+            capacity_gib=entry.capacity_gib if isinstance(entry, Home) else 0,
+            deployment="FileStorage" if isinstance(entry, Home) else "blobfuse2",
+            throughput_mb_s_per_tib=None,
+            subnet=self.subnet(zone),
+            bucket=entry.bucket if isinstance(entry, ObjectMount) else None,
+            lifetime=lifetime,
+            lifetime_reason="home directories hold people's work" if kept else "a mount holds nothing itself",
+        )
+
+    def resources(self, plan: Plan) -> dict[str, int]:
+        """What the plan itself decides the number of; a component adds what each of them needs."""
+        counts = {"azure-native:resources:ResourceGroup": 1}
+        if plan.network and not plan.network.existing_id:
+            counts |= {
+                "azure-native:network:VirtualNetwork": 1,
+                "azure-native:network:Subnet": len(plan.network.subnets),
+                "azure-native:network:NetworkSecurityGroup": 1,
+            }
+            if plan.network.egress == "nat":
+                counts |= {"azure-native:network:NatGateway": 1, "azure-native:network:PublicIPAddress": 1}
+        groups = sum(len(pool.groups) for pool in plan.pools)
+        lustre = sum(entry.kind == "lustre" for entry in plan.file_systems)
+        counts |= {
+            "azure-native:compute:VirtualMachineScaleSet": groups,
+            "azure-native:storagecache:AmlFilesystem": lustre,
+        }
+        return {kind: count for kind, count in sorted(counts.items()) if count}
+
+    def kept(self, plan: Plan) -> tuple[Kept, ...]:
+        """File systems that hold the only copy of something."""
+        return tuple(
+            Kept(
+                what=f"{plan.name}-{entry.name}",
+                type="azure-native:storagecache:AmlFilesystem",
+                why=entry.lifetime_reason,
+            )
+            for entry in plan.file_systems
+            if entry.lifetime is Lifetime.KEPT and entry.kind == "lustre"
+        )
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Rules that only this cloud has."""
+        from gpuinfra.clouds.azure.rules import RULES
+
+        return RULES
+
+
+PROFILE = AzureProfile()
+
+
+def _plain(os: str, machine: MachineType) -> Image:
+    arm = machine.arch == "arm64"
+    if os == "ubuntu-22.04":
+        ref = f"Canonical:0001-com-ubuntu-server-jammy:22_04-lts-{'arm64' if arm else 'gen2'}:latest"
+    else:
+        ref = f"Canonical:ubuntu-24_04-lts:server{'-arm64' if arm else ''}:latest"
+    return Image(source="urn", ref=ref, os=os, arch=machine.arch, prebuilt=False)

@@ -1,0 +1,1 @@
+"""Google Cloud: what it sells (`catalog.py`, `regions.py`) and what is decided differently on it (`profile.py`)."""

@@ -1,0 +1,292 @@
+"""What is decided differently on Google Cloud: images, instance groups, several networks, Managed Lustre. Pure: no SDK."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from datetime import date
+
+from gpuinfra.clouds.gcp import catalog
+from gpuinfra.clouds.gcp import regions as places
+from gpuinfra.clouds.profile import Bought, Rule
+from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.plan.model import (
+    Decision,
+    Disk,
+    ExtraNetwork,
+    FileSystemPlan,
+    Group,
+    Image,
+    Kept,
+    Lifetime,
+    NetworkPlan,
+    Nic,
+    Plan,
+    Subnet,
+)
+from gpuinfra.plan.share import shares
+from gpuinfra.plan.zones import Zoning
+from gpuinfra.spec.capacity import Flex, Reserved
+from gpuinfra.spec.machines import machines_of
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+
+GROUP_LIMIT = 1000
+"""Nodes of one zonal managed instance group."""
+MTU_TCP = 8244
+"""What Google's own recipes give networks of A3 High and Mega."""
+MTU_RDMA = 8896
+HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
+"""Families that take no Persistent Disk."""
+DEFAULT_TIER = 500
+
+
+class GcpProfile:
+    """Google Cloud."""
+
+    name = "gcp"
+    title = "Google Cloud"
+    machines: Mapping[str, MachineType] = catalog.MACHINES
+    regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
+    capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
+    service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    tag_limit = 64
+
+    def zone_number(self, zone: str) -> int:
+        """Zones have letters."""
+        return ord(zone[-1]) - ord("a") + 1 if zone else 0
+
+    def first_zone(self, region: str) -> str:
+        """Most regions have a zone b; a few old ones have no a."""
+        return f"{region}-b"
+
+    def region_of_zone(self, zone: str, region: str) -> str | None:
+        """The region is the first part of the zone's name."""
+        return places.region_of(zone)
+
+    def group_limit(self, machine: MachineType) -> int | None:
+        """A zonal group's own limit."""
+        return GROUP_LIMIT
+
+    def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
+        """The layout of the record: every gVNIC in a network of its own, RDMA ones together."""
+        shapes = machine.nics if fabric else machine.nics[:1]
+        return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in shapes)
+
+    def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
+        """The accelerator image for GPU nodes that have one, plain Ubuntu for others."""
+        wanted = pool.image or spec.software.image
+        if isinstance(wanted, CustomImage):
+            image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
+            return image, "said in the declaration"
+        newest = machine.gpu is not None and machine.gpu.arch in ("hopper", "blackwell")
+        os = spec.software.os or ("ubuntu-24.04" if newest else "ubuntu-22.04")
+        release = os.removeprefix("ubuntu-").replace(".", "")
+        plain = Image(
+            source="family",
+            ref=f"ubuntu-os-cloud/ubuntu-{release}-lts-{'arm64' if machine.arch == 'arm64' else 'amd64'}",
+            os=os,
+            arch=machine.arch,
+            prebuilt=False,
+        )
+        if wanted == "plain":
+            return plain, "image: plain, so every step installs"
+        if not newest:
+            return plain, "accelerator images are published for A3 and later, so every step installs"
+        arch = "arm64" if machine.arch == "arm64" else "amd64"
+        if arch == "arm64" and os != "ubuntu-24.04":
+            return plain, "the accelerator image for arm64 is Ubuntu 24.04 only, so every step installs"
+        ref = f"ubuntu-os-accelerator-images/ubuntu-accelerator-{release}-{arch}-with-nvidia-580"
+        image = Image(source="family", ref=ref, os=os, arch=machine.arch, prebuilt=True)
+        return image, "Google's own accelerator image brings driver, fabric manager and the kernel that goes with them"
+
+    def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
+        """The newest families take Hyperdisk only, the others take none of it or both."""
+        kind = "hyperdisk-balanced" if machine.family in HYPERDISK_ONLY else "pd-balanced"
+        tuned = kind == "hyperdisk-balanced"
+        return Disk(
+            size_gib=pool.disk.size_gib or (200 if machine.gpu else 50),
+            kind=kind,
+            iops=pool.disk.iops if tuned else None,
+            throughput_mib_s=(pool.disk.throughput_mib_s or 500) if tuned else None,
+        )
+
+    def groups(
+        self, pool: Pool, machine: MachineType, zone: str, today: date
+    ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
+        """One instance group for each kind, because one template has one provisioning model."""
+        groups: list[Group] = []
+        decisions: list[Decision] = []
+        for entry, name, count in shares(pool, GROUP_LIMIT):
+            placement, reason = _placement(pool, machine, entry.kind)
+            flex = isinstance(entry, Flex)
+            groups.append(
+                Group(
+                    name=name,
+                    pool=pool.name,
+                    kind=entry.kind,
+                    # A queued group starts empty and grows by resize requests.
+                    count=0 if flex else count,
+                    max_count=count,
+                    zone=zone,
+                    reservation_id=entry.id if isinstance(entry, Reserved) else None,
+                    placement_group=placement,
+                    placement_reason=reason,
+                    max_run_s=entry.max_run_hours * 3600 if isinstance(entry, Flex) else None,
+                    terminate_first=CapacityKind(entry.kind).is_bounded,
+                )
+            )
+            decisions.append(Decision(path=f"{name}.placement_group", chosen=placement or "none", why=reason))
+        return tuple(groups), tuple(decisions)
+
+    def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
+        """The main network, and one more for each interface that may not share it."""
+        if spec.network.existing:
+            known = spec.network.existing.subnets
+            first = known.get(spec.where.region) or next(iter(known.values()))
+            subnet = Subnet(name=self.subnet(""), zone=spec.where.region, cidr="", role="nodes", existing_id=first)
+            return NetworkPlan(
+                cidr="", subnets=(subnet,), egress=spec.network.egress, existing_id=spec.network.existing.id
+            )
+        network = ipaddress.ip_network(spec.network.cidr, strict=False)
+        eighths = [str(part) for part in network.subnets(prefixlen_diff=3)]
+        main = Subnet(name=self.subnet(""), zone=spec.where.region, cidr=eighths[1], role="nodes")
+        extra, subnets = _extra(spec, zoning, eighths)
+        has_lustre = any(entry.kind == "lustre" for entry in spec.storage)
+        service = next(ipaddress.ip_network(eighths[0]).subnets(new_prefix=max(22, network.prefixlen + 4)))
+        return NetworkPlan(
+            cidr=spec.network.cidr,
+            subnets=(main, *subnets),
+            egress=spec.network.egress,
+            extra=extra,
+            service_range=str(service) if has_lustre else None,
+            mtu=MTU_RDMA if any(e.profile for e in extra) else MTU_TCP,
+            flow_log_retention_days=spec.network.flow_log_days,
+        )
+
+    def subnet(self, zone: str) -> str:
+        """Subnets span the zones of a region."""
+        return "private-0"
+
+    def lustre(self, entry: Lustre) -> Bought:
+        """Sold in steps that depend on the tier and grow with the size."""
+        tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
+        least, _, steps = places.LUSTRE_TIERS.get(tier, places.LUSTRE_TIERS[DEFAULT_TIER])
+        step = next(size for up_to, size in steps if up_to is None or entry.capacity_gib <= up_to)
+        sold = max(least, -(-entry.capacity_gib // step) * step)
+        return Bought(asked=entry.capacity_gib, sold=sold, why=f"this tier is sold in steps of {step} from {least} on")
+
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+        """Managed Lustre, Filestore, or a bucket that is mounted."""
+        kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
+        reason = "holds the only copy of its data" if kept else "the bucket keeps the data"
+        lustre = isinstance(entry, Lustre)
+        return FileSystemPlan(
+            name=name,
+            kind=entry.kind,
+            mount=entry.mount,
+            capacity_gib=self.lustre(entry).sold if isinstance(entry, Lustre) else getattr(entry, "capacity_gib", 0),
+            deployment="MANAGED" if lustre else "ZONAL" if entry.kind == "home" else "gcsfuse",
+            throughput_mb_s_per_tib=(entry.throughput_mb_s_per_tib or DEFAULT_TIER)
+            if isinstance(entry, Lustre)
+            else None,
+            subnet=self.subnet(zone),
+            bucket=getattr(entry, "bucket", None),
+            bucket_prefix=getattr(entry, "bucket_prefix", ""),
+            lifetime=Lifetime.KEPT if kept else Lifetime.ENDS,
+            lifetime_reason=reason,
+        )
+
+    def resources(self, plan: Plan) -> dict[str, int]:
+        """What the plan itself decides the number of; a component adds what each of them needs."""
+        counts: dict[str, int] = {}
+        if plan.network and not plan.network.existing_id:
+            counts |= {
+                "gcp:compute/network:Network": 1 + len(plan.network.extra),
+                "gcp:compute/subnetwork:Subnetwork": len(plan.network.subnets),
+                "gcp:compute/globalAddress:GlobalAddress": 1 if plan.network.service_range else 0,
+                "gcp:servicenetworking/connection:Connection": 1 if plan.network.service_range else 0,
+            }
+            if plan.network.egress == "nat":
+                counts |= {"gcp:compute/router:Router": 1, "gcp:compute/routerNat:RouterNat": 1}
+        groups = sum(len(pool.groups) for pool in plan.pools)
+        counts |= {
+            "gcp:compute/instanceTemplate:InstanceTemplate": groups,
+            "gcp:compute/instanceGroupManager:InstanceGroupManager": groups,
+            "gcp:compute/resizeRequest:ResizeRequest": sum(g.kind == "flex" for p in plan.pools for g in p.groups),
+            "gcp:lustre/instance:Instance": sum(entry.kind == "lustre" for entry in plan.file_systems),
+            "gcp:filestore/instance:Instance": sum(entry.kind == "home" for entry in plan.file_systems),
+        }
+        return {kind: count for kind, count in sorted(counts.items()) if count}
+
+    def kept(self, plan: Plan) -> tuple[Kept, ...]:
+        """File systems that hold the only copy of something."""
+        types = {"lustre": "gcp:lustre/instance:Instance", "home": "gcp:filestore/instance:Instance"}
+        return tuple(
+            Kept(what=f"{plan.name}-{entry.name}", type=types[entry.kind], why=entry.lifetime_reason)
+            for entry in plan.file_systems
+            if entry.lifetime is Lifetime.KEPT
+        )
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Rules that only this cloud has."""
+        from gpuinfra.clouds.gcp.rules import RULES
+
+        return RULES
+
+
+PROFILE = GcpProfile()
+
+
+def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None, str]:
+    if kind == "reserved":
+        return None, "a reservation brings its own placement"
+    if kind == "flex":
+        return None, "a queued group takes no placement policy of its own"
+    if machine.fabric is None or pool.fabric == "none" or pool.nodes < 2:
+        return None, "its nodes share no fast network"
+    return f"{pool.name}-near", "the fabric is fastest where nodes are near each other"
+
+
+def _extra(spec: ClusterSpec, zoning: Zoning, eighths: list[str]) -> tuple[tuple[ExtraNetwork, ...], list[Subnet]]:
+    """Networks beside the main one, and their subnets, at addresses that depend on nothing but their names."""
+    machines = machines_of(spec)
+    wanted: dict[str, int] = {}
+    zones: dict[str, str] = {}
+    tcp = False
+    for pool in spec.pools:
+        machine = machines[pool.machine]
+        if machine.fabric is None or pool.fabric == "none":
+            continue
+        tcp = tcp or not machine.fabric.is_rdma
+        for name in {nic.network for nic in machine.nics if nic.network != "main"}:
+            rails = sum(nic.network == name for nic in machine.nics)
+            wanted[name] = max(wanted.get(name, 0), rails)
+            zones[name] = zoning.by_pool[pool.name]
+    networks: list[ExtraNetwork] = []
+    subnets: list[Subnet] = []
+    for name in sorted(wanted):
+        roce = name == "roce"
+        profile = f"{zones[name]}-vpc-roce" if roce else None
+        networks.append(ExtraNetwork(name=name, mtu=MTU_TCP if name.startswith("data-") else MTU_RDMA, profile=profile))
+        cidrs = _cidrs(name, eighths, wanted[name])
+        subnets.extend(
+            Subnet(
+                name=f"{name}-{index}" if roce else name, zone=spec.where.region, cidr=cidr, role="fabric", network=name
+            )
+            for index, cidr in enumerate(cidrs)
+        )
+    return tuple(networks), subnets
+
+
+def _cidrs(name: str, eighths: list[str], rails: int) -> list[str]:
+    """`data-N` is a quarter of the third or fourth eighth, `host-1` the fifth, a rail an eighth of the sixth."""
+    if name.startswith("data-"):
+        index = int(name.removeprefix("data-"))
+        parts = list(ipaddress.ip_network(eighths[2 + index // 4]).subnets(prefixlen_diff=2))
+        return [str(parts[index % 4])]
+    if name == "roce":
+        parts = list(ipaddress.ip_network(eighths[5]).subnets(prefixlen_diff=3))
+        return [str(part) for part in parts[:rails]]
+    return [eighths[4]]

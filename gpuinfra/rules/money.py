@@ -1,0 +1,46 @@
+"""Rules about money: what is bought without a known price, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.records import CapacityKind
+from gpuinfra.cost.price import node_price
+from gpuinfra.rules.finding import Finding
+from gpuinfra.rules.say import info, warn
+from gpuinfra.spec.machines import machines_of
+from gpuinfra.spec.model import ClusterSpec
+
+
+def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A budget limit that is derived from the plan's price covers all nodes only if their prices are known."""
+    derived = spec.budget.limit_usd_per_month is None and "foundation" in spec.made_layers
+    machines = machines_of(spec)
+    for i, pool in enumerate(spec.pools):
+        machine = machines.get(pool.machine)
+        if machine is None:
+            continue
+        for j, entry in enumerate(pool.capacity):
+            found, note = node_price(machine, CapacityKind(entry.kind), spec.where.region)
+            if found is not None:
+                continue
+            path = f"pools[{i}].capacity[{j}]"
+            if derived:
+                hint = "set budget.limit_usd_per_month, because the limit leaves these nodes out"
+                yield warn(price_is_known, path, f"has no known price: {note}", hint)
+            else:
+                yield info(
+                    price_is_known, path, f"has no known price: {note}", "your own goes into a file for --prices"
+                )
+
+
+def budget_tells_someone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A budget alert has a recipient."""
+    if "foundation" in spec.made_layers and not spec.budget.recipients:
+        what = "is empty, so the budget alert tells nobody"
+        yield warn(budget_tells_someone, "budget.recipients", what, "add an e-mail address")
+
+
+RULES: tuple[Rule, ...] = (price_is_known, budget_tells_someone)
