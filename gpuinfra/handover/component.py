@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 
@@ -76,7 +77,7 @@ class NodesReady(pulumi.CustomResource):
     """True when as many nodes as `wait` asks for are verified."""
     nodes_verified: pulumi.Output[int]
     gpus_verified: pulumi.Output[int]
-    nodes: pulumi.Output[list[dict[str, object]]]
+    nodes: pulumi.Output[list[Any]]
     """One entry per node: label, instanceId, pool, group, outcome, reason, bootId, evidenceSha256, sshHostKeys, ..."""
     summary: pulumi.Output[str]
 

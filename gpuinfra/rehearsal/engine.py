@@ -68,8 +68,7 @@ class Pulumi:
             self.folder.stack,
             "--event-log",
             str(self.folder.events),
-            "--suppress-permalink",
-            "true",
+            "--suppress-permalink=true",
         )
         with self.folder.log.open("a", encoding="utf-8") as log:
             log.write(f"\n== pulumi {' '.join(argv)}\n")

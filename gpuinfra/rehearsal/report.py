@@ -106,8 +106,9 @@ def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]
     entries: list[dict[str, Any]] = []
     last: FleetVerdict | None = None
     for gate in gates:
-        inputs = wire.inputs_of(gate.get("inputs") or {})
         outputs: Mapping[str, object] = gate.get("outputs") or {}
+        # After a failed update the engine keeps the inputs from before it; what was wanted is among the outputs.
+        inputs = wire.inputs_of(outputs)
         try:
             with private.worn(session.pulumi.env):
                 pools = wire.pools_of(inputs)
