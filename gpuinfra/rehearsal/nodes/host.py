@@ -34,7 +34,7 @@ from gpuinfra.rehearsal.nodes.state import Instance, first_state
 
 REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
-BOOT_SLOT_S = 90.0
+BOOT_SLOT_S = 30.0
 """A node that has not settled by then gives its place to the next, because it may be waiting for others."""
 
 

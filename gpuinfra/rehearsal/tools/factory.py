@@ -32,14 +32,13 @@ def build() -> None:
     for name, version in image["packages"].items():
         _choose(universe, name, version, chosen)
     install(chosen, origin="image", services=False)
-    change_state(_whole)
     for unit in image.get("unit_enable", []):
         enable(unit)
     if image.get("efa") and state["hardware"]["efa"]:
         from .vendor import install_efa
 
         install_efa(image["efa"], universe.data["efa"][image["efa"]])
-        change_state(lambda state: state["modules"].clear())
+    change_state(_whole)
 
 
 def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str]) -> None:
@@ -57,6 +56,7 @@ def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str])
 
 
 def _whole(state: State) -> None:
-    """Nothing of an image is loaded before it boots."""
+    """Nothing of an image is loaded before it boots. Only now is the disk whole: a kill before this lays it down again."""
     state["modules"] = []
     kernel.describe_driver(state)
+    state["image"]["complete"] = True

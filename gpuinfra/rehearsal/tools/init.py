@@ -73,7 +73,7 @@ class Init:
             write_file("/run/standin/booted", f"{time.time():.3f}")
         threading.Thread(target=self._serve, daemon=True).start()
         try:
-            if resume:
+            if resume and read_state()["image"].get("complete"):
                 mounts.restore()
                 self.manager.resume()
             else:
@@ -82,7 +82,7 @@ class Init:
                     2,
                     f"[    0.000000] Linux version {state['kernel']} (stand-in node, boot {state['boots']})\n".encode(),
                 )
-                if state["boots"] == 1:
+                if not state["image"].get("complete"):
                     factory.build()
                 kernel.boot()
                 mounts.boot()

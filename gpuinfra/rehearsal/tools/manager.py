@@ -7,18 +7,16 @@ of nodes use them. Cgroups are replaced by the invocation id that every process 
 from __future__ import annotations
 
 import os
-import shlex
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .commands import DEFAULT_TIMEOUT, TIMED_OUT, Commands, start_limit
 from .process import Reaper, end_all
 from .state import UNITS, dumps, loads, read_text, write_atomically
 from .unitfile import Unit, full_name, load, masked, seconds, wanted_by
-
-DEFAULT_TIMEOUT = 90.0
 
 
 @dataclass
@@ -34,7 +32,8 @@ class Manager:
     """All units of one node."""
 
     def __init__(self, reaper: Reaper, log: Callable[[str, str, bool], None], environ: dict[str, str]) -> None:
-        self.reaper, self.log, self.environ = reaper, log, environ
+        self.reaper, self.log = reaper, log
+        self.commands = Commands(reaper, log, environ)
         self.lock = threading.RLock()
         self.states: dict[str, dict] = {}
         self.jobs: dict[str, Job] = {}
@@ -73,7 +72,7 @@ class Manager:
         self._set(name, stopping=True)
         if unit:
             for command in unit.all("Service", "ExecStop"):
-                self._execute(unit, command, state.get("invocation", ""), patience)
+                self.commands.execute(unit, command, state.get("invocation", ""), patience)
         if state.get("invocation"):
             end_all(state["invocation"], patience)
         self._set(name, active="inactive", sub="dead", stopping=False, ended=time.time(), pid=0)
@@ -88,10 +87,8 @@ class Manager:
         again = []
         with self.lock:
             for name, state in earlier.items():  # type: ignore[union-attr]
-                running = state.get("active") == "activating" or (
-                    state.get("active") == "active" and state.get("sub") == "running"
-                )
-                self.states[name] = {**state, "active": "inactive"} if running else state
+                running = state.get("queued") or state["active"] == "activating" or state["sub"] == "running"
+                self.states[name] = {**state, "active": "inactive", "queued": False} if running else state
                 if running:
                     again.append(name)
         self.start(again, wait=False)
@@ -122,6 +119,7 @@ class Manager:
         job = Job(name)
         self.jobs[name] = job
         fresh.append((job, unit))
+        self._set(name, queued=True)  # a suspension while it waits must not lose it
         for other in self._needs(unit):
             self._enqueue(other, fresh)
         return job
@@ -166,6 +164,7 @@ class Manager:
                     True,
                 )
                 self.jobs.pop(victim).result = "canceled"
+                self._set(victim, queued=False)
                 done.add(victim)
                 return
             for other in sorted(after[name]):
@@ -209,8 +208,11 @@ class Manager:
             with self.lock:
                 self.jobs.pop(job.name, None)
                 self.last_job = time.monotonic()
+                self._set(job.name, queued=False)
             job.done.set()
             self._follow(unit, job.result)
+        if job.result == "failed" and unit.type == "oneshot" and unit.kind == "service":
+            self._restart(unit, False, self.states[unit.name].get("result", ""))
 
     def _follow(self, unit: Unit, result: str) -> None:
         if unit.type == "oneshot" or result != "done":
@@ -238,10 +240,10 @@ class Manager:
             ended=None,
             invocation=invocation,
         )
-        limit = self._limit(unit)
+        limit = start_limit(unit)
         for key in ("ExecCondition", "ExecStartPre"):
             for command in unit.all("Service", key):
-                code = self._execute(unit, command, invocation, limit)
+                code = self.commands.execute(unit, command, invocation, limit)
                 if code != 0:
                     return self._failed(unit, code)
         if unit.type == "oneshot":
@@ -251,11 +253,11 @@ class Manager:
     def _oneshot(self, unit: Unit, invocation: str, limit: float) -> str:
         until = time.monotonic() + limit
         for command in unit.all("Service", "ExecStart"):
-            code = self._execute(unit, command, invocation, max(0.1, until - time.monotonic()))
+            code = self.commands.execute(unit, command, invocation, max(0.1, until - time.monotonic()))
             if code != 0:
                 return self._failed(unit, code)
         for command in unit.all("Service", "ExecStartPost"):
-            self._execute(unit, command, invocation, limit)
+            self.commands.execute(unit, command, invocation, limit)
         if unit.flag("Service", "RemainAfterExit", False):
             self._set(unit.name, active="active", sub="exited", ended=time.time())
         else:
@@ -265,7 +267,7 @@ class Manager:
     def _daemon(self, unit: Unit, invocation: str) -> str:
         command = unit.all("Service", "ExecStart")[-1]
         try:
-            pid = self._spawn(unit, command, invocation)
+            pid = self.commands.spawn(unit, command, invocation)
         except OSError as error:
             self.log("systemd", f"{unit.name}: {error}", True)
             return self._failed(unit, 203)
@@ -275,7 +277,7 @@ class Manager:
                 return self._failed(unit, code)
         self._set(unit.name, active="active", sub="running", pid=pid)
         for post in unit.all("Service", "ExecStartPost"):
-            self._execute(unit, post, invocation, DEFAULT_TIMEOUT)
+            self.commands.execute(unit, post, invocation, DEFAULT_TIMEOUT)
         threading.Thread(target=self._watch, args=(unit, pid), name=f"watch {unit.name}", daemon=True).start()
         return "done"
 
@@ -285,20 +287,27 @@ class Manager:
         if state.get("stopping") or state.get("pid") != pid:
             return
         clean = code == 0 or str(code) in unit.words("Service", "SuccessExitStatus")
-        restart = unit.one("Service", "Restart", "no")
         if clean:
             self._set(unit.name, active="inactive", sub="dead", ended=time.time(), status=code, pid=0)
         else:
             self._failed(unit, code if code is not None else 1)
-        if restart == "always" or (restart == "on-failure" and not clean):
-            times = [moment for moment in state.get("restarts", []) if time.time() - moment < 10] + [time.time()]
-            self._set(unit.name, restarts=times)
-            if len(times) <= 5:
-                time.sleep(min(seconds(unit.one("Service", "RestartSec", "100ms")), 5.0))
-                if self.states[unit.name]["active"] in ("inactive", "failed") and not self.states[unit.name].get(
-                    "stopping"
-                ):
-                    self.start([unit.name], wait=False)
+        self._restart(unit, clean, self.states[unit.name].get("result", ""))
+
+    def _restart(self, unit: Unit, clean: bool, result: str) -> None:
+        """`Restart=`, with its pause, and at most five times in ten seconds."""
+        wanted = unit.one("Service", "Restart", "no")
+        abnormal = result in ("signal", "timeout")
+        if not (wanted == "always" or (wanted == "on-failure" and not clean) or (wanted == "on-abnormal" and abnormal)):
+            return
+        state = self.states[unit.name]
+        times = [moment for moment in state.get("restarts", []) if time.time() - moment < 10] + [time.time()]
+        self._set(unit.name, restarts=times)
+        if len(times) > 5:
+            self.log("systemd", f"{unit.name}: Start request repeated too quickly.", True)
+            return
+        time.sleep(min(seconds(unit.one("Service", "RestartSec", "100ms")), 10.0))
+        if self.states[unit.name]["active"] in ("inactive", "failed") and not self.states[unit.name].get("stopping"):
+            self.start([unit.name], wait=False)
 
     def _failed(self, unit: Unit, code: int) -> str:
         result = "timeout" if code == TIMED_OUT else "signal" if code < 0 else "exit-code"
@@ -347,63 +356,10 @@ class Manager:
             self._set(name, fired=time.time())
             self.start([service], wait=False)
 
-    # Processes
-
-    def _limit(self, unit: Unit) -> float:
-        default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
-        return (
-            seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
-        )  # 0: none
-
-    def _execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
-        """Run one command of a unit to its end; 0 where it is prefixed with `-` or its code counts as success."""
-        try:
-            pid = self._spawn(unit, command, invocation)
-        except OSError as error:
-            self.log("systemd", f"{unit.name}: {error}", True)
-            return 0 if command.startswith("-") else 203
-        if not self.states[unit.name].get("stopping"):
-            self._set(unit.name, pid=pid)
-        code = self.reaper.wait(pid, min(limit, 1e8))
-        if code is None:
-            self.log("systemd", f"{unit.name}: start operation timed out. Terminating.", True)
-            end_all(invocation, 2.0)
-            self.reaper.wait(pid, 5)
-            return TIMED_OUT
-        if str(code) in unit.words("Service", "SuccessExitStatus") or command.lstrip("@+!:").startswith("-"):
-            return 0
-        return code
-
-    def _spawn(self, unit: Unit, command: str, invocation: str) -> int:
-        environ = {name: value for name, value in self.environ.items() if name != "HOME"}
-        environ |= _unit_environment(unit)
-        environ["INVOCATION_ID"] = invocation
-        argv = [_expand(word, environ) for word in shlex.split(command.lstrip("@-+!:"))]
-        read, write = os.pipe()
-        console = "console" in unit.one("Service", "StandardOutput", "journal")
-        try:
-            pid = self.reaper.spawn(argv, environ, write, unit.one("Service", "WorkingDirectory", "/"))
-        except OSError:
-            os.close(read)
-            raise
-        finally:
-            os.close(write)
-        ident = unit.one("Service", "SyslogIdentifier") or os.path.basename(argv[0])
-        threading.Thread(target=self._listen, args=(read, unit.name, ident, console), daemon=True).start()
-        return pid
-
-    def _listen(self, descriptor: int, unit: str, ident: str, console: bool) -> None:
-        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                self.log(f"{unit}\t{ident}", line.rstrip("\n"), console)
-
     def _set(self, name: str, **values: object) -> None:
         with self.lock:
             self.states[name] = {**self.states.get(name, {"active": "inactive", "sub": "dead"}), **values}
             write_atomically(UNITS, dumps(self.states))
-
-
-TIMED_OUT = 124
 
 
 def _unmet(unit: Unit) -> list[str]:
@@ -424,30 +380,3 @@ def _unmet(unit: Unit) -> list[str]:
 
 def _not_empty(path: str) -> bool:
     return os.path.isfile(path) and os.path.getsize(path) > 0
-
-
-def _unit_environment(unit: Unit) -> dict[str, str]:
-    environ: dict[str, str] = {}
-    for line in unit.all("Service", "Environment"):
-        environ |= {word.partition("=")[0]: word.partition("=")[2] for word in shlex.split(line)}
-    for path in unit.all("Service", "EnvironmentFile"):
-        try:
-            with open(path.lstrip("-"), encoding="utf-8") as file:
-                for line in file:
-                    if "=" in line and not line.startswith(("#", ";")):
-                        name, _, value = line.strip().partition("=")
-                        environ[name] = "".join(shlex.split(value)) if value else ""
-        except OSError:
-            if not path.startswith("-"):
-                raise
-    return environ
-
-
-def _expand(word: str, environ: dict[str, str]) -> str:
-    if "$" not in word:
-        return word
-    if word.startswith("$") and not word.startswith("${") and word[1:].isidentifier():
-        return environ.get(word[1:], "")
-    for name, value in environ.items():
-        word = word.replace("${" + name + "}", value)
-    return word.replace("$$", "$")

@@ -1,0 +1,97 @@
+"""The commands of a unit: their environment, their output, their time limit."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+from collections.abc import Callable
+
+from .process import Reaper, end_all
+from .unitfile import Unit, seconds
+
+DEFAULT_TIMEOUT = 90.0
+TIMED_OUT = 124
+
+
+class Commands:
+    """Runs what `ExecStart=` and its relatives name."""
+
+    def __init__(self, reaper: Reaper, log: Callable[[str, str, bool], None], environ: dict[str, str]) -> None:
+        self.reaper, self.log, self.environ = reaper, log, environ
+
+    def execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
+        """Run one command to its end; 0 where it is prefixed with `-` or its code counts as success."""
+        try:
+            pid = self.spawn(unit, command, invocation)
+        except OSError as error:
+            self.log("systemd", f"{unit.name}: {error}", True)
+            return 0 if command.startswith("-") else 203
+        code = self.reaper.wait(pid, min(limit, 1e8))
+        if code is None:
+            self.log("systemd", f"{unit.name}: start operation timed out. Terminating.", True)
+            end_all(invocation, 2.0)
+            self.reaper.wait(pid, 5)
+            return TIMED_OUT
+        if str(code) in unit.words("Service", "SuccessExitStatus") or command.lstrip("@+!:").startswith("-"):
+            return 0
+        return code
+
+    def spawn(self, unit: Unit, command: str, invocation: str) -> int:
+        """Start one command; its output goes to the journal, and to the console where the unit says so."""
+        environ = {
+            name: value for name, value in self.environ.items() if name != "HOME"
+        }  # as systemd's own units have it
+        environ |= _environment(unit)
+        environ["INVOCATION_ID"] = invocation
+        argv = [_expand(word, environ) for word in shlex.split(command.lstrip("@-+!:"))]
+        read, write = os.pipe()
+        console = "console" in unit.one("Service", "StandardOutput", "journal")
+        try:
+            pid = self.reaper.spawn(argv, environ, write, unit.one("Service", "WorkingDirectory", "/"))
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        ident = unit.one("Service", "SyslogIdentifier") or os.path.basename(argv[0])
+        threading.Thread(target=self._listen, args=(read, unit.name, ident, console), daemon=True).start()
+        return pid
+
+    def _listen(self, descriptor: int, unit: str, ident: str, console: bool) -> None:
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
+            for line in stream:
+                self.log(f"{unit}\t{ident}", line.rstrip("\n"), console)
+
+
+def start_limit(unit: Unit) -> float:
+    """Seconds that a start may take: none for a oneshot unless it says so, and 0 means none."""
+    default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
+    return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
+
+
+def _environment(unit: Unit) -> dict[str, str]:
+    environ: dict[str, str] = {}
+    for line in unit.all("Service", "Environment"):
+        environ |= {word.partition("=")[0]: word.partition("=")[2] for word in shlex.split(line)}
+    for path in unit.all("Service", "EnvironmentFile"):
+        try:
+            with open(path.lstrip("-"), encoding="utf-8") as file:
+                for line in file:
+                    if "=" in line and not line.startswith(("#", ";")):
+                        name, _, value = line.strip().partition("=")
+                        environ[name] = "".join(shlex.split(value)) if value else ""
+        except OSError:
+            if not path.startswith("-"):
+                raise
+    return environ
+
+
+def _expand(word: str, environ: dict[str, str]) -> str:
+    if "$" not in word:
+        return word
+    if word.startswith("$") and not word.startswith("${") and word[1:].isidentifier():
+        return environ.get(word[1:], "")
+    for name, value in environ.items():
+        word = word.replace("${" + name + "}", value)
+    return word.replace("$$", "$")
