@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -22,25 +23,38 @@ import (
 func (h *languageHost) InstallDependencies(
 	request *pulumirpc.InstallDependenciesRequest, server pulumirpc.LanguageRuntime_InstallDependenciesServer,
 ) error {
-	_, chain, err := toolchainOf(request.GetInfo())
+	options, chain, err := toolchainOf(request.GetInfo())
 	if err != nil {
 		return err
+	}
+	folder := request.GetInfo().GetProgramDirectory()
+	if request.GetDirectory() != "" {
+		folder = request.GetDirectory()
+	}
+	if options.Virtualenv == "" && !namesDependencies(folder) {
+		return nil // or the toolchain would upgrade pip in whatever Python comes first on PATH, for nothing
 	}
 	closer, stdout, stderr, err := rpcutil.MakeInstallDependenciesStreams(server, request.GetIsTerminal())
 	if err != nil {
 		return err
 	}
 	defer contract.IgnoreClose(closer)
-	folder := request.GetInfo().GetProgramDirectory()
-	if request.GetDirectory() != "" {
-		folder = request.GetDirectory()
-	}
 	err = chain.InstallDependencies(
 		server.Context(), folder, request.GetUseLanguageVersionTools(), true /*showOutput*/, stdout, stderr)
 	if err != nil {
 		return err
 	}
 	return closer.Close()
+}
+
+// namesDependencies tells whether a folder says what it needs.
+func namesDependencies(folder string) bool {
+	for _, name := range []string{"requirements.txt", "pyproject.toml"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // RuntimeOptionsPrompts lets `pulumi new` ask for the toolchain when the template does not name one.
@@ -88,6 +102,9 @@ func (h *languageHost) Template(
 func (h *languageHost) Link(
 	ctx context.Context, request *pulumirpc.LinkRequest,
 ) (*pulumirpc.LinkResponse, error) {
+	if len(request.GetPackages()) == 0 {
+		return &pulumirpc.LinkResponse{}, nil
+	}
 	_, chain, err := toolchainOf(request.GetInfo())
 	if err != nil {
 		return nil, err
