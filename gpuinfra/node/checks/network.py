@@ -27,17 +27,26 @@ class EfaDevices(Check):
         answer = answers.raw("efa")
         if answer.exit != 0 and re.search(r"fi_getinfo: -61|No data available", answer.stdout + answer.stderr):
             return []
-        domains, provider = set(), None
+        if not answers.text("efa").endswith("\n"):
+            raise Unreadable("the answer of fi_info ends in the middle of a line")
+        blocks: list[dict[str, str]] = []
         for line in answers.lines("efa"):
             match = re.match(r"^\s*(provider|fabric|domain|version|type|protocol): (\S+)$", line)
-            if match is None:
+            if match is None or (match.group(1) != "provider" and not blocks):
                 raise Unreadable("fi_info printed a line that is no field: %s" % shortened(line, 80))
             if match.group(1) == "provider":
-                provider = match.group(2)
-            if match.group(1) == "domain":
-                if provider != "efa":
-                    raise Unreadable("fi_info named a domain of provider %s" % provider)
-                domains.add(match.group(2))
+                blocks.append({})
+            blocks[-1][match.group(1)] = match.group(2)
+        # One device appears once for each fabric of the provider (efa, efa-direct), so domains are counted once.
+        domains = set()
+        for block in blocks:
+            if (block["provider"], block.get("type")) != ("efa", "FI_EP_RDM") or not {"domain", "protocol"} <= set(
+                block
+            ):
+                raise Unreadable(
+                    "fi_info describes something that is no whole EFA endpoint: %s" % sorted(block.items())
+                )
+            domains.add(block["domain"])
         return sorted(domains)
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:

@@ -6,7 +6,7 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed
 
 _PCI = re.compile(
@@ -128,7 +128,12 @@ class SecureBoot(Check):
             return "disabled"
         if "secureboot enabled" not in said:
             raise Unreadable("mokutil says neither enabled nor disabled: %s" % said.strip()[:80])
-        return "enabled, module signed" if answers.text("module-signer").strip() else "enabled, module unsigned"
+        signer = answers.text("module-signer").strip()
+        if not signer:
+            return "enabled, module unsigned"
+        if not re.match(r"^[\w .:,'()/@-]{1,200}$", signer):
+            raise Unreadable("modinfo names a signer that is no name: %s" % shortened(signer, 60))
+        return "enabled, module signed"
 
     def judge(self, found: str, machine: Machine) -> Outcome:
         if found == "enabled, module unsigned":

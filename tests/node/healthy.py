@@ -1,0 +1,191 @@
+"""A healthy node on paper: the stand-in device tools and a few lines for each other command, without namespaces.
+
+Checks are judged on what these print; mutations of it are what checks have to notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.node import evidence
+from gpuinfra.node.probe import probe_all
+from gpuinfra.node.probes import Probe
+from gpuinfra.rehearsal.devices import FOLDER
+
+sys.path.insert(0, str(FOLDER))
+import devices  # flat on a node, so flat here
+
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "nvidia-smi"
+KERNEL = "6.8.0-1040-aws"
+DRIVER = "580.173.02"
+
+P4D: dict[str, Any] = {
+    "schema": "gpuinfra.expectation/1",
+    "machine": "p4d.24xlarge",
+    "cloud": "aws",
+    "gpus": 8,
+    "gpu_name": "NVIDIA A100-SXM4-40GB",
+    "gpu_memory_mib": 40960,
+    "pci_ids": ["10de:20b0"],
+    "pcie_gen": 4,
+    "pcie_width": 16,
+    "nvlinks_per_gpu": 12,
+    "nvlink_gb_s": 25.0,
+    "nvswitch": True,
+    "fabric_devices": 4,
+    "fabric_provider": "efa",
+    "open_module": True,
+    "ecc": True,
+    "software": {"driver": {"pin": DRIVER, "range": [">=580.95", "<581"]}},
+    "root_free_gib": 50,
+    "file_systems": ["/scratch"],
+    "required": [
+        "P1",
+        "P2",
+        "P3",
+        "P4",
+        "P5",
+        "D1",
+        "D2",
+        "D3",
+        "D4",
+        "D5",
+        "D6",
+        "G1",
+        "G2",
+        "G3",
+        "G4",
+        "G5",
+        "G6",
+        "G7",
+        "G8",
+        "G9",
+        "G10",
+        "G11",
+        "G12",
+        "G13",
+        "G14",
+        "F1",
+        "F3",
+        "F4",
+        "F5",
+        "X1",
+        "X2",
+        "N1",
+        "N4",
+        "C2",
+        "L1",
+        "S1",
+        "S2",
+    ],
+    "skips": {"F2": "A100 reports no fabric state", "F6": "fourth-generation NVSwitch only"},
+    "steps": ["10-prepare", "30-driver"],
+}
+H100 = {
+    **P4D,
+    "machine": "p5.48xlarge",
+    "gpu_name": "NVIDIA H100 80GB HBM3",
+    "gpu_memory_mib": 81559,
+    "pci_ids": ["10de:2330"],
+    "pcie_gen": 5,
+    "nvlinks_per_gpu": 18,
+    "nvlink_gb_s": 26.562,
+    "required": [*P4D["required"], "F2", "F6"],
+    "skips": {},
+}
+"""An H100 node, asked the Blackwell question F6 as well, so that every check has a healthy answer somewhere."""
+
+JOURNAL = {
+    "schema": "gpuinfra.state/1",
+    "steps": [{"id": step, "hash": "a" * 64, "status": "done"} for step in P4D["steps"]],
+    "recorded": {"driver": DRIVER, "kernel": KERNEL},
+}
+
+_HOST = {
+    "uname": KERNEL + "\n",
+    "find": f"/lib/modules/{KERNEL}/build\n",
+    "df": "       Avail\n107374182400\n",
+    "mokutil": "SecureBoot disabled\n",
+    "lsmod": "Module                  Size  Used by\nib_umad 1 0\nnvidia_uvm           1  0\nnvidia              1  2 nvidia_uvm\n",
+    "dkms": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
+    "apt-mark": "libnccl2\nlinux-aws\nnvidia-fabricmanager\nnvidia-open\n",
+    "systemctl": "active\n",
+    "nv-fabricmanager": f"Fabric Manager version is : {DRIVER}\n",
+    "grep": "* soft memlock unlimited\n* hard memlock unlimited\n",
+    "nvidia-ctk": "".join(f"nvidia.com/gpu={index}\n" for index in range(8)) + "nvidia.com/gpu=all\n",
+    "findmnt": "/ ext4 /dev/root\n/scratch lustre 10.0.0.1@tcp:/abc\n",
+    "cloud-init": '{"status": "done", "errors": [], "recoverable_errors": {}}\n',
+    "modinfo": f"{KERNEL} SMP mod_unload modversions \n",
+}
+
+
+def state(*faults: str, gpu: str = "A100-SXM4-40GB") -> dict[str, Any]:
+    """What standin.json says of a node whose steps have run."""
+    return {
+        "instance": {"id": "i-00000000000000001", "name": "gpu-1"},
+        "machine": "p4d.24xlarge",
+        "kernel": KERNEL,
+        "booted": "2026-11-21T09:00:00Z",
+        "hardware": {"gpus": 8, "gpu": gpu, "efa": 4, "nvswitches": 6},
+        "faults": list(faults),
+        "modules": ["nvidia", "nvidia_uvm", "efa"],
+        "driver": {"userspace": DRIVER, "loaded": DRIVER, "open": True},
+        "persistenced": True,
+        "efa": {"kmod": "3.3.1", "libfabric": "2.7.0amzn2.0"},
+    }
+
+
+def record(argv: Iterable[str], stdout: str = "", code: int = 0, **other: Any) -> dict[str, Any]:
+    """One probe's record."""
+    return {
+        "argv": list(argv),
+        "exit": code,
+        "stdout": stdout,
+        "stderr": "",
+        "truncated": False,
+        "seconds": 0.01,
+        "problem": None,
+        **other,
+    }
+
+
+def played(device_state: dict[str, Any]):
+    """A runner that lets stand-ins answer instead of commands."""
+
+    def do(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
+        words, said = list(argv), io.StringIO()
+        if words[0] == "cat":
+            return record(words, devices.files(device_state)[words[1]])
+        if words[0] in devices.TOOLS:
+            with contextlib.redirect_stdout(said):
+                code = devices.main(words, device_state)
+            return record(words, said.getvalue(), code)
+        return record(words, _HOST[words[0]])
+
+    return do
+
+
+def probes(
+    *faults: str, expectation: dict[str, Any] = P4D, device_state: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What every probe of the machine answers."""
+    name = "H100-SXM5-80GB" if expectation["gpus"] and "H100" in expectation["gpu_name"] else "A100-SXM4-40GB"
+    names = evidence.needed_probes(expectation)
+    return probe_all(names, played(device_state or state(*faults, gpu=name)), retry_wait_s=0)
+
+
+_KEPT: dict[str, dict[str, Any]] = {}
+
+
+def healthy(expectation: dict[str, Any] = P4D) -> dict[str, Any]:
+    """A copy of a healthy machine's answers, to be mutated."""
+    machine = expectation["machine"]
+    if machine not in _KEPT:
+        _KEPT[machine] = probes(expectation=expectation)
+    return copy.deepcopy(_KEPT[machine])

@@ -1,0 +1,417 @@
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpuinfra.node.checks import ALL
+from gpuinfra.node.judge import WARNS, judge, not_checked, verdict
+from gpuinfra.node.words import Severity
+from tests.node.healthy import H100, JOURNAL, KERNEL, P4D, healthy, record
+
+Node = dict[str, Any]
+"""probes, journal, expectation of one node."""
+
+
+def node(expectation: dict[str, Any] = P4D) -> Node:
+    """A healthy node, to be mutated."""
+    return {
+        "probes": healthy(expectation),
+        "journal": copy.deepcopy(JOURNAL),
+        "expectation": copy.deepcopy(expectation),
+    }
+
+
+def judged(one: Node) -> dict[str, dict[str, Any]]:
+    """Outcomes by check id."""
+    return {check["id"]: check for check in judge(one["probes"], one["expectation"], journal=one["journal"])}
+
+
+def says(probe: str, text: str, code: int = 0) -> Callable[[Node], None]:
+    """The probe answers something else."""
+
+    def mutate(one: Node) -> None:
+        one["probes"][probe] = record(one["probes"][probe]["argv"], text, code)
+
+    return mutate
+
+
+def swaps(probe: str, pattern: str, replacement: str, count: int = 1) -> Callable[[Node], None]:
+    """A part of the probe's answer reads differently; the part must be there."""
+
+    def mutate(one: Node) -> None:
+        text, done = re.subn(pattern, replacement, one["probes"][probe]["stdout"], count=count, flags=re.MULTILINE)
+        assert done, f"{pattern} is not in {probe}"
+        one["probes"][probe]["stdout"] = text
+
+    return mutate
+
+
+def cell(column: str, value: str, row: int = 3) -> Callable[[Node], None]:
+    """One cell of the table of GPUs reads differently."""
+
+    def mutate(one: Node) -> None:
+        lines = one["probes"]["nvidia-smi-csv"]["stdout"].splitlines()
+        names = [re.sub(r" \[.*", "", name) for name in lines[0].split(", ")]
+        cells = lines[row + 1].split(", ")
+        cells[names.index(column)] = value
+        lines[row + 1] = ", ".join(cells)
+        one["probes"]["nvidia-smi-csv"]["stdout"] = "\n".join(lines) + "\n"
+
+    return mutate
+
+
+def journal(change: Callable[[dict[str, Any]], Any]) -> Callable[[Node], None]:
+    """The bootstrap's journal says something else."""
+
+    def mutate(one: Node) -> None:
+        change(one["journal"])
+
+    return mutate
+
+
+def kernel_line(text: str) -> Callable[[Node], None]:
+    """The kernel log has one more line."""
+
+    def mutate(one: Node) -> None:
+        one["probes"]["kernel-log"]["stdout"] += f"2026-11-21T10:00:00+0000 gpu-1 kernel: {text}\n"
+
+    return mutate
+
+
+MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
+    "P1": [swaps("lspci", r"^0000:20:1d.*\n", ""), swaps("lspci", "10de:20b0", "10de:20b2"), says("lspci", "")],
+    "P2": [
+        says("uname", "6.8.0-1041-aws\n"),
+        says("kernel-headers", "/lib/modules/6.5.0/build\n"),
+        journal(lambda j: j["recorded"].pop("kernel")),
+    ],
+    "P3": [says("disk", "     Avail\n1073741824\n")],
+    "P4": [lambda one: (says("secure-boot", "SecureBoot enabled\n")(one), says("module-signer", "\n")(one))],
+    "P5": [swaps("modules", r"\A(.*\n)", r"\1nouveau 100 0\n")],
+    "D1": [
+        swaps("driver-version", r"580\.173\.02", "580.95.05"),
+        swaps("driver-version", "Open Kernel Module for x86_64", "x86_64 Kernel Module"),
+        lambda one: one["probes"].update(
+            {"driver-version": record(["cat", "/x"], "", 1, stderr="cat: /x: No such file or directory")}
+        ),
+        journal(lambda j: j["recorded"].update(driver="575.57.08")),
+        journal(lambda j: j["recorded"].pop("driver")),
+    ],
+    "D2": [
+        cell("driver_version", "580.95.05"),
+        says("nvidia-smi-csv", "Failed to initialize NVML: Driver/library version mismatch\n", 18),
+        says("nvidia-smi-csv", "No devices were found\n"),
+        swaps("nvidia-smi-csv", r"^3, .*\n", ""),
+        swaps("nvidia-smi-xml", "<driver_version>580", "<driver_version>570"),
+    ],
+    "D3": [swaps("dkms", "installed", "built"), swaps("dkms", KERNEL, "6.5.0-1000-aws"), says("dkms", "")],
+    "D4": [says("holds", "nvidia-open\n"), says("holds", "")],
+    "D5": [says("persistenced", "inactive\n", 3), says("persistenced", "failed\n", 3)],
+    "D6": [swaps("modules", r"^nvidia_uvm.*\n", "")],
+    "G1": [
+        swaps("nvidia-smi-list", r"^GPU 3.*\n", ""),
+        swaps("nvidia-smi-xml", "<attached_gpus>8", "<attached_gpus>7"),
+        lambda one: says("nvidia-smi-list", "No devices were found\n", 6)(one),
+        says("nvidia-smi-list", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", 9),
+    ],
+    "G2": [cell("name", "NVIDIA A100-SXM4-80GB"), cell("memory.total", "36864 MiB"), cell("memory.total", "[N/A]")],
+    "G3": [
+        cell("pcie.link.width.current", "8"),
+        cell("pcie.link.gen.max", "3"),
+        cell("pcie.link.width.max", "8"),
+        lambda one: (
+            cell("pcie.link.gen.current", "1")(one),
+            cell("clocks_event_reasons.active", "0x0000000000000000")(one),
+        ),
+    ],
+    "G4": [
+        cell("ecc.mode.current", "Disabled"),
+        cell("ecc.mode.pending", "Disabled"),
+        cell("ecc.mode.current", "[N/A]"),
+    ],
+    "G5": [
+        cell("ecc.errors.uncorrected.volatile.total", "1"),
+        cell("ecc.errors.uncorrected.aggregate.sram", "1"),
+        cell("ecc.errors.uncorrected.volatile.total", "[N/A]"),
+    ],
+    "G6": [
+        cell("remapped_rows.pending", "Yes"),
+        cell("remapped_rows.failure", "Yes"),
+        cell("remapped_rows.pending", "[N/A]"),
+    ],
+    "G7": [
+        cell("clocks_event_reasons.active", "0x0000000000000008"),
+        cell("clocks_event_reasons.active", "0x0000000000000080"),
+        cell("clocks_event_reasons.active", "0x0000000000000020"),
+        cell("clocks_event_reasons.active", "[N/A]"),
+    ],
+    "G8": [cell("temperature.gpu", "90"), cell("temperature.gpu.tlimit", "3"), cell("temperature.memory", "99")],
+    "G9": [cell("power.limit", "300.00 W")],
+    "G10": [
+        cell("gpu_recovery_action", "Reset"),
+        cell("gpu_recovery_action", "[N/A]"),
+        cell("gpu_recovery_action", "Dance"),
+    ],
+    "G11": [cell("inforom.checksum_validation", "invalid"), cell("inforom.checksum_validation", "[N/A]")],
+    "G12": [cell("mig.mode.current", "Enabled"), cell("mig.mode.pending", "Enabled")],
+    "G13": [
+        cell("power.draw", "[Unknown Error]"),
+        cell("serial", "[GPU is lost]"),
+        cell("clocks.max.sm", "[GPU requires reset]"),
+        swaps("nvidia-smi-xml", r"<compute_mode>Default", "<compute_mode>Unknown Error"),
+    ],
+    "G14": [
+        swaps(
+            "nvidia-smi-apps", r"\Z", "GPU-00000000-0000-4000-8003-000000000001, 4321, 1024 MiB, python3 train.py, a\n"
+        )
+    ],
+    "F1": [
+        says("fabric-manager", "inactive\n", 3),
+        says("fabric-manager-version", "Fabric Manager version is : 580.95.05\n"),
+        says("fabric-manager-version", ""),
+    ],
+    "F2": [cell("fabric.state", "In Progress"), cell("fabric.status", "Not Started"), cell("fabric.state", "[N/A]")],
+    "F3": [
+        swaps("nvlink-status", r"Link 4: 2.*$", "Link 4: <inactive>"),
+        swaps("nvlink-status", r"Link 4: 2.*$", "Link 4: 12.5 GB/s"),
+        swaps("nvlink-status", r"\t Link 4: .*\n", ""),
+    ],
+    "F4": [swaps("nvlink-errors", "Replay Errors: 0", "Replay Errors: 3")],
+    "F5": [
+        swaps("topology", "NV1[28]", "SYS"),
+        swaps("topology", "NV1[28]", "NV4"),
+        swaps("topology", r"^GPU7.*\n", ""),
+    ],
+    "F6": [says("nvlsm", "inactive\n", 3), swaps("modules", r"^ib_umad.*\n", "")],
+    "X1": [
+        kernel_line("NVRM: Xid (PCI:0000:20:1d): 79, pid=1, name=x, GPU has fallen off the bus."),
+        kernel_line("NVRM: Xid (PCI:0000:20:1d): 999, something new"),
+        kernel_line("NVRM: Xid is what this line says, in no known form"),
+        kernel_line(
+            "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+        ),
+        kernel_line("NVRM: Xid (PCI:0000:20:1d): 145, RLW_SRC_TRACK Fatal XC0 i0 Link 04"),
+        kernel_line("NVRM: Xid (PCI:0000:20:1d): 92, High single-bit ECC error rate"),
+        says("kernel-log", ""),
+        says("kernel-log", "-- No entries --\n"),
+    ],
+    "X2": [
+        kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Fatal, Link 12 LTSSM Fault Up"),
+        kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Weird, Link 12"),
+        kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 11012, Non-fatal, Link 12"),
+    ],
+    "N1": [
+        says("efa", "fi_getinfo: -61 (No data available)\n", 61),
+        swaps("efa", r"rdmap16s27", "rdmap32s27", 2),
+        swaps("efa", "provider: efa", "provider: tcp"),
+    ],
+    "N4": [
+        says("memlock", "* soft memlock 65536\n* hard memlock 65536\n"),
+        says("memlock", "* soft memlock unlimited\n"),
+        says("memlock", "", 1),
+        says("memlock", "root - memlock unlimited\n"),
+    ],
+    "C2": [swaps("cdi", r"^nvidia.com/gpu=all\n", ""), swaps("cdi", r"^nvidia.com/gpu=3\n", "")],
+    "L1": [
+        swaps("mounts", r"^/scratch.*\n", ""),
+        swaps("mounts", "lustre", "nfs4"),
+        swaps("lustre-module", KERNEL, "6.8.0-1039-aws"),
+    ],
+    "S1": [
+        says("cloud-init", '{"status": "running"}', 0),
+        says("cloud-init", '{"status": "error", "errors": ["no package"]}', 1),
+        says("cloud-init", '{"status": "done", "recoverable_errors": {"WARNING": ["Failed to run module"]}}', 2),
+        says("cloud-init", "status: done\n"),
+    ],
+    "S2": [
+        journal(lambda j: j["steps"][1].update(status="failed", reason="apt: 404")),
+        journal(lambda j: j["steps"].pop()),
+        journal(lambda j: j["steps"][0].pop("hash")),
+        journal(lambda j: j.update(schema="other/1")),
+    ],
+}
+"""For each check what it has to notice. A check without an entry here cannot be added."""
+
+CASES = [(check, at) for check, mutations in MUTATIONS.items() for at in range(len(mutations))]
+
+
+def test_every_check_has_a_mutation_that_it_must_notice() -> None:
+    """No check exists that nothing can fail."""
+    assert set(MUTATIONS) == set(ALL)
+    assert all(MUTATIONS.values())
+
+
+@pytest.mark.parametrize("expectation", [P4D, H100], ids=["a100", "h100"])
+def test_a_healthy_node_passes_every_check(expectation: dict[str, Any]) -> None:
+    """On healthy answers every required check passes, and what is listed as a skip is one with its reason."""
+    checks = judged(node(expectation))
+    assert {name: check["reason"] for name, check in checks.items() if check["outcome"] not in ("pass", "skip")} == {}
+    assert {name: check["reason"] for name, check in checks.items() if check["outcome"] == "skip"} == expectation[
+        "skips"
+    ]
+    assert verdict(list(checks.values()), expectation).verified
+
+
+def test_between_them_the_healthy_nodes_pass_all_checks() -> None:
+    """Each check that exists passes somewhere; one that always fails would be as useless."""
+    passing = {
+        name for machine in (P4D, H100) for name, check in judged(node(machine)).items() if check["outcome"] == "pass"
+    }
+    assert passing == set(ALL)
+
+
+@pytest.mark.parametrize(("check", "at"), CASES, ids=[f"{check}-{at}" for check, at in CASES])
+def test_a_check_notices_its_mutation(check: str, at: int) -> None:
+    """Each mutation makes its check warn, fail or end in error, with a reason and a hint, and holds the node back where it must."""
+    one = node(P4D if check in P4D["required"] else H100)
+    MUTATIONS[check][at](one)
+    checks = judged(one)
+    found = checks[check]
+    assert found["outcome"] in ("warn", "fail", "error")
+    assert found["reason"]
+    assert found["hint"]
+    if found["outcome"] == "fail" or (ALL[check].severity in (Severity.BLOCK, Severity.DRAIN) and check not in WARNS):
+        assert not verdict(list(checks.values()), one["expectation"]).verified
+
+
+@pytest.mark.parametrize("probe", sorted({probe for check in ALL.values() for probe in check.probes}))
+@pytest.mark.parametrize("how", ["missing", "truncated", "garbage", "no text", "timed out"])
+def test_a_check_without_its_answer_does_not_pass(probe: str, how: str) -> None:
+    """Every check that reads a probe ends other than in pass when the probe's answer is absent, cut or garbled."""
+    one = node(H100)
+    says("secure-boot", "SecureBoot enabled\n")(one)  # only then is the module's signer asked for
+    says("module-signer", "Build time autogenerated kernel key\n")(one)
+    broken = {
+        "missing": None,
+        "truncated": {**one["probes"][probe], "truncated": True},
+        "garbage": {**one["probes"][probe], "stdout": "\udcff\x1b[2J\x00;;;{{{<", "exit": 0},
+        "no text": {**one["probes"][probe], "stdout": None},
+        "timed out": {**one["probes"][probe], "problem": "timed out after 60 s", "stdout": ""},
+    }[how]
+    if broken is None:
+        del one["probes"][probe]
+    else:
+        one["probes"][probe] = broken
+    checks = judged(one)
+    readers = [check.id for check in ALL.values() if probe in check.probes]
+    assert {name: checks[name]["outcome"] for name in readers if checks[name]["outcome"] == "pass"} == {}
+
+
+def test_outcomes_have_exactly_the_documented_fields() -> None:
+    """Outcomes are dictionaries as docs/design.md writes them, made of JSON scalars and lists of them."""
+    for check in judged(node()).values():
+        assert list(check) == [
+            "id",
+            "name",
+            "phase",
+            "severity",
+            "outcome",
+            "found",
+            "expected",
+            "unit",
+            "hint",
+            "reason",
+        ]
+        for field in ("found", "expected"):
+            values = check[field] if isinstance(check[field], list) else [check[field]]
+            assert all(value is None or isinstance(value, str | int | float | bool) for value in values)
+
+
+def test_a_required_check_that_does_not_exist_blocks() -> None:
+    """A record that asks for a check which this node part does not know can never be verified."""
+    one = node()
+    one["expectation"]["required"].append("Z9")
+    checks = judged(one)
+    assert checks["Z9"]["outcome"] == "error"
+    assert not verdict(list(checks.values()), one["expectation"]).verified
+
+
+def test_a_check_that_did_not_run_blocks() -> None:
+    """A node is verified only when every required check has an outcome; phases that were left out are named."""
+    one = node()
+    checks = judge(one["probes"], one["expectation"], journal=one["journal"], phases=["presence"])
+    result = verdict(checks, one["expectation"])
+    assert not result.verified
+    assert "G5" in result.missing
+    assert {check["phase"] for check in checks} == {"presence"}
+
+
+def test_an_expectation_without_checks_is_refused() -> None:
+    """Nothing required would verify everything, so it is an error."""
+    for required in ([], None, "P1"):
+        with pytest.raises(ValueError, match="lists no required checks"):
+            judge({}, {"required": required})
+
+
+def test_a_skip_counts_only_with_a_reason_from_the_machines_record() -> None:
+    """A check that skips itself does not let a node through unless the record lists that skip."""
+    one = node()
+    one["expectation"]["nvswitch"] = False
+    checks = judged(one)
+    assert checks["F1"]["outcome"] == "skip"
+    assert not verdict(list(checks.values()), one["expectation"]).verified
+    one["expectation"]["skips"]["F1"] = "no NVSwitch"
+    assert verdict(list(judged(one).values()), one["expectation"]).verified
+    one["expectation"]["skips"]["F1"] = ""
+    with pytest.raises(ValueError, match="needs its reason"):
+        judged(one)
+
+
+def test_a_missing_field_of_the_record_is_an_error_of_the_check_that_needs_it() -> None:
+    """A thin machine record never makes a node look well."""
+    fields = {
+        "gpus",
+        "gpu_name",
+        "gpu_memory_mib",
+        "pci_ids",
+        "pcie_gen",
+        "pcie_width",
+        "nvlinks_per_gpu",
+        "nvlink_gb_s",
+    }
+    fields |= {"nvswitch", "fabric_devices", "open_module", "ecc", "root_free_gib", "file_systems", "steps", "software"}
+    for field in sorted(fields):
+        one = node()
+        del one["expectation"][field]
+        assert any(check["outcome"] == "error" for check in judged(one).values()), field
+
+
+def test_an_idle_gpu_may_lower_its_link_generation() -> None:
+    """Idle GPUs save power by a lower PCIe generation; that passes and is said, a lower width never passes."""
+    one = node()
+    cell("pcie.link.gen.current", "1")(one)
+    found = judged(one)["G3"]
+    assert found["outcome"] == "pass"
+    assert "1 idle" in found["reason"]
+
+
+def test_causes_are_told_before_consequences() -> None:
+    """When a GPU falls off the bus ten checks fail; the first one told is the Xid, and it says what to do."""
+    one = node()
+    kernel_line("NVRM: Xid (PCI:0000:20:1d): 79, pid=1, name=x, GPU has fallen off the bus.")(one)
+    says("nvidia-smi-list", "Unable to determine the device handle for GPU0000:20:1D.0: Unknown Error\n", 255)(one)
+    first = verdict(list(judged(one).values()), one["expectation"]).blockers[0]
+    assert first["id"] == "X1"
+    assert "0000:20:1d" in first["reason"]
+    assert "reboot" in first["hint"]
+
+
+def test_what_was_not_checked_is_known() -> None:
+    """Reports can list the checks that a machine neither requires nor skips."""
+    assert not_checked(P4D) == []
+    assert "F2" in not_checked({"required": ["P1"]})
+
+
+def test_a_log_class_xid_passes_and_is_shown() -> None:
+    """An application's own error is no reason to drain a node, and the number is still in the outcome."""
+    one = node()
+    kernel_line("NVRM: Xid (PCI:0000:20:1d): 31, pid=1, name=python3, Ch 00000008, MMU Fault")(one)
+    kernel_line(
+        "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)"
+    )(one)
+    found = judged(one)["X1"]
+    assert (found["outcome"], found["found"]) == ("pass", [31, 154])

@@ -1,0 +1,322 @@
+"""2,000 faults of eight-GPU nodes, each a different way of being broken; none may leave all checks passing.
+
+The generator only makes what is a fault by definition of the checks' fields: what it changes is listed beside each kind.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gpuinfra.node.judge import judge
+from gpuinfra.node.states import STATES
+from gpuinfra.node.xids import XIDS
+from tests.node.healthy import H100, JOURNAL, P4D, healthy
+
+FAULTS = 2000
+TOKENS = (
+    "[Unknown Error]",
+    "[GPU is lost]",
+    "[GPU requires reset]",
+    "[Insufficient Permissions]",
+    "Unknown Error",
+    "ERR!",
+)
+BAD = {
+    "driver_version": ("580.95.05", "", "N/A", "5"),
+    "name": ("NVIDIA A100-SXM4-80GB", "NVIDIA Graphics Device", "", "N/A"),
+    "memory.total": ("20480 MiB", "0 MiB", "[N/A]", "many"),
+    "pcie.link.width.current": ("8", "4", "1", "[N/A]", "0"),
+    "pcie.link.width.max": ("8", "[N/A]"),
+    "pcie.link.gen.max": ("3", "1", "[N/A]", "6"),
+    "ecc.mode.current": ("Disabled", "[N/A]", "On"),
+    "ecc.mode.pending": ("Disabled", "[N/A]"),
+    "ecc.errors.uncorrected.volatile.total": ("1", "4000000000", "[N/A]", "-1", "x"),
+    "ecc.errors.uncorrected.aggregate.sram": ("1", "12", "[N/A]"),
+    "remapped_rows.pending": ("Yes", "[N/A]", "Maybe", "1"),
+    "remapped_rows.failure": ("Yes", "[N/A]"),
+    "clocks_event_reasons.active": (
+        "0x0000000000000008",
+        "0x0000000000000040",
+        "0x00000000000000C8",
+        "[N/A]",
+        "8",
+        "0x0000000000000020",
+    ),
+    "temperature.gpu": ("85", "120", "0", "-3", "[N/A]", "hot"),
+    "temperature.memory": ("95", "0", "150"),
+    "power.limit": ("100.00 W", "[N/A]"),
+    "gpu_recovery_action": ("Reset", "Reboot", "Drain P2P", "Drain and Reset", "[N/A]", "Something New"),
+    "inforom.checksum_validation": ("invalid", "[N/A]", ""),
+    "mig.mode.current": ("Enabled", "Half"),
+    "mig.mode.pending": ("Enabled",),
+}
+
+Node = dict[str, Any]
+
+
+def _lines(one: Node, probe: str) -> list[str]:
+    return one["probes"][probe]["stdout"].splitlines()
+
+
+def _write(one: Node, probe: str, lines: list[str]) -> None:
+    one["probes"][probe]["stdout"] = "\n".join(lines) + "\n"
+
+
+def bad_cell(rng: random.Random, one: Node) -> str:
+    """One judged cell of one GPU holds a value that no healthy GPU shows."""
+    return _cell(rng, one, rng.choice(sorted(BAD)), None)
+
+
+def error_token(rng: random.Random, one: Node) -> str:
+    """Any cell of one GPU holds an error token."""
+    header = [re.sub(r" \[.*", "", name) for name in _lines(one, "nvidia-smi-csv")[0].split(", ")]
+    return _cell(rng, one, rng.choice([name for name in header if name != "name"]), rng.choice(TOKENS))
+
+
+def _cell(rng: random.Random, one: Node, column: str, value: str | None) -> str:
+    lines = _lines(one, "nvidia-smi-csv")
+    header = [re.sub(r" \[.*", "", name) for name in lines[0].split(", ")]
+    row = rng.randrange(1, 9)
+    cells = lines[row].split(", ")
+    cells[header.index(column)] = value or rng.choice(BAD[column])
+    lines[row] = ", ".join(cells)
+    _write(one, "nvidia-smi-csv", lines)
+    return f"{column} of GPU {row - 1} = {cells[header.index(column)]!r}"
+
+
+def lost_line(rng: random.Random, one: Node) -> str:
+    """A line that stands for a device is gone."""
+    probe = rng.choice(
+        (
+            "nvidia-smi-csv",
+            "nvidia-smi-list",
+            "nvlink-status",
+            "nvlink-errors",
+            "lspci",
+            "cdi",
+            "topology",
+            "modules",
+            "efa",
+        )
+    )
+    lines = _lines(one, probe)
+    wanted = {
+        "nvidia-smi-csv": r"^\d", "nvidia-smi-list": "^GPU", "nvlink-status": "Link", "nvlink-errors": "^GPU", "lspci": "controller",
+        "cdi": ".", "topology": r"^GPU\d", "modules": "^nvidia", "efa": "provider: efa",
+    }[probe]  # fmt: skip
+    at = rng.choice([at for at, line in enumerate(lines) if re.search(wanted, line)])
+    if probe == "efa":  # a device is all its lines
+        device = lines[at + 2]
+        blocks = [lines[start : start + 6] for start in range(0, len(lines), 6)]
+        lines = [line for block in blocks if block[2] != device for line in block]
+    elif probe == "modules":
+        lines = [line for line in lines if not re.match(r"^(nvidia|nvidia_uvm)\s", line)]
+    elif probe == "nvlink-errors":
+        del lines[at : at + 1 + 3 * one["expectation"]["nvlinks_per_gpu"]]
+    else:
+        del lines[at]
+    _write(one, probe, lines)
+    return f"line {at} of {probe}"
+
+
+def doubled_line(rng: random.Random, one: Node) -> str:
+    """A GPU is listed twice."""
+    probe = rng.choice(("nvidia-smi-csv", "nvidia-smi-list", "lspci"))
+    lines = _lines(one, probe)
+    at = rng.randrange(1, 8)
+    lines.insert(at, lines[at])
+    _write(one, probe, lines)
+    return f"line {at} of {probe}"
+
+
+def broken_state(rng: random.Random, one: Node) -> str:
+    """nvidia-smi answers one of its calls with a known broken state, or ends with its code."""
+    state = rng.choice([state for state in STATES if state.exit not in (127,)])
+    probe = rng.choice([name for name in sorted(one["probes"]) if one["probes"][name]["argv"][0] == "nvidia-smi"])
+    text = re.sub(r"\(\?:([^|)]*)[^)]*\)|\\|\^|\$", lambda m: m.group(1) or "", state.pattern.split("|")[0])
+    one["probes"][probe].update(stdout=text + "\n", exit=rng.choice([0, 1, state.exit or 255, 255]))
+    return f"{probe}: {text}"
+
+
+def bad_exit(rng: random.Random, one: Node) -> str:
+    """A command fails without a word."""
+    probe = rng.choice(sorted(name for name in one["probes"] if name not in ("secure-boot", "module-signer")))
+    one["probes"][probe].update(stdout="", exit=rng.choice((1, 2, 126, 127, 139, 255)))
+    return probe
+
+
+def no_answer(rng: random.Random, one: Node) -> str:
+    """A probe is missing, cut or timed out."""
+    probe = rng.choice(sorted(name for name in one["probes"] if name != "module-signer"))
+    how = rng.choice(("missing", "truncated", "timed out"))
+    if how == "missing":
+        del one["probes"][probe]
+    elif how == "truncated":
+        one["probes"][probe]["truncated"] = True
+    else:
+        one["probes"][probe].update(problem="timed out after 60 s", exit=124)
+    return f"{probe} {how}"
+
+
+def xml_fault(rng: random.Random, one: Node) -> str:
+    """The XML loses a GPU, its end, or gains an error token."""
+    text = one["probes"]["nvidia-smi-xml"]["stdout"]
+    how = rng.choice(("gpu", "cut", "token", "count"))
+    if how == "gpu":
+        gpus = list(re.finditer(r"\t<gpu id=.*?</gpu>\n", text, re.DOTALL))
+        gone = rng.choice(gpus)
+        text = text[: gone.start()] + text[gone.end() :]
+    elif how == "cut":
+        text = text[: rng.randrange(10, len(text) - 20)]
+    elif how == "count":
+        text = text.replace("<attached_gpus>8<", f"<attached_gpus>{rng.choice((0, 1, 4, 7, 9))}<")
+    else:
+        leaves = list(re.finditer(r"<(?!product_name|value|supported)(\w+)>([^<>\n]+)</\1>", text))
+        leaf = rng.choice(leaves)
+        text = (
+            text[: leaf.start(2)]
+            + rng.choice(("Unknown Error", "GPU is lost", "[GPU requires reset]"))
+            + text[leaf.end(2) :]
+        )
+    one["probes"]["nvidia-smi-xml"]["stdout"] = text
+    return how
+
+
+def link_fault(rng: random.Random, one: Node) -> str:
+    """An NVLink is down, slow or counts errors, or a pair of GPUs is joined otherwise."""
+    how = rng.choice(("down", "slow", "errors", "pair"))
+    probe = {"down": "nvlink-status", "slow": "nvlink-status", "errors": "nvlink-errors", "pair": "topology"}[how]
+    lines = _lines(one, probe)
+    if how == "pair":
+        at = rng.choice([at for at, line in enumerate(lines) if re.match(r"^GPU\d", line)])
+        other = rng.choice([cell for cell in range(1, 9) if cell != at])
+        cells = lines[at].split("\t")
+        mirror = lines[other].split("\t")
+        cells[other] = mirror[at] = rng.choice(("SYS", "NODE", "PHB", "PIX", "NV4", "NV11"))
+        lines[at], lines[other] = "\t".join(cells), "\t".join(mirror)
+    else:
+        at = rng.choice([at for at, line in enumerate(lines) if "Link" in line])
+        value = {"down": "<inactive>", "slow": f"{rng.uniform(0, 20):.3f} GB/s"}.get(how)
+        lines[at] = re.sub(r": [^:]*$", f": {value or rng.randrange(1, 10**6)}", lines[at])
+    _write(one, probe, lines)
+    return f"{how}: {lines[at].strip()[:60]}"
+
+
+def kernel_fault(rng: random.Random, one: Node) -> str:
+    """The kernel log names an Xid that matters, an unknown one, a fatal SXid, or is not there."""
+    serious = [number for number, entry in XIDS.items() if entry.severity != "log" and number != 154]
+    unknown = [number for number in range(1, 400) if number not in XIDS]
+    line = rng.choice(
+        (
+            f"NVRM: Xid (PCI:0000:{rng.randrange(256):02x}:00): {rng.choice(serious)}, pid={rng.randrange(9999)}, name=x, text",
+            f"NVRM: Xid (PCI:0000:{rng.randrange(256):02x}:00): {rng.choice(unknown)}, pid='<unknown>', name=<unknown>",
+            "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+            f"nvidia-nvswitch{rng.randrange(6)}: SXid (PCI:0000:c0:18.0): {rng.randrange(10000, 30000)}, Fatal, Link {rng.randrange(36)} error",
+            "",
+        )
+    )
+    if line:
+        one["probes"]["kernel-log"]["stdout"] += f"2026-11-21T10:00:00+0000 gpu-1 kernel: {line}\n"
+    else:
+        one["probes"]["kernel-log"]["stdout"] = "\n".join(_lines(one, "kernel-log")[3:])
+    return line or "log without its beginning"
+
+
+def version_fault(rng: random.Random, one: Node) -> str:
+    """One of the places that name the driver, kernel or fabric manager names another version."""
+    other = rng.choice(("580.95.05", "575.57.08", "595.84", "580.173.03"))
+    probe = rng.choice(
+        (
+            "driver-version",
+            "nvidia-smi-csv",
+            "nvidia-smi-xml",
+            "dkms",
+            "fabric-manager-version",
+            "recorded",
+            "uname",
+            "lustre-module",
+        )
+    )
+    if probe == "recorded":
+        one["journal"]["recorded"]["driver"] = other
+    elif probe in ("uname", "lustre-module"):
+        one["probes"][probe]["stdout"] = one["probes"][probe]["stdout"].replace(
+            "6.8.0-1040", f"6.8.0-{rng.randrange(1041, 1099)}"
+        )
+    else:
+        text = one["probes"][probe]["stdout"]
+        at = rng.choice([m.start() for m in re.finditer(r"580\.173\.02", text)][:8])
+        if probe == "nvidia-smi-xml":
+            at = text.index("580.173.02")
+        one["probes"][probe]["stdout"] = text[:at] + other + text[at + 10 :]
+    return f"{probe} {other}"
+
+
+def host_fault(rng: random.Random, one: Node) -> str:
+    """A unit, mount, limit, hold, disk or cloud-init is not as it should be."""
+    probe, text, code = rng.choice(
+        (
+            ("persistenced", rng.choice(("inactive", "failed", "activating")) + "\n", 3),
+            ("fabric-manager", rng.choice(("inactive", "failed", "activating")) + "\n", 3),
+            ("disk", f"  Avail\n{rng.randrange(0, 50 * 2**30)}\n", 0),
+            ("memlock", f"* soft memlock {rng.randrange(0, 2**24)}\n* hard memlock unlimited\n", 0),
+            ("mounts", "/ ext4 /dev/root\n", 0),
+            ("mounts", "/ ext4 /dev/root\n/scratch ext4 /dev/sdb\n", 0),
+            ("holds", "linux-aws\n", 0),
+            ("cloud-init", '{"status": "error", "errors": ["x"]}', 1),
+            ("cloud-init", '{"status": "running", "errors": []}', 0),
+            ("secure-boot", "This system doesn't know\n", 1),
+            ("kernel-headers", "", 0),
+            ("dkms", "nvidia/580.173.02: added\n", 0),
+            ("modules", "Module                  Size  Used by\nnouveau 1 0\nnvidia 1 0\nnvidia_uvm 1 0\n", 0),
+            ("driver-version", "", 1),
+        )
+    )  # fmt: skip
+    one["probes"][probe].update(stdout=text, exit=code)
+    return f"{probe}: {text.strip()[:50]}"
+
+
+def journal_fault(rng: random.Random, one: Node) -> str:
+    """A step is not done, or nothing is recorded."""
+    steps = one["journal"]["steps"]
+    how = rng.choice(("status", "gone", "hash", "recorded", "all"))
+    if how == "status":
+        rng.choice(steps)["status"] = rng.choice(("pending", "running", "reboot", "failed", "DONE", ""))
+    elif how == "gone":
+        steps.pop(rng.randrange(len(steps)))
+    elif how == "hash":
+        rng.choice(steps)["hash"] = rng.choice(("", None, "a" * 63, "z" * 64))
+    elif how == "recorded":
+        one["journal"]["recorded"].pop(rng.choice(("driver", "kernel")))
+    else:
+        one["journal"] = rng.choice(({}, {"steps": []}, {"schema": "gpuinfra.state/2", "steps": steps}))
+    return how
+
+
+KINDS: tuple[Callable[[random.Random, Node], str], ...] = (
+    bad_cell, error_token, lost_line, doubled_line, broken_state, bad_exit, no_answer, xml_fault, link_fault, kernel_fault,
+    version_fault, host_fault, journal_fault,
+)  # fmt: skip
+
+
+def test_no_generated_fault_passes() -> None:
+    """Of 2,000 generated faults of eight-GPU nodes, none leaves every check passing."""
+    rng = random.Random(20261121)
+    escaped, seen = [], Counter()
+    for number in range(FAULTS):
+        kind = KINDS[number % len(KINDS)]
+        machine = rng.choice((P4D, H100))
+        one = {"probes": healthy(machine), "journal": copy.deepcopy(JOURNAL), "expectation": machine}
+        what = kind(rng, one)
+        checks = judge(one["probes"], machine, journal=one["journal"])
+        if all(check["outcome"] in ("pass", "skip") for check in checks):
+            escaped.append(f"{machine['machine']} {kind.__name__}: {what}")
+        seen[kind.__name__] += 1
+    assert escaped == []
+    assert sum(seen.values()) == FAULTS
+    assert min(seen.values()) > 100

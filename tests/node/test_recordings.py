@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.node import nvsmi, table
+from gpuinfra.node.answer import Answers
+from gpuinfra.node.checks.fabric import NvlinkActive
+from gpuinfra.node.expectation import Machine
+from gpuinfra.node.judge import judge
+from gpuinfra.node.words import Broken, Unreadable
+from tests.node.healthy import RECORDINGS, record
+
+XML = sorted(RECORDINGS.glob("*.xml"))
+CAPTURES = sorted(RECORDINGS.glob("*.txt"))
+CAN_PARSE = {
+    # file: driver, GPUs attached, GPUs described, product, MIG devices
+    "a100-sxm4-v12.xml": ("535.54.03", 4, 1, "NVIDIA A100-SXM4-80GB", 4),
+    "rtx-3080-v12.xml": ("536.40", 1, 1, "NVIDIA GeForce RTX 3080", 0),
+    "rtx-4000-sff-ada-v13.xml": ("595.84", 1, 1, "NVIDIA RTX 4000 SFF Ada Generation", 0),
+    "tesla-t4.xml": ("515.105.01", 1, 1, "Tesla T4", 0),
+}
+
+
+def sections(path: Path) -> dict[str, str]:
+    """Command -> output of each section of a capture; the idle one where a command was run twice."""
+    found: dict[str, str] = {}
+    parts = re.split(
+        r"^#{80}\n# (.+)\n# \$ (.+)\n(?:# .*\n)*#{80}\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    for command, output in zip(parts[2::3], parts[3::3], strict=True):
+        found.setdefault(command.strip(), re.split(r"^#{80}$", output, flags=re.MULTILINE)[0].rstrip("\n") + "\n")
+    return found
+
+
+def test_all_recordings_are_listed() -> None:
+    """A recording that is added says here what is in it."""
+    assert {path.name for path in XML} == set(CAN_PARSE)
+    assert len(CAPTURES) == 2
+
+
+@pytest.mark.parametrize("path", XML, ids=lambda path: path.stem)
+def test_the_xml_of_every_recorded_machine_is_read(path: Path) -> None:
+    """Driver, counts, model and memory of each recorded document come out as the file shows them."""
+    driver, attached, described, product, mig = CAN_PARSE[path.name]
+    log = nvsmi.parse(path.read_text(encoding="utf-8"))
+    assert (log.driver_version, log.attached_gpus, len(log.gpus)) == (driver, attached, described)
+    gpu = log.gpus[0]
+    assert gpu.get("product_name") == product
+    assert gpu.repeated.get("mig_device", 0) == mig
+    assert table.number(gpu.get("fb_memory_usage/total"), "memory") > 8000
+    assert re.fullmatch(r"GPU-[0-9a-f-]{36}", gpu.get("uuid"))
+    assert "supported_clocks" not in "".join(gpu.fields)
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_the_table_of_every_captured_machine_is_read(path: Path) -> None:
+    """All 200 and more columns of a captured csv are read by name, with numbers where the device has them."""
+    command, text = next((c, t) for c, t in sections(path).items() if c.startswith("nvidia-smi --query-gpu="))
+    read = table.parse(text)
+    asked = command.split("=", 1)[1].split(" ")[0].split(",")
+    assert list(read.header) == asked
+    row = read.rows[0]
+    assert row.get("name").startswith("NVIDIA H100")
+    assert row.number("memory.total") == 81559
+    assert row.number("pcie.link.width.max") == 16
+    assert row.number("retired_pages.single_bit_ecc.count") is None
+    assert not any(table.failure(cell) for cell in row.cells.values())
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_links_of_every_captured_machine_are_read(path: Path) -> None:
+    """18 links of an H100 are read; where MIG hides them the answer is refused, not taken for no links."""
+    answers = Answers({"nvlink-status": record(["nvidia-smi", "nvlink", "-s"], sections(path)["nvidia-smi nvlink -s"])})
+    machine = Machine({"gpus": 1}, None)
+    if "mig" in path.stem:
+        with pytest.raises(Unreadable, match="MIG mode"):
+            NvlinkActive().parse(answers, machine)
+    else:
+        assert NvlinkActive().parse(answers, machine) == {0: [26.562] * 18}
+
+
+def test_a_captured_h100_is_judged_as_what_it_is() -> None:
+    """The captured one-GPU H100 passes the checks of its csv, and is no eight-GPU node."""
+    parts = sections(next(path for path in CAPTURES if "mig" not in path.stem))
+    command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
+    probes = {
+        "nvidia-smi-csv": record(command.split(), text),
+        "nvidia-smi-list": record(["nvidia-smi", "-L"], parts["nvidia-smi -L"]),
+    }
+    machine = {
+        "gpus": 1, "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_memory_mib": 81559, "pcie_gen": 5, "pcie_width": 16, "ecc": True,
+        "required": ["G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "F2"], "skips": {},
+    }  # fmt: skip
+    assert {check["id"]: check["outcome"] for check in judge(probes, machine)} == dict.fromkeys(
+        machine["required"], "pass"
+    )
+
+
+def test_mig_is_noticed_and_its_hidden_fields_are_no_failure() -> None:
+    """With MIG on, remapped rows are hidden and that passes; the mode itself does not in a pool of whole GPUs."""
+    parts = sections(next(path for path in CAPTURES if "mig" in path.stem))
+    command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
+    probes = {"nvidia-smi-csv": record(command.split(), text)}
+    checks = {c["id"]: c for c in judge(probes, {"required": ["G6", "G12"], "skips": {}})}
+    assert checks["G6"]["outcome"] == "pass", checks["G6"]
+    assert checks["G12"]["outcome"] == "fail"
+    wanted = {c["id"]: c for c in judge(probes, {"required": ["G12"], "skips": {}, "mig": True})}
+    assert wanted["G12"]["outcome"] == "pass"
+
+
+def test_an_older_driver_without_a_column_is_an_error_and_no_pass() -> None:
+    """A driver that cannot say whether a GPU needs recovery leaves the question open, and an open question blocks."""
+    probes = {"nvidia-smi-csv": record(["nvidia-smi"], "index, pci.bus_id\n0, 00000000:00:1E.0\n")}
+    check = judge(probes, {"required": ["G10"], "skips": {}})[0]
+    assert check["outcome"] == "error"
+    assert "no column gpu_recovery_action" in check["reason"]
+
+
+def test_the_older_name_of_a_column_is_read() -> None:
+    """Drivers before 535.54.03 call clock event reasons throttle reasons."""
+    probes = {
+        "nvidia-smi-csv": record(["nvidia-smi"], "index, clocks_throttle_reasons.active\n0, 0x0000000000000001\n")
+    }
+    assert judge(probes, {"required": ["G7"], "skips": {}})[0]["outcome"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.158\n",
+            18,
+            "different versions",
+        ),
+        ("Unable to determine the device handle for GPU0000:91:00.0: Unknown Error\n", 0, "0000:91:00.0"),
+        ("No devices were found\n", 0, "initialised no GPU"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", 9, "not loaded"),
+        ("Failed to initialize NVML: Unknown Error\n", 255, "NVML does not start"),
+        ("", 15, "lost a GPU"),
+        ("", 14, "infoROM"),
+    ],
+)
+def test_a_known_broken_state_is_recognised_whatever_the_exit_code(text: str, code: int, word: str) -> None:
+    """Texts and exit codes of the public reports fail the check in words that say what is broken."""
+    answers = Answers({"nvidia-smi-list": record(["nvidia-smi", "-L"], text, code)})
+    with pytest.raises(Broken, match=word):
+        answers.text("nvidia-smi-list")
+
+
+def test_an_unknown_exit_code_is_an_error() -> None:
+    """A command that ends with a code nobody knows is not judged."""
+    answers = Answers({"nvidia-smi-list": record(["nvidia-smi", "-L"], "GPU 0: x (UUID: y)\n", 77)})
+    with pytest.raises(Unreadable, match="exit code 77"):
+        answers.text("nvidia-smi-list")
