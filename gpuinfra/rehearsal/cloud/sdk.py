@@ -201,6 +201,11 @@ def fields(folder: Path, name: str) -> dict[str, Property]:
     return {}
 
 
+def has(folder: Path, name: str) -> bool:
+    """Whether a nested type exists, be it without properties."""
+    return any(_class(folder / file, name) for file in ("_inputs.py", "outputs.py"))
+
+
 @cache
 def members(folder: Path, name: str) -> tuple[str | float, ...]:
     """The values of an enum."""

@@ -1,0 +1,194 @@
+"""Templates get versions, and groups make, keep, replace and remove instances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from tests.rehearsal.cloud import stacks
+from tests.rehearsal.cloud.conftest import Client
+
+
+class Host:
+    """A node host that only remembers."""
+
+    def __init__(self) -> None:
+        self.launched: dict[str, object] = {}
+        self.terminated: list[str] = []
+
+    def launch(self, instance) -> None:
+        self.launched[instance.id] = instance
+
+    def terminate(self, id: str) -> None:
+        self.terminated.append(id)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
+    monkeypatch.setattr(fleet_module, "_RETRY_S", 0)
+
+
+@pytest.fixture
+def host(cloud: Cloud) -> Host:
+    """A node host that only remembers, in the cloud's fleet."""
+    cloud.fleet.host = Host()
+    return cloud.fleet.host
+
+
+def names(cloud: Cloud) -> list[str]:
+    """Who runs."""
+    return sorted(one["name"] for one in cloud.fleet.instances().values() if one["state"] == "running")
+
+
+def test_a_template_gets_a_version_for_what_it_launches_only(aws: Client) -> None:
+    """New user data is a new version and the new default; new tags are neither."""
+    made = stacks.template(aws)
+    assert made.outputs["latestVersion"] == 1
+    tagged = aws.update(made, {"tags": {"a": "b"}})
+    assert tagged.outputs["latestVersion"] == 1
+    changed = aws.update(tagged, {"userData": "YQ=="})
+    assert (changed.outputs["latestVersion"], changed.outputs["defaultVersion"]) == (2, 2)
+
+
+def test_a_group_makes_what_it_wants(aws: Client, cloud: Cloud, host: Host) -> None:
+    """Two instances of the template's machine, in the subnet's zone, named in launch order, and no more on a second look."""
+    _, subnet = stacks.network(aws)
+    stacks.group(aws, stacks.template(aws), 2, subnet)
+    cloud.fleet.reconcile()
+    cloud.fleet.reconcile()
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    (first, _) = host.launched.values()
+    assert (first.machine, first.zone, first.pool, first.cluster) == ("p4d.24xlarge", "use1-az4", "gpu", "train")
+
+
+def test_a_lost_instance_is_replaced_under_a_new_number(aws: Client, cloud: Cloud, host: Host) -> None:
+    """The replacement of gpu-1 is gpu-3: a number is never used twice."""
+    _, subnet = stacks.network(aws)
+    stacks.group(aws, stacks.template(aws), 2, subnet)
+    cloud.fleet.reconcile()
+    assert cloud.fleet.terminate("i-00000000000000001", "hardware")
+    cloud.fleet.reconcile()
+    assert names(cloud) == ["gpu-2", "gpu-3"]
+    assert host.terminated == ["i-00000000000000001"]
+
+
+def test_scaling_in_and_deleting_end_instances(aws: Client, cloud: Cloud, host: Host) -> None:
+    """One node fewer ends one instance, and the group's end ends them all."""
+    _, subnet = stacks.network(aws)
+    made = stacks.group(aws, stacks.template(aws), 3, subnet)
+    cloud.fleet.reconcile()
+    made = aws.update(made, {"desiredCapacity": 2})
+    cloud.fleet.reconcile()
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    aws.delete(made)
+    assert names(cloud) == []
+
+
+def test_reserved_nodes_are_numbered_before_spot_ones(aws: Client, cloud: Cloud, host: Host) -> None:
+    """Numbers go over a pool's groups in the order reserved, block, on-demand, spot, whichever was created first."""
+    _, subnet = stacks.network(aws)
+    launch = stacks.template(aws)
+    stacks.group(aws, launch, 1, subnet, "spot", mixedInstancesPolicy=stacks.spot(launch))
+    stacks.group(aws, launch, 1, subnet, "plain")
+    stacks.group(aws, launch, 1, subnet, "reserved", **stacks.RESERVED)
+    cloud.fleet.reconcile()
+    kinds = {one["name"]: one["kind"] for one in cloud.fleet.instances().values()}
+    assert kinds == {"gpu-1": "reserved", "gpu-2": "on_demand", "gpu-3": "spot"}
+
+
+def test_a_new_template_version_rolls_the_group(aws: Client, cloud: Cloud, host: Host) -> None:
+    """With an instance refresh the group replaces its instances, never more at once than its minimum allows; without, none."""
+    _, subnet = stacks.network(aws)
+    launch = stacks.template(aws)
+    refresh = {"strategy": "Rolling", "preferences": {"minHealthyPercentage": 50}}
+    rolled = stacks.group(aws, launch, 4, subnet, "rolled", instanceRefresh=refresh)
+    still = stacks.group(aws, launch, 1, subnet, "still")
+    cloud.fleet.reconcile()
+    launch = aws.update(launch, {"userData": "YQ=="})
+    for made in (rolled, still):
+        aws.update(made, {"launchTemplate": {"id": launch.id, "version": "2"}})
+    seen = []
+    for _ in range(12):
+        cloud.fleet.reconcile()
+        seen.append(len(cloud.fleet.members("us-east-1", "rolled")))
+    versions = [one["template_version"] for one in cloud.fleet.members("us-east-1", "rolled")]
+    assert versions == [2, 2, 2, 2]
+    assert min(seen) == 2
+    assert [one["template_version"] for one in cloud.fleet.members("us-east-1", "still")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "said"),
+    [
+        ("spot", "spot", "There is no Spot capacity available that matches your request."),
+        (
+            "gpu",
+            "on_demand",
+            "We currently do not have sufficient p4d.24xlarge capacity in the Availability Zone you requested (us-east-1e).",
+        ),
+    ],
+)
+def test_no_capacity_is_told_in_ec2s_words(
+    tmp_path: Path, cloud: Cloud, aws: Client, word: str, kind: str, said: str
+) -> None:
+    """A group without capacity stays, makes nothing, and its activities say why."""
+    cloud.faults._take(f"cloud:no-capacity:{word}")
+    _, subnet = stacks.network(aws)
+    launch = stacks.template(aws)
+    stacks.group(aws, launch, 2, subnet, **({"mixedInstancesPolicy": stacks.spot(launch)} if kind == "spot" else {}))
+    cloud.fleet.reconcile()
+    assert names(cloud) == []
+    (activity,) = cloud.fleet.activities("us-east-1", "gpu")
+    assert activity["status"] == "Failed"
+    assert "InsufficientInstanceCapacity" in activity["message"]
+    assert said in activity["message"]
+
+
+def test_a_group_that_waits_for_capacity_fails_without_it(cloud: Cloud, aws: Client) -> None:
+    """The provider's default is to wait; a rehearsal says at once what would be said after ten minutes, and the group exists."""
+    cloud.faults._take("cloud:no-capacity:gpu")
+    _, subnet = stacks.network(aws)
+    with pytest.raises(grpc.RpcError, match="want at least 2 healthy instance"):
+        stacks.group(aws, stacks.template(aws), 2, subnet, waitForCapacityTimeout="10m")
+    assert [one.id for one in cloud.store.list("aws:autoscaling/group:Group")] == ["gpu"]
+
+
+def test_a_reservation_holds_no_more_than_its_size(cloud: Cloud, aws: Client, host: Host) -> None:
+    """The third instance on a reservation of two fails in the group's activities."""
+    cloud.store.put("external", "cr-0123456789abcdef0", {"count": 2})
+    _, subnet = stacks.network(aws)
+    stacks.group(aws, stacks.template(aws), 3, subnet, **stacks.RESERVED)
+    cloud.fleet.reconcile()
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    assert "ReservationCapacityExceeded" in cloud.fleet.activities("us-east-1", "gpu")[0]["message"]
+
+
+def test_a_group_is_refused_without_its_template(cloud: Cloud, aws: Client) -> None:
+    """A template or version that does not exist is refused as Auto Scaling does."""
+    _, subnet = stacks.network(aws)
+    with pytest.raises(grpc.RpcError, match="does not exist"):
+        stacks.group(aws, stacks.template(aws), 1, subnet, version="9")
+    assert cloud.store.list("aws:autoscaling/group:Group") == []
+
+
+def test_the_image_says_what_is_on_it(cloud: Cloud, aws: Client, host: Host) -> None:
+    """An image looked up by a public parameter of AWS's GPU images brings the driver; a plain Ubuntu does not."""
+    _, subnet = stacks.network(aws)
+    for number, name in enumerate(
+        (
+            "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+            "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+        )
+    ):
+        image = aws.invoke("aws:ssm/getParameter:getParameter", name=name)["insecureValue"]
+        stacks.group(aws, stacks.template(aws, f"t{number}", imageId=image), 1, subnet, f"g{number}")
+    cloud.fleet.reconcile()
+    assert [(one.os, one.prebuilt) for one in host.launched.values()] == [
+        ("ubuntu-22.04", True),
+        ("ubuntu-24.04", False),
+    ]

@@ -1,0 +1,97 @@
+"""What replaces a resource and what is changed in place, and where that is known from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+
+import pytest
+
+from gpuinfra.rehearsal.cloud import wire
+from gpuinfra.rehearsal.cloud.derive import TABLE, derive
+from gpuinfra.rehearsal.cloud.diff import diff
+from gpuinfra.rehearsal.cloud.replace import replaces
+from tests.rehearsal.cloud.conftest import Client
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "expected"),
+    [
+        ("aws:ec2/vpc:Vpc", "cidrBlock", True),
+        ("aws:ec2/vpc:Vpc", "enableDnsHostnames", False),
+        ("aws:ec2/vpc:Vpc", "region", True),
+        ("aws:ec2/subnet:Subnet", "availabilityZoneId", True),
+        ("aws:ec2/launchTemplate:LaunchTemplate", "userData", False),
+        ("aws:ec2/launchTemplate:LaunchTemplate", "name", True),
+        ("aws:autoscaling/group:Group", "desiredCapacity", False),
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "subnetIds[0]", True),
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "storageCapacity", False),
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "deploymentType", True),
+        ("aws:iam/rolePolicy:RolePolicy", "policy", False),
+        ("aws:iam/rolePolicyAttachment:RolePolicyAttachment", "policyArn", True),
+        ("aws:ec2/placementGroup:PlacementGroup", "strategy", True),
+        ("aws:ec2/placementGroup:PlacementGroup", "tags.a", False),
+        ("aws:s3/bucketPolicy:BucketPolicy", "policy", False),
+        ("aws:s3/bucketPolicy:BucketPolicy", "bucket", True),
+        ("azure-native:compute:Disk", "location", True),
+        ("azure-native:compute:Disk", "tags.a", False),
+        ("azure-native:network:Subnet", "virtualNetworkName", True),
+        ("gcp:compute/instanceTemplate:InstanceTemplate", "machineType", True),
+        ("gcp:compute/subnetwork:Subnetwork", "privateIpGoogleAccess", False),
+        ("gcp:storage/bucket:Bucket", "location", True),
+    ],
+)
+def test_the_table_says_what_replaces(token: str, path: str, expected: bool) -> None:
+    """Inputs that a cloud cannot change replace, all others do not."""
+    assert replaces(token, path) is expected
+
+
+def test_the_table_is_what_the_schemas_say() -> None:
+    """The derived table is the one that the installed cfn-lint yields, when it is the version that the table names."""
+    table = json.loads(TABLE.read_text())
+    assert len(table["types"]) > 500
+    if f"cfn-lint {importlib.metadata.version('cfn-lint')} " not in table["source"]:
+        pytest.skip(f"the table was derived from another version: {table['source']}")
+    assert derive() == table
+
+
+def test_a_preview_shows_the_replacement(aws: Client) -> None:
+    """A changed address range of a network is a replacement; its tags are an update."""
+    made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}})
+    answer = aws.diff(made, {**made.inputs, "cidrBlock": "10.1.0.0/16"})
+    assert list(answer.replaces) == ["cidrBlock"]
+    assert answer.detailedDiff["cidrBlock"].kind == 5
+    answer = aws.diff(made, {**made.inputs, "tags": {"a": "c"}})
+    assert not answer.replaces
+    assert dict.fromkeys(answer.detailedDiff) == {"tags.a": None}
+
+
+def test_a_chosen_name_cannot_be_held_twice(aws: Client) -> None:
+    """A replacement under a name that a person chose deletes first; a made-up name needs no such thing."""
+    policy = '{"Statement": []}'
+    made = aws.create("aws:iam/role:Role", {"assumeRolePolicy": policy, "name": "mine", "path": "/"})
+    assert aws.diff(made, {**made.inputs, "path": "/other/"}).deleteBeforeReplace
+    made = aws.create("aws:iam/role:Role", {"assumeRolePolicy": policy, "path": "/"}, "second")
+    assert not aws.diff(made, {**made.inputs, "path": "/other/"}).deleteBeforeReplace
+
+
+def test_an_unknown_counts_as_a_change() -> None:
+    """Nobody can promise that a value known only later is the same."""
+    (change,) = diff("aws:ec2/subnet:Subnet", {"vpcId": "vpc-1"}, {"vpcId": wire.UNKNOWN})
+    assert change.replace
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"policy": '{"a": 1, "b": 2}'}, {"policy": '{"b":2,"a":1}'}),
+        ({"maxSize": 8}, {"maxSize": "8"}),
+        ({"ebsOptimized": True}, {"ebsOptimized": "true"}),
+        ({"tags": {}}, {}),
+        ({"tags": None}, {"tags": []}),
+        ({"value": wire.secret("a")}, {"value": "a"}),
+    ],
+)
+def test_the_same_written_differently_is_no_change(old: dict, new: dict) -> None:
+    """Layout of a policy, text for numbers, empty for absent: none is a change."""
+    assert diff("aws:ec2/vpc:Vpc", old, new) == []
