@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,64 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def test_program_s_own_background_process_does_not_hold_the_engine(stack):
+    """A process that a program leaves behind, with its output open, does not keep `up` waiting."""
+    stack.program(
+        "import subprocess, pulumi\n"
+        "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        "pulumi.export('pid', child.pid)\n"
+    )
+    started = time.monotonic()
+    code, output = stack.up()
+    assert code == 0, output
+    assert time.monotonic() - started < 30
+    pid = int(json.loads(stack.run("stack", "output", "--json")[1])["pid"])
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_missing_typechecker_is_said_with_the_remedy(stack, tmp_path):
+    """A typechecker that the project asks for and has not installed stops the update before the program runs."""
+    stack.project(options={"virtualenv": sys.prefix, "typechecker": "mypy"})
+    stack.program("open('ran', 'w').close()\n")
+    code, output = stack.up()
+    assert code != 0
+    assert "the typechecker mypy is not installed" in output
+    assert not (tmp_path / "ran").exists()
+
+
+def test_sdk_of_a_package_is_generated(stack, tmp_path):
+    """`pulumi package gen-sdk` writes an importable Python package from a schema."""
+    schema = {
+        "name": "tiny",
+        "version": "1.0.0",
+        "resources": {"tiny:index:Thing": {"inputProperties": {"size": {"type": "integer"}}}},
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    code, output = stack.run("package", "gen-sdk", "schema.json", "--language", "python", "--out", "sdk")
+    assert code == 0, output
+    metadata = tmp_path / "sdk" / "python" / "pulumi_tiny-1.0.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: pulumi_tiny\nVersion: 1.0.0\n")  # as if it were installed
+    program = "import pulumi_tiny; print(pulumi_tiny.Thing.__name__, pulumi_tiny.ThingArgs(size=3).size)"
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={"PYTHONPATH": str(tmp_path / "sdk" / "python")},
+        capture_output=True,
+        text=True,
+    )
+    assert answer.stdout == "Thing 3\n", answer.stderr
+
+
+def test_project_is_converted_to_python(stack, tmp_path):
+    """`pulumi convert` writes a Python project, whose program then runs."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "Pulumi.yaml").write_text("name: converted\nruntime: python\n")
+    (source / "main.pp").write_text('output word { value = "salt" }\n')
+    arguments = ["convert", "--from", "pcl", "--cwd", str(source), "--language", "python", "--generate-only"]
+    code, output = stack.run(*arguments, "--out", str(tmp_path / "made"))
+    assert code == 0, output
+    assert 'pulumi.export("word", "salt")' in (tmp_path / "made" / "__main__.py").read_text()
