@@ -8,7 +8,6 @@ Exit codes that a scheduler's prolog, a health check and systemd understand:
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import sys
@@ -42,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return args.run(args)
     except Missing as error:
-        print("gpuinfra: %s" % error, file=sys.stderr)
+        _say(str(error), console="--upload" in words or words[:1] == ["attest"])
         return ENVIRONMENT
     except KeyboardInterrupt:
         return 130
@@ -71,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     verify.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
     verify.set_defaults(run=_verify)
-    attest = commands.add_parser("attest", help="renew the identity proof of the newest evidence")
+    attest = commands.add_parser(
+        "attest", help="renew the identity proof of the newest evidence, and upload it if it never arrived"
+    )
     attest.set_defaults(run=_attest)
     explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
@@ -120,11 +121,12 @@ def _verify(args: argparse.Namespace) -> int:
                 % (check["outcome"], check["id"], check["name"], check["found"], check["expected"])
             )
     for check in result.blockers:
-        print("gpuinfra: %s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), file=sys.stderr)
+        _say("%s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), console=args.upload)
     for name in result.missing:
-        print("gpuinfra: %s did not run" % name, file=sys.stderr)
+        _say("%s did not run" % name)
     if upload_problem:
-        raise Missing(upload_problem)
+        _say(upload_problem, console=True)
+        return ENVIRONMENT
     return OK if result.verified else NOT_VERIFIED
 
 
@@ -160,66 +162,43 @@ def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, 
 
 def _upload(document: dict[str, Any]) -> str | None:
     """Keep and upload; the reason when that did not work, because the outcomes are told first."""
-    from . import aws, evidence
+    from . import aws, evidence, upload
 
     node = _load(NODE, "the node's configuration", "it is written by user data")
-    data = evidence.dumped(document)
     kept = evidence.Kept()
-    kept.write(document["seq"], data)
-    kept.prune()
     try:
-        _put(node, document, data, first=True)
-    except (aws.CloudError, KeyError, ValueError) as error:
-        return "the evidence is kept in %s and was not uploaded: %s" % (kept.folder, error)
+        upload.deliver(node, document, kept, aws.Metadata())
+    except (aws.CloudError, OSError) as error:
+        return "the evidence is in %s and was not uploaded: %s" % (kept.folder, error)
     return None
 
 
 def _attest(args: argparse.Namespace) -> int:
-    """Sign the newest evidence again, because a signature is good for minutes; upload it too if it never arrived."""
-    from . import aws, evidence
+    from . import aws, evidence, upload
 
     node = _load(NODE, "the node's configuration", "it is written by user data")
-    newest = evidence.Kept().newest()
-    if newest is None:
-        raise Missing("there is no evidence yet; gpuinfra-verify.service makes it")
-    path, document, data = newest
-    if document.get("boot_id") != evidence.boot_id():
-        raise Missing("the newest evidence is of an earlier boot; gpuinfra-verify.service makes new one")
     try:
-        _put(node, document, data, first=not path.with_suffix(".uploaded").exists())
-    except (aws.CloudError, KeyError, ValueError) as error:
+        problem = upload.renew(node, evidence.Kept(), aws.Metadata(), evidence.boot_id())
+    except (aws.CloudError, OSError) as error:
         raise Missing("the proof was not renewed: %s" % error) from None
+    if problem:
+        raise Missing(problem)
     return OK
 
 
-def _put(node: dict[str, Any], document: dict[str, Any], data: bytes, *, first: bool) -> None:
-    from . import aws, evidence
+def _say(line: str, console: bool = False) -> None:
+    """One line for people on stderr, and on the console where nobody is logged in to see stderr."""
+    from .words import harmless
 
-    if node.get("cloud") != "aws":
-        raise aws.CloudError("this node part uploads on aws only, and node.json says %s" % node.get("cloud"))
-    place = node["evidence"]
-    metadata = aws.Metadata()
-    owner = place.get("owner")  # the role's unique id, where the store's rules name the writer by it
-    folder = "%s:%s" % (owner, document["instance_id"]) if owner else document["instance_id"]
-    names = (place["prefix"], folder, document["boot_id"], document["seq"])
-    if first:
+    line = "gpuinfra: %s" % harmless(line).replace("\n", " ")
+    print(line, file=sys.stderr)
+    if console:
         try:
-            aws.put_object(metadata, place["bucket"], evidence.key(*names), node["region"], data, once=True)
-        except aws.CloudError as error:
-            if "exists already" not in str(error):
-                raise
-        (evidence.Kept().folder / ("%06d.uploaded" % document["seq"])).touch()
-    proof = aws.identity_proof(
-        metadata.credentials(), node["region"], evidence.sha256(data), datetime.datetime.now(datetime.timezone.utc)
-    )
-    aws.put_object(
-        metadata,
-        place["bucket"],
-        evidence.key(*names, suffix=".proof.json"),
-        node["region"],
-        evidence.dumped(proof),
-        once=False,
-    )
+            handle = os.open("/dev/console", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            os.write(handle, (line + "\r\n").encode("utf-8", "replace"))
+            os.close(handle)
+        except OSError:
+            pass  # no console here
 
 
 def _explain(args: argparse.Namespace) -> int:
@@ -241,7 +220,7 @@ def _explain(args: argparse.Namespace) -> int:
             json.dump(shown, sys.stdout, indent=2)
             print()
             return OK
-    print("gpuinfra: there is no check %s; there are %s" % (args.check[:40], ", ".join(ALL)), file=sys.stderr)
+    _say("there is no check %s; there are %s" % (args.check[:40], ", ".join(ALL)))
     return WRONG_USE
 
 

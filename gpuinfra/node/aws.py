@@ -28,6 +28,10 @@ class CloudError(Exception):
     """The cloud did not do what was asked; the message is for people."""
 
 
+class Exists(CloudError):
+    """The object is there already, and this call was told to replace nothing."""
+
+
 @dataclass(frozen=True)
 class Credentials:
     """Temporary credentials of the node's role. Never printed: no field is part of the representation."""
@@ -199,7 +203,7 @@ def put_object(
                 # Only this instance may write below its own id, so an earlier attempt of ours did arrive.
                 if attempt:
                     return
-                raise CloudError("s3://%s/%s exists already" % (bucket, key)) from error
+                raise Exists("s3://%s/%s exists already" % (bucket, key)) from error
             said = "%d %s" % (error.code, _code(text))
             if error.code not in (403, 409, 429) and error.code < 500:
                 break

@@ -164,10 +164,19 @@ class Kept:
         os.replace(part, path)
         return path
 
+    def arrived(self, seq: int) -> bool:
+        """True when this evidence is known to be in the bucket."""
+        return (self.folder / ("%06d.uploaded" % seq)).exists()
+
+    def mark_arrived(self, seq: int) -> None:
+        """Remember that this evidence is in the bucket."""
+        (self.folder / ("%06d.uploaded" % seq)).touch()
+
     def prune(self, most: int = 50) -> None:
         """Keep the newest ones: a node that is verified every hour for a year must not fill its disk."""
         for path in sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())[:-most]:
             path.unlink()
+            path.with_suffix(".uploaded").unlink(missing_ok=True)
 
 
 def key(prefix: str, instance_id: str, boot: str, seq: int, suffix: str = ".json") -> str:
