@@ -53,6 +53,8 @@ def main() -> int:
     except KeyboardInterrupt:
         say("interrupted; the next run goes on")
         return 130
+    except OSError as error:
+        return missing(f"cannot make .venv: {error}")
 
 
 def install(target: str) -> int:

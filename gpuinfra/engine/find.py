@@ -64,7 +64,13 @@ def find_engine(say: Say = lambda line: None) -> Engine:
     source = "kept"
     if kept is None:
         source = "built"
-        kept = _build(cache, module, programs, say)
+        try:
+            kept = _build(cache, module, programs, say)
+        except OSError as error:
+            raise EnvironmentMissing(
+                f"cannot keep an engine in {cache}: {error}; it needs a folder that can be written, with 1 GB free: "
+                "set GPUINFRA_CACHE to one"
+            ) from error
     if on_path:
         return Engine(path=on_path, version=version, host_dir=kept, source="path")
     return Engine(path=kept / "pulumi", version=module.version, host_dir=kept, source=source)

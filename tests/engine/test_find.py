@@ -182,6 +182,17 @@ def test_no_way_is_one_message_and_exit_code_3(machine):
     assert "Traceback" not in err
 
 
+def test_cache_that_cannot_be_written_is_said(machine):
+    """A cache folder that cannot be made is named, with the variable that moves it, and is exit code 3."""
+    machine.has("go", GO)
+    machine.cache.write_text("a file where the folder should be")
+    code, out, err = machine.get()
+    assert (code, out) == (3, "")
+    assert str(machine.cache) in err
+    assert "GPUINFRA_CACHE" in err
+    assert "Traceback" not in err
+
+
 def test_old_go_is_passed_over(machine):
     """A Go that is too old for the module is named and not used."""
     machine.has("go", GO)
