@@ -15,12 +15,13 @@ import queue
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -78,6 +79,7 @@ class _Node:
     boot_id: str = ""
     boots: int = 0
     process: subprocess.Popen[bytes] | None = None
+    init_pid: int | None = None
     settled: bool = False
     slot_until: float = 0.0
     quiet: threading.Event = field(default_factory=threading.Event)
@@ -161,6 +163,21 @@ class NodeHost:
             with contextlib.suppress(FileNotFoundError):
                 return (folder / instance_id / "console.log").read_text(encoding="utf-8", errors="replace")
         return ""
+
+    def run(self, instance_id: str, argv: Sequence[str], limit_s: float = 60.0) -> tuple[int, str]:
+        """Run a command in a running node: its exit code, and what it printed."""
+        folder = os.open(self._nodes[instance_id].root / "run/standin", os.O_RDONLY)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.connect(f"/proc/self/fd/{folder}/init.sock")  # the full path may exceed what a socket's may have
+                connection.settimeout(limit_s + 10)
+                connection.sendall(json.dumps({"do": "run", "argv": list(argv), "limit": limit_s}).encode() + b"\n")
+                answer = json.loads(connection.makefile().readline() or "{}")
+        finally:
+            os.close(folder)
+        if "code" not in answer:
+            raise RuntimeError(f"{instance_id} did not run {argv[0]}: {answer.get('error', 'it was ended')}")
+        return answer["code"], answer["output"]
 
     # What follows runs in the keeper's thread.
 
@@ -304,9 +321,12 @@ class NodeHost:
             said = os.read(fd, 4096)
         except (BlockingIOError, OSError):
             return
-        if b"settled" in said:
-            node.settled = True
-            node.quiet.set()
+        for line in said.decode(errors="replace").splitlines():
+            if line == "settled":
+                node.settled = True
+                node.quiet.set()
+            elif line.startswith("init "):
+                node.init_pid = int(line.split()[1])
         if not said:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
@@ -328,9 +348,13 @@ class NodeHost:
 
     def _kill(self, node: _Node) -> None:
         process = node.process
-        if process is not None:
+        if process is not None and process.stdout is not None:
+            self._hear(node, process.stdout.fileno())
+            # The kernel lets init go only when all of its processes have; its parent waits for that and then ends.
+            # Before init is known there is nothing else to end, and what begins then dies with its parent.
+            target = node.init_pid if node.init_pid is not None and process.poll() is None else process.pid
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)  # its init is tied to it, and the kernel ends the rest with init
+                os.kill(target, signal.SIGKILL)
             process.wait()
         self._forget(node)
 
@@ -339,7 +363,7 @@ class NodeHost:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(node.process.stdout)
             node.process.stdout.close()
-        node.process = None
+        node.process, node.init_pid = None, None
 
     def _reboot(self, node: _Node) -> None:
         self._kill(node)

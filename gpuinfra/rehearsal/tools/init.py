@@ -12,12 +12,14 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
+import uuid
 
 from . import factory, kernel, mounts
 from .manager import Manager
-from .process import Reaper
+from .process import Reaper, end_all
 from .state import RUN, link, make_folder, read_state, write_file
 from .unitfile import wanted_by
 
@@ -149,11 +151,27 @@ class Init:
                 if self.manager.state(name)["active"] == "failed":
                     self.manager._set(name, active="inactive", sub="dead", result="success")
             return {}
+        if do == "run":
+            return self._run_command(asked["argv"], float(asked.get("limit", 60)))
         if do in ("reboot", "poweroff"):
             os.write(2, f"systemd[1]: {'Rebooting' if do == 'reboot' else 'Powering off'}.\n".encode())
             self.ending = REBOOT if do == "reboot" else POWEROFF
             return {}
         return {"error": f"unknown: {do}"}
+
+    def _run_command(self, argv: list[str], limit: float) -> dict:
+        """Run a command as somebody logged in would; for the rehearsal's own needs and for tests."""
+        invocation = uuid.uuid4().hex
+        with tempfile.TemporaryFile(dir="/tmp") as output:
+            try:
+                pid = self.reaper.spawn(argv, {**os.environ, "INVOCATION_ID": invocation}, output.fileno(), "/root")
+            except OSError as error:
+                return {"code": 127, "output": str(error)}
+            code = self.reaper.wait(pid, limit)
+            if code is None:
+                end_all(invocation, 1.0)
+            output.seek(0)
+            return {"code": 124 if code is None else code, "output": output.read(1 << 20).decode(errors="replace")}
 
     def _shut_down(self) -> None:
         """SIGTERM to everything, a moment, then the kernel ends the rest with process 1."""

@@ -1,0 +1,143 @@
+"""A metadata service that knows nothing but user data, and nodes that boot from it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.rehearsal.nodes import Instance, NodeHost, available
+
+QUIET_S = 40.0
+
+
+@dataclass
+class Metadata:
+    """Answers as IMDSv2: nothing without a token."""
+
+    user_data: str = ""
+    asked: list[str] = field(default_factory=list)
+    url: str = ""
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Skip where the system has none."""
+    possible, reason = available()
+    if not possible:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    """A metadata service of this test."""
+    yield from serve()
+
+
+def serve() -> Iterator[Metadata]:
+    """One metadata service on the loopback."""
+    service = Metadata()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_PUT(self) -> None:
+            self._send(200, b"token")
+
+        def do_GET(self) -> None:
+            _, _, instance, *rest = self.path.split("/")
+            service.asked.append("/".join(rest))
+            if self.headers.get("X-aws-ec2-metadata-token") != "token":
+                self._send(401, b"")
+            elif rest == ["latest", "user-data"]:
+                self._send(200, service.user_data.encode())
+            elif rest == ["latest", "meta-data", "instance-id"]:
+                self._send(200, instance.encode())
+            else:
+                self._send(404, b"")
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    service.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield service
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@dataclass
+class Nodes:
+    """Nodes of one test, with what tests do to them."""
+
+    host: NodeHost
+    metadata: Metadata
+
+    def launch(self, number: int = 1, **values: object) -> str:
+        """Start a node and wait until nothing is left to start."""
+        name = f"i-{number:017d}"
+        self.host.launch(Instance(**{"id": name, "machine": "p4d.24xlarge", "name": f"gpu-{number}", **values}))  # type: ignore[arg-type]
+        self.settle(name)
+        return name
+
+    def settle(self, name: str) -> None:
+        """Wait until nothing is left to start on a node."""
+        node = self.host._nodes[name]
+        wait_for(lambda: node.settled, f"{name} settles; its console: {self.host.console(name)[-2000:]}")
+
+    def run(self, command: str, name: str = "i-00000000000000001", code: int | None = 0) -> str:
+        """What a shell command prints on a node."""
+        found, output = self.host.run(name, ["/bin/bash", "-c", command])
+        assert code is None or found == code, f"{command!r} ended with {found}: {output}"
+        return output.strip()
+
+    def stage(self, name: str = "i-00000000000000001") -> str:
+        """How far a node is."""
+        return next(status.stage for status in self.host.status() if status.id == name)
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = QUIET_S) -> None:
+    """Poll until it holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"after {seconds} s still waiting until {what}"
+        time.sleep(0.03)
+
+
+@pytest.fixture
+def nodes(namespaces: None, metadata: Metadata, tmp_path: Path) -> Iterator[Nodes]:
+    """No node yet."""
+    host = NodeHost(tmp_path / "rehearsal", endpoint=metadata.url)
+    host.start()
+    yield Nodes(host, metadata)
+    host.close()
+
+
+@pytest.fixture(scope="module")
+def shared(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Two plain nodes for a module's tests, which leave them changed: node 1 before node 2."""
+    services = serve()
+    service = next(services)
+    host = NodeHost(tmp_path_factory.mktemp("shared") / "rehearsal", endpoint=service.url)
+    host.start()
+    both = Nodes(host, service)
+    for number in (1, 2):
+        both.launch(number, prebuilt=False)
+    yield both
+    host.close()
+    next(services, None)

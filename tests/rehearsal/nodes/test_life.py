@@ -1,0 +1,305 @@
+"""Boot, reboot, suspension, power cut and end of stand-in nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.rehearsal.nodes import Instance, NodeHost
+from tests.rehearsal.nodes.conftest import Metadata, Nodes, wait_for
+
+NAME = "i-00000000000000001"
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+TWO_UNITS = """#!/bin/bash
+cat >/etc/systemd/system/once.service <<'END'
+[Service]
+Type=oneshot
+ExecStart=/bin/bash -c 'echo ran >>/var/log/once'
+[Install]
+WantedBy=multi-user.target
+END
+cat >/etc/systemd/system/daemon.service <<'END'
+[Service]
+ExecStart=/bin/bash -c 'echo began >>/var/log/daemon; exec sleep 1000'
+[Install]
+WantedBy=multi-user.target
+END
+echo user data >>/var/log/user-data
+systemctl enable once daemon
+systemctl start --no-block once daemon
+"""
+
+
+def test_a_node_boots_from_its_user_data(nodes: Nodes) -> None:
+    """User data comes over IMDSv2, runs as root, and sees the node's own kernel, boot id, system and host name."""
+    nodes.metadata.user_data = (
+        "#!/bin/bash\nuname -r >/root/kernel\nid -u >>/root/kernel\necho told the console >/dev/console\n"
+    )
+    nodes.launch()
+    assert nodes.run("cat /root/kernel").split() == ["6.8.0-1040-aws", "0"]
+    status = nodes.host.status()[0]
+    assert nodes.run("cat /proc/sys/kernel/random/boot_id") == status.boot_id
+    assert nodes.run("cat /proc/sys/kernel/osrelease") == "6.8.0-1040-aws"
+    assert 'VERSION_ID="22.04"' in nodes.run("cat /etc/os-release")
+    assert nodes.run("hostname") == "cluster-gpu-1"
+    assert json.loads(nodes.run("cloud-init status --format=json"))["status"] == "done"
+    assert "told the console" in nodes.host.console(NAME)
+    assert "latest/user-data" in nodes.metadata.asked
+
+
+def test_a_node_sees_nothing_of_the_host_but_its_programs(nodes: Nodes, tmp_path: Path) -> None:
+    """Its own /etc, /root, /tmp and processes; the host's /usr cannot be written."""
+    (tmp_path / "secret").write_text("the host's")
+    nodes.launch()
+    assert nodes.run(f"cat {tmp_path}/secret", code=1).endswith("No such file or directory")
+    assert nodes.run("touch /.host/usr/bin/written", code=1).endswith("Read-only file system")
+    assert nodes.run("cat /proc/1/cmdline | tr '\\0' ' '").startswith("/usr/bin/python3 -I -S /run/standin/lib/init")
+    assert nodes.run("ls /proc/*/root -d | wc -l") < str(40)
+    assert nodes.run("command -v nvcc docker-compose snap", code=1) == ""
+
+
+def test_user_data_that_fails_is_an_error_of_cloud_init(nodes: Nodes) -> None:
+    """`cloud-init status` says so with exit code 1, and the unit is failed."""
+    nodes.metadata.user_data = "#!/bin/bash\nexit 3\n"
+    nodes.launch()
+    answer = json.loads(nodes.run("cloud-init status --format=json", code=1))
+    assert answer["status"] == "error"
+    assert "exit code 3" in answer["errors"][0]
+    assert nodes.run("systemctl is-active cloud-final", code=3) == "failed"
+
+
+def test_a_reboot_from_inside_is_a_new_boot_without_user_data(nodes: Nodes) -> None:
+    """New boot id, enabled units run again, user data does not, files stay, /run does not."""
+    nodes.metadata.user_data = TWO_UNITS
+    nodes.launch()
+    first = nodes.host.status()[0].boot_id
+    nodes.run("touch /run/of-this-boot; modprobe -r nvidia_drm; (sleep 0.2; systemctl reboot) & disown")
+    wait_for(lambda: nodes.host.status()[0].boots == 2, "the node boots again")
+    nodes.settle(NAME)
+    assert nodes.host.status()[0].boot_id != first
+    assert nodes.run("cat /var/log/user-data /var/log/once /var/log/daemon").split("\n") == [
+        "user data", "ran", "ran", "began", "began",
+    ]  # fmt: skip
+    assert nodes.run("ls /run/of-this-boot", code=2)
+    assert "nvidia_drm" in nodes.run("lsmod")
+
+
+def test_a_suspended_node_goes_on_in_the_same_boot(nodes: Nodes) -> None:
+    """Same boot id, daemons again, nothing that already ran, modules and mounts as before."""
+    nodes.metadata.user_data = TWO_UNITS
+    nodes.launch()
+    nodes.run(
+        "mkdir /scratch; mount -t lustre fs-1.fsx.us-east-1.amazonaws.com@tcp:/abc /scratch; echo data >/scratch/file"
+    )
+    before = nodes.host.status()[0].boot_id
+    nodes.host.suspend_all()
+    assert nodes.stage() == "suspended"
+    assert not _processes(nodes.host.folder)
+    nodes.host.resume_all()
+    nodes.settle(NAME)
+    assert nodes.host.status()[0].boot_id == before
+    assert nodes.run("cat /var/log/once") == "ran"
+    assert nodes.run("cat /var/log/daemon").split() == ["began", "began"]
+    assert nodes.run("systemctl is-active daemon") == "active"
+    assert nodes.run("cat /scratch/file; findmnt -n -t lustre -o SOURCE /scratch").split("\n") == [
+        "data", "fs-1.fsx.us-east-1.amazonaws.com@tcp:/abc",
+    ]  # fmt: skip
+
+
+def test_what_a_suspension_interrupts_or_keeps_waiting_is_done_after_it(nodes: Nodes) -> None:
+    """A oneshot that ran is started again, and one that waited for it runs then, once."""
+    nodes.metadata.user_data = """#!/bin/bash
+cat >/etc/systemd/system/long.service <<'END'
+[Service]
+Type=oneshot
+ExecStart=/bin/bash -c 'echo began >>/var/log/long; until [ -e /root/go ]; do sleep 0.05; done; echo ended >>/var/log/long'
+END
+cat >/etc/systemd/system/next.service <<'END'
+[Unit]
+After=long.service
+[Service]
+Type=oneshot
+ExecStart=/bin/bash -c 'echo next >>/var/log/long'
+END
+systemctl start --no-block long next
+"""
+    nodes.host.launch(Instance(id=NAME, machine="p4d.24xlarge"))
+    log = nodes.host.nodes_folder / NAME / "root/var/log/long"
+    wait_for(log.exists, "the long unit begins")
+    nodes.host.suspend_all()
+    nodes.host.resume_all()
+    wait_for(lambda: log.read_text().split() == ["began", "began"], "the long unit begins again")
+    nodes.run("touch /root/go")
+    nodes.settle(NAME)
+    assert log.read_text().split() == ["began", "began", "ended", "next"]
+
+
+def test_a_terminated_node_is_gone(nodes: Nodes) -> None:
+    """No process, no folder among the nodes, but its console is still readable."""
+    nodes.launch()
+    nodes.host.terminate(NAME)
+    assert nodes.host.status() == []
+    assert not _processes(nodes.host.folder)
+    assert not (nodes.host.nodes_folder / NAME).exists()
+    assert "Cloud-init" in nodes.host.console(NAME)
+
+
+def test_launching_a_known_node_changes_nothing(nodes: Nodes) -> None:
+    """The cloud may ask twice."""
+    nodes.launch()
+    before = nodes.host.status()
+    nodes.host.launch(Instance(id=NAME, machine="p5.48xlarge"))
+    assert [(item.id, item.boot_id) for item in nodes.host.status()] == [(item.id, item.boot_id) for item in before]
+
+
+def test_a_node_that_never_reports_waits_for_its_network(nodes: Nodes) -> None:
+    """The fault stops cloud-init before user data, and the console says why."""
+    nodes.metadata.user_data = "#!/bin/bash\ntouch /root/ran\n"
+    nodes.host.launch(Instance(id=NAME, machine="p4d.24xlarge", faults=("never-reports",)))
+    wait_for(lambda: "waiting for network" in nodes.host.console(NAME), "cloud-init gives up on the network")
+    assert nodes.stage() == "cloud-init"
+    assert nodes.run("ls /root/ran", code=2)
+
+
+def test_kill_nine_ends_every_process_and_the_next_host_boots_again(
+    namespaces: None, metadata: Metadata, tmp_path: Path
+) -> None:
+    """A killed rehearsal leaves no process; its nodes are found on disk and power-cycled."""
+    metadata.user_data = TWO_UNITS
+    folder = tmp_path / "rehearsal"
+    with _host_process(folder, metadata.url) as first:
+        try:
+            wait_for((folder / "nodes" / NAME / "root/var/log/daemon").exists, "the node's daemon runs")
+        finally:
+            first.kill()
+    wait_for(lambda: not _processes(folder), "the node's processes end", 5)
+    host = NodeHost(folder, endpoint=metadata.url)
+    host.start()
+    try:
+        nodes = Nodes(host, metadata)
+        nodes.settle(NAME)
+        assert host.status()[0].boots == 2
+        assert nodes.run("cat /var/log/user-data") == "user data"
+        assert nodes.run("systemctl is-active daemon") == "active"
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize("moment", [0.02, 0.1, 0.2, 0.35, 0.6])
+def test_a_kill_in_the_first_boot_leaves_a_whole_machine_later(
+    namespaces: None, metadata: Metadata, tmp_path: Path, moment: float
+) -> None:
+    """Whenever the power fails, the image is laid down whole and user data completes."""
+    metadata.user_data = TWO_UNITS
+    folder = tmp_path / "rehearsal"
+    with _host_process(folder, metadata.url) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        time.sleep(moment)
+        first.kill()
+    wait_for(lambda: not _processes(folder), "the node's processes end", 5)
+    host = NodeHost(folder, endpoint=metadata.url)
+    host.start()
+    try:
+        nodes = Nodes(host, metadata)
+        nodes.launch()
+        assert nodes.run("systemctl is-active nvidia-fabricmanager daemon").split() == ["active", "active"]
+        assert len(nodes.run("nvidia-smi -L").split("\n")) == 8
+        assert nodes.run("dpkg-query -W -f='${Version}' nvidia-open").startswith("580.")
+    finally:
+        host.close()
+
+
+def test_an_ordinary_user_can_rehearse(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No root is needed: as user 65534 a node boots all the same."""
+    if os.geteuid() != 0:
+        pytest.skip("this already runs as an ordinary user, so every other test here shows it")
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if (
+        python is None
+        or subprocess.run([python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False).returncode
+    ):
+        pytest.skip("no Python 3.11 or newer that user 65534 may run")
+    folder = Path("/tmp") / f"gpuinfra-ordinary-{os.getpid()}"
+    try:
+        shutil.copytree(CHECKOUT / "gpuinfra", folder / "code/gpuinfra", ignore=shutil.ignore_patterns("__pycache__"))
+        subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+        (folder / "out").mkdir()
+        os.chown(folder / "out", 65534, 65534)
+        services = subprocess.run(
+            ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", python, "-c", _ORDINARY, str(folder / "out")],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / "code"), "HOME": str(folder / "out")},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert services.stdout.strip().endswith("0"), services.stdout + services.stderr
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_system_without_namespaces_says_so(namespaces: None) -> None:
+    """Where the kernel allows none, the answer is no with a reason, and no traceback."""
+    code = "from gpuinfra.rehearsal.nodes import available; print(available())"
+    done = subprocess.run(
+        ["unshare", "-Ur", "/bin/sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" -c "$1"', sys.executable, code],
+        capture_output=True, text=True, timeout=60, check=False, cwd=CHECKOUT,
+    )  # fmt: skip
+    assert done.stdout.startswith("(False, 'this system forbids user namespaces"), done.stdout + done.stderr
+
+
+_ORDINARY = """
+import sys, time
+from pathlib import Path
+from gpuinfra.rehearsal.nodes import Instance, NodeHost
+host = NodeHost(Path(sys.argv[1]), endpoint="http://127.0.0.1:9")
+host.start()
+host.launch(Instance(id="i-00000000000000001", machine="p4d.24xlarge", faults=("never-reports",)))
+for _ in range(300):
+    time.sleep(0.1)
+    if host.status()[0].stage == "cloud-init":
+        break
+code, output = host.run("i-00000000000000001", ["id", "-u"])
+host.close()
+print(output)
+"""
+
+_HOST = """
+import sys, time
+from pathlib import Path
+from gpuinfra.rehearsal.nodes import Instance, NodeHost
+host = NodeHost(Path(sys.argv[1]), endpoint=sys.argv[2])
+host.start()
+print("started", flush=True)
+host.launch(Instance(id="i-00000000000000001", machine="p4d.24xlarge", name="gpu-1"))
+time.sleep(600)
+"""
+
+
+def _host_process(folder: Path, url: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _HOST, str(folder), url], stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+    )
+
+
+def _processes(folder: Path) -> list[int]:
+    """Living processes of a rehearsal folder."""
+    needle = f"GPUINFRA_REHEARSAL={folder}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (
+                    needle in (entry / "environ").read_bytes().split(b"\0")
+                    and b") Z" not in (entry / "stat").read_bytes()
+                ):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
