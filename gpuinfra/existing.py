@@ -12,9 +12,9 @@ from typing import Any
 
 import pulumi
 
-FOUNDATION = ("data_key_arn", "log_key_arn", "access_log_bucket", "evidence_bucket", "evidence_bucket_arn")
+FOUNDATION = ("data_key_arn", "log_key_arn", "evidence_bucket", "evidence_bucket_arn")
 SITE = ("vpc_id", "subnet_ids", "nodes_group_id", "file_systems")
-_NOT_ALWAYS = frozenset({"log_key_arn", "access_log_bucket"})
+_NOT_ALWAYS = frozenset({"log_key_arn"})
 """Outputs that a foundation without an audit trail does not have."""
 
 
@@ -27,7 +27,7 @@ class Existing:
     log_key_arn: pulumi.Input[str] | None = None
     """Key of log groups."""
     access_log_bucket: pulumi.Input[str] | None = None
-    """Bucket that takes access logs."""
+    """Bucket that takes access logs. Never taken from another stack: whether there is one decides what is made, so it has to be known before."""
     evidence_bucket: pulumi.Input[str] | None = None
     """Bucket of bundles and evidence."""
     evidence_bucket_arn: pulumi.Input[str] | None = None

@@ -205,13 +205,14 @@ def layer_is_made_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """File systems belong to the site layer; a cluster that uses another stack's site takes them from there."""
-    if spec.storage and spec.use.site:
+    """File systems are made by the site layer and mounted by the cluster layer; a stack with neither has no use for one."""
+    # A cluster that uses another stack's site repeats what that site declares: its steps and checks follow from it.
+    if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
         yield error(
             storage_needs_site,
             "storage",
-            "is declared here, but use.site names the stack that holds file systems",
-            "move it there",
+            "is declared here, but this stack makes neither a site nor nodes",
+            "move it to the stack that makes the site",
         )
 
 

@@ -13,6 +13,21 @@ from pulumi.runtime.stack import run_pulumi_func
 
 ACCOUNT = "000000000000"
 
+OTHER_STACKS: dict[str, Any] = {
+    "data_key_arn": f"arn:aws:kms:us-east-1:{ACCOUNT}:key/00000000-0000-0000-0000-000000000001",
+    "log_key_arn": f"arn:aws:kms:us-east-1:{ACCOUNT}:key/00000000-0000-0000-0000-000000000002",
+    "access_log_bucket": "base-access",
+    "evidence_bucket": "base-evidence",
+    "evidence_bucket_arn": "arn:aws:s3:::base-evidence",
+    "vpc_id": "vpc-00000000000000001",
+    "subnet_ids": {"private-4": "subnet-00000000000000001"},
+    "nodes_group_id": "sg-00000000000000001",
+    "file_systems": [
+        {"kind": "lustre", "mount": "/scratch", "dns_name": "fs-1.fsx.us-east-1.amazonaws.com", "mount_name": "abcdef"}
+    ],
+}
+"""What a foundation and a site answer to a stack reference."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
@@ -94,6 +109,8 @@ class _Cloud(pulumi.runtime.Mocks):
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """An id that can be recognised, and the inputs with the outputs that others read."""
+        if args.typ == "pulumi:pulumi:StackReference":
+            return args.name, {"name": args.name, "outputs": OTHER_STACKS}
         known = {
             "arn": f"arn:aws:mock:us-east-1:{ACCOUNT}:{args.name}",
             "bucket": args.name,

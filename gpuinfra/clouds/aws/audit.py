@@ -128,6 +128,7 @@ class AuditTrail(pulumi.ComponentResource):
 
     def _locked_bucket(self, name: str, args: AuditTrailArgs, trail_arn: pulumi.Output[str]) -> pulumi.Output[str]:
         scope, plan = args.scope, args.plan
+        # A site and its clusters log here too, so the account and region of the name are held fast and not the stack.
         own_buckets = pulumi.Output.concat(
             "arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-{scope.token}"
         )

@@ -42,7 +42,7 @@ class Place:
     vpc_id: pulumi.Input[str]
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
     nodes_group_id: pulumi.Input[str]
-    file_systems: Sequence[Mapping[str, Any]]
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
 
 
 def build(parent: pulumi.Resource, plan: Plan, existing: Existing) -> dict[str, Any]:

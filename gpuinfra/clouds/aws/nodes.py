@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import bundle, naming
-from gpuinfra.clouds.aws.resources import made_placement_groups
+from gpuinfra.clouds.aws.resources import made_placement_groups, window
 from gpuinfra.clouds.aws.scope import Scope, child
 from gpuinfra.clouds.aws.template import TemplateArgs, launch_template, node_tags, node_user_data, pinned_image
 from gpuinfra.engine.keep import cache_folder
@@ -45,7 +45,7 @@ class NodePoolArgs:
     """Unique id of the nodes' role, first half of each node's folder."""
     key_arn: pulumi.Input[str] | None = None
     """Key of its disks; left out, the account's default for EBS is used."""
-    file_systems: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
     """What its nodes mount: `kind`, `mount`, `dns_name`, `mount_name`; may hold outputs."""
 
 
@@ -110,7 +110,7 @@ class NodePool(pulumi.ComponentResource):
             "region": args.scope.region,
             "evidence": {"bucket": args.bucket, "prefix": args.evidence_prefix, "owner": args.evidence_owner},
             "bundle": {"bucket": args.bucket, "key": key, "sha256": self.bundle_sha256},
-            "file_systems": [dict(one) for one in args.file_systems],
+            "file_systems": args.file_systems,
         }
 
     def _placement_groups(self) -> dict[str, aws.ec2.PlacementGroup]:
@@ -195,10 +195,7 @@ class NodePool(pulumi.ComponentResource):
 
     def _window(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
         """A group with a window is empty outside it; the group's own schedule fills and empties it."""
-        moments = (("start", group.starts_at, group.count), ("end", group.ends_at, 0))
-        for what, moment, count in moments:
-            if moment is None:
-                continue
+        for what, moment in window(group):
             aws.autoscaling.Schedule(
                 naming.logical(logical, what),
                 scheduled_action_name=what,
@@ -206,7 +203,7 @@ class NodePool(pulumi.ComponentResource):
                 start_time=moment,
                 min_size=0,
                 max_size=group.max_count,
-                desired_capacity=count,
+                desired_capacity=group.max_count if what == "start" else 0,
                 region=self._args.scope.region,
                 opts=child(self),
             )

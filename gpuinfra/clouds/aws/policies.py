@@ -109,9 +109,11 @@ def _account_owns_key(scope: Scope) -> Statement:
 
 
 def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
-    """The key of the audit trail and of the logs (aws.md 5.1): CloudTrail and CloudWatch Logs may encrypt with it, for this trail and this stack's groups."""
+    """The key of the audit trail and of the logs (aws.md 5.1): CloudTrail and CloudWatch Logs may encrypt with it, for this trail and for our groups."""
     cloudtrail = {"Service": "cloudtrail.amazonaws.com"}
     any_trail = pulumi.Output.concat("arn:", scope.partition, ":cloudtrail:*:", scope.account, ":trail/*")
+    # By what all our groups are called, not by this stack: a site and its clusters log under the foundation's key.
+    groups = [scope.arn("logs", f"log-group:{prefix}*") for prefix in ("/gpuinfra/", "/aws/fsx/")]
     return [
         _account_owns_key(scope),
         {
@@ -134,14 +136,12 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
             "Condition": {"StringEquals": {"aws:SourceArn": trail_arn}},
         },
         {
-            "Sid": "LogGroupsOfThisStack",
+            "Sid": "LogGroupsOfClusters",
             "Effect": "Allow",
             "Principal": {"Service": f"logs.{scope.region}.amazonaws.com"},
             "Action": _KEY_USE,
             "Resource": "*",
-            "Condition": {
-                "ArnLike": {"kms:EncryptionContext:aws:logs:arn": scope.arn("logs", f"log-group:*{scope.token}*")}
-            },
+            "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
         },
     ]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpuinfra import naming
-from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, Plan, PoolPlan
+from gpuinfra.plan.model import FileSystemPlan, Group, Kept, Lifetime, NetworkPlan, Plan, PoolPlan
 
 AUDIT = "audit is kept: what happened in the account has to be readable after the cluster is gone"
 KEY = "keys outlive what they encrypt"
@@ -205,9 +205,15 @@ def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
         logical = naming.logical(cluster, group.name)
         yield Thing(type="aws:ec2/launchTemplate:LaunchTemplate", name=naming.logical(logical, "template"))
         yield Thing(type="aws:autoscaling/group:Group", name=logical)
-        for what, moment in (("start", group.starts_at), ("end", group.ends_at)):
-            if moment is not None:
-                yield Thing(type="aws:autoscaling/schedule:Schedule", name=naming.logical(logical, what))
+        for what, _moment in window(group):
+            yield Thing(type="aws:autoscaling/schedule:Schedule", name=naming.logical(logical, what))
+
+
+def window(group: Group) -> tuple[tuple[str, str], ...]:
+    """What fills and empties a group with a window. One that is open already is filled from its first day: no action can lie in the past."""
+    start = (("start", group.starts_at),) if group.starts_at and not group.count else ()
+    end = (("end", group.ends_at),) if group.ends_at else ()
+    return (*start, *end)
 
 
 def made_placement_groups(pool: PoolPlan) -> tuple[str, ...]:
