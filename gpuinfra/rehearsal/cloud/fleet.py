@@ -133,8 +133,10 @@ class Fleet:
             self.store.list(GROUP), key=lambda one: (_ORDER.index(kind_of(self.cloud, one)), one.created, one.id)
         )
         young = {pool_key(one) for one in groups if time.time() - one.created < _SETTLE_S}
-        for group in groups:
-            if pool_key(group) in young:
+        for listed in groups:
+            # Read again: it may have changed while the groups before it were served.
+            group = self.store.find(GROUP, listed.id, listed.region)
+            if group is None or pool_key(group) in young:
                 continue
             inputs = wire.plain(group.inputs)
             have = self.of_group(group)
@@ -144,8 +146,8 @@ class Fleet:
             elif len(have) > wanted:
                 for instance in first_to_go(have)[: len(have) - wanted]:
                     self.terminate(instance["id"], f"the desired capacity was changed from {len(have)} to {wanted}")
-            elif self.store.get("refresh", f"{group.region}:{group.id}"):
-                self._roll(group, inputs, have)
+            else:
+                self._roll(group.region, group.id)
 
     def _scale_out(self, group: Resource, inputs: dict[str, Any], have: list[dict[str, Any]], wanted: int) -> None:
         key = f"{group.region}:{group.id}"
@@ -294,19 +296,24 @@ class Fleet:
             )
         )  # fmt: skip
 
-    def _roll(self, group: Resource, inputs: dict[str, Any], have: list[dict[str, Any]]) -> None:
+    def _roll(self, region: str, name: str) -> None:
         """One step of an instance refresh: as many outdated instances at once as the group's minimum of healthy ones allows."""
-        resolved = resolve_template(self.cloud, inputs, group.region)
-        key = f"{group.region}:{group.id}"
-        outdated = [
-            one
-            for one in have
-            if resolved and (one["template"], one["template_version"]) != (resolved[0].id, resolved[1])
-        ]
-        if not outdated:
-            self.store.put("refresh", key, {"status": "Successful"})
-            self.store.drop("refresh", key)
-            return
+        with (
+            self.store.change()
+        ):  # nobody may change the group between the look and the verdict that nothing is outdated
+            group = self.store.find(GROUP, name, region)
+            if group is None or self.store.get("refresh", f"{region}:{name}") is None:
+                return
+            inputs, have = wire.plain(group.inputs), self.of_group(group)
+            resolved = resolve_template(self.cloud, inputs, region)
+            outdated = [
+                one
+                for one in have
+                if resolved and (one["template"], one["template_version"]) != (resolved[0].id, resolved[1])
+            ]
+            if not outdated:
+                self.store.drop("refresh", f"{region}:{name}")
+                return
         preferences = (inputs.get("instanceRefresh") or {}).get("preferences") or {}
         healthy = preferences.get("minHealthyPercentage")
         floor = math.ceil(len(have) * (90 if healthy is None else int(healthy)) / 100)

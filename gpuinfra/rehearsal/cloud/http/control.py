@@ -33,6 +33,7 @@ from gpuinfra.rehearsal.cloud.http.server import Request, Response
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.fleet import Fleet
     from gpuinfra.rehearsal.cloud.store import Resource
 
 
@@ -88,8 +89,7 @@ class Control:
                     "machine": instance["machine"],
                     "zone": instance["zone_id"],
                     "state": instance["state"],
-                    "stage": node.get("stage")
-                    or ("terminated" if instance["state"] == "terminated" else "never boots here"),
+                    "stage": node.get("stage") or _stage(instance, fleet),
                     "detail": node.get("detail", ""),
                     "boot_id": node.get("boot_id", ""),
                     "boots": node.get("boots", 0),
@@ -174,6 +174,13 @@ class Control:
         self.cloud.store.put("external", str(asked["id"]), {key: value for key, value in asked.items() if key != "id"})
         self.cloud.wake()
         return {"id": asked["id"]}
+
+
+def _stage(instance: dict[str, Any], fleet: Fleet) -> str:
+    """What is said of an instance that the node host does not know."""
+    if instance["state"] == "terminated":
+        return "terminated"
+    return "pending" if fleet.host else "never boots here"
 
 
 def _json(status: int, value: Any) -> Response:

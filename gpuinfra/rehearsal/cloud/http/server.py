@@ -63,7 +63,13 @@ class Server(ThreadingHTTPServer):
         from gpuinfra.rehearsal.cloud.http.objects import Objects
         from gpuinfra.rehearsal.cloud.http.query import Queries
 
-        super().__init__(("127.0.0.1", 0), _Handler)
+        # The port is kept from run to run where it is free: what nodes sign names it as their host.
+        kept = int((cloud.store.get("server", "http") or {}).get("port") or 0)
+        try:
+            super().__init__(("127.0.0.1", kept), _Handler)
+        except OSError:
+            super().__init__(("127.0.0.1", 0), _Handler)
+        cloud.store.put("server", "http", {"port": self.port})
         self.metadata, self.queries, self.objects = Metadata(cloud), Queries(cloud), Objects(cloud)
         self.control = Control(cloud, token)
         cloud.endpoint = f"http://127.0.0.1:{self.port}"

@@ -1,0 +1,269 @@
+"""What a cloud refuses: names that are taken, things that others stand on, and faults that were ordered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import grpc
+import pytest
+
+from gpuinfra.errors import UsageError
+from gpuinfra.rehearsal.cloud import wire
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.faults import Faults
+from tests.rehearsal.cloud import stacks
+from tests.rehearsal.cloud.conftest import Client
+
+POLICY = json.dumps({"Statement": []})
+
+
+@pytest.mark.parametrize(
+    ("token", "inputs", "code"),
+    [
+        ("aws:s3/bucket:Bucket", {"bucket": "mine-000000000000"}, "BucketAlreadyOwnedByYou"),
+        ("aws:iam/role:Role", {"name": "mine", "assumeRolePolicy": POLICY}, "EntityAlreadyExists"),
+        ("aws:iam/policy:Policy", {"name": "mine", "policy": POLICY}, "EntityAlreadyExists"),
+        ("aws:cloudwatch/logGroup:LogGroup", {"name": "/mine"}, "ResourceAlreadyExistsException"),
+        ("aws:ec2/launchTemplate:LaunchTemplate", {"name": "mine"}, "InvalidLaunchTemplateName.AlreadyExistsException"),
+        ("aws:budgets/budget:Budget", {"name": "mine", "budgetType": "COST", "timeUnit": "MONTHLY"}, "DuplicateRecordException"),
+        ("aws:ssm/parameter:Parameter", {"name": "/mine", "type": "String", "insecureValue": "a"}, "ParameterAlreadyExists"),
+    ],
+)  # fmt: skip
+def test_a_name_is_taken_once(aws: Client, token: str, inputs: dict, code: str) -> None:
+    """A second resource of the same name is refused with the cloud's own code, and the first stays."""
+    made = aws.create(token, inputs, "first")
+    with pytest.raises(grpc.RpcError, match=code):
+        aws.create(token, inputs, "second")
+    assert aws.read(token, made.id).outputs == made.outputs
+
+
+def test_the_same_name_is_free_in_another_region(aws: Client) -> None:
+    """Log groups are regional; their ids are names, and a region after an @ tells them apart."""
+    token = "aws:cloudwatch/logGroup:LogGroup"
+    for region, days in (("us-east-1", 7), ("us-west-2", 30)):
+        aws.create(token, {"name": "/mine", "region": region, "retentionInDays": days}, region)
+    assert aws.read(token, "/mine").outputs["retentionInDays"] == 7
+    assert aws.read(token, "/mine@us-west-2").outputs["retentionInDays"] == 30
+
+
+@pytest.mark.parametrize(
+    ("package", "token", "inputs"),
+    [
+        ("azure-native", "azure-native:network:VirtualNetwork", {"resourceGroupName": "g", "virtualNetworkName": "n"}),
+        ("gcp", "gcp:compute/network:Network", {"name": "n"}),
+    ],
+)
+def test_paths_are_taken_once_on_other_clouds(
+    connect: Callable[[str], Client], package: str, token: str, inputs: dict
+) -> None:
+    """Azure and Google name resources by path, and a path is one resource."""
+    client = connect(package)
+    client.create(token, inputs, "first")
+    with pytest.raises(grpc.RpcError, match="already exist"):
+        client.create(token, inputs, "second")
+
+
+def test_a_network_in_use_is_not_deleted(aws: Client) -> None:
+    """A network with a subnet, a role with a profile and a gateway's address stay, in the cloud's words."""
+    vpc, subnet = stacks.network(aws)
+    with pytest.raises(grpc.RpcError, match=r"DependencyViolation.*has dependencies and cannot be deleted"):
+        aws.delete(vpc)
+    address = aws.create("aws:ec2/eip:Eip", {"domain": "vpc"})
+    gateway = aws.create("aws:ec2/natGateway:NatGateway", {"subnetId": subnet.id, "allocationId": address.id})
+    assert gateway.outputs["publicIp"] == address.outputs["publicIp"]
+    with pytest.raises(grpc.RpcError, match=r"InvalidIPAddress\.InUse"):
+        aws.delete(address)
+    for made in (gateway, address, subnet, vpc):
+        aws.delete(made)
+
+
+def test_subnets_do_not_overlap(aws: Client) -> None:
+    """A range that another subnet has, or that lies outside the network, is refused; so is a zone of another region."""
+    vpc, _ = stacks.network(aws)
+    for inputs, code in (
+        ({"cidrBlock": "10.0.1.128/25"}, "InvalidSubnet.Conflict"),
+        ({"cidrBlock": "10.1.0.0/24"}, "InvalidSubnet.Range"),
+        ({"cidrBlock": "10.0.2.0/24", "availabilityZoneId": "usw2-az1"}, "InvalidParameterValue"),
+    ):
+        with pytest.raises(grpc.RpcError, match=code):
+            aws.create("aws:ec2/subnet:Subnet", {"vpcId": vpc.id, **inputs}, code)
+
+
+def test_a_bucket_with_content_stays(aws: Client, cloud: Cloud) -> None:
+    """A bucket that is not empty is deleted only by force."""
+    made = stacks.bucket(aws)
+    cloud.store.put_object(made.id, "a", b"1")
+    with pytest.raises(grpc.RpcError, match="BucketNotEmpty"):
+        aws.delete(made)
+    aws.delete(aws.update(made, {"forceDestroy": True}))
+    assert cloud.store.objects(made.id) == []
+
+
+def test_a_locked_bucket_stays_even_by_force(aws: Client, cloud: Cloud) -> None:
+    """Objects under a compliance lock outlast everybody, until their day."""
+    made = stacks.bucket(aws, objectLockEnabled=True, forceDestroy=True)
+    rule = {"defaultRetention": {"mode": "COMPLIANCE", "days": 1}}
+    aws.create("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", {"bucket": made.id, "rule": rule})
+    cloud.store.put_object(made.id, "a", b"1")
+    with pytest.raises(grpc.RpcError, match="object protected by object lock"):
+        aws.delete(made)
+    cloud.store._run("UPDATE objects SET modified = ?", time.time() - 2 * 86400)
+    aws.delete(made)
+
+
+def test_an_object_lock_needs_versions(aws: Client) -> None:
+    """A lock on a bucket without versioning is refused."""
+    made = stacks.bucket(aws)
+    with pytest.raises(grpc.RpcError, match="Versioning must be 'Enabled'"):
+        aws.create(
+            "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",
+            {"bucket": made.id, "rule": {"defaultRetention": {"mode": "GOVERNANCE", "days": 1}}},
+        )
+
+
+def test_objects_hold_what_their_asset_holds(aws: Client, cloud: Cloud) -> None:
+    """The content of an asset can be fetched; other content is an update; what somebody deleted is missing on a refresh."""
+    stacks.bucket(aws)
+    asset = {wire.SIGNATURE: wire.ASSET, "text": "first"}
+    made = aws.create(
+        "aws:s3/bucketObjectv2:BucketObjectv2", {"bucket": "evidence-000000000000", "key": "k", "source": asset}
+    )
+    stored = cloud.store.object("evidence-000000000000", "k")
+    assert stored is not None
+    assert (stored.body, stored.etag) == (b"first", made.outputs["etag"])
+    assert not aws.diff(made, made.inputs).detailedDiff
+    changed = aws.update(made, {"source": {**asset, "text": "second"}})
+    assert changed.outputs["etag"] != made.outputs["etag"]
+    cloud.store.remove_object("evidence-000000000000", "k")
+    assert aws.read(made.token, made.id).id == ""
+
+
+def test_a_trail_needs_the_right_to_write(aws: Client, cloud: Cloud) -> None:
+    """CloudTrail checks its bucket's policy first, then leaves its first record there; a sixth trail is one too many."""
+    made = stacks.bucket(aws)
+    trail = {"s3BucketName": made.id, "isMultiRegionTrail": True}
+    with pytest.raises(grpc.RpcError, match="InsufficientS3BucketPolicyException"):
+        aws.create("aws:cloudtrail/trail:Trail", trail)
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "cloudtrail.amazonaws.com"},
+        "Action": "s3:PutObject",
+        "Resource": "*",
+    }
+    aws.create(
+        "aws:s3/bucketPolicy:BucketPolicy", {"bucket": made.id, "policy": json.dumps({"Statement": [statement]})}
+    )
+    for number in range(5):
+        aws.create("aws:cloudtrail/trail:Trail", {**trail, "name": f"t{number}"}, f"t{number}")
+    assert next(key for key, *_ in cloud.store.objects(made.id)).startswith(
+        "AWSLogs/000000000000/CloudTrail/us-east-1/"
+    )
+    with pytest.raises(grpc.RpcError, match="MaximumNumberOfTrailsExceededException"):
+        aws.create("aws:cloudtrail/trail:Trail", {**trail, "name": "t6"}, "t6")
+
+
+def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None:
+    """Names are those that nodes mount by; sizes come in steps and never shrink."""
+    _, subnet = stacks.network(aws)
+    inputs = {
+        "subnetIds": subnet.id,
+        "deploymentType": "PERSISTENT_2",
+        "storageCapacity": 4800,
+        "perUnitStorageThroughput": 250,
+    }
+    made = aws.create("aws:fsx/lustreFileSystem:LustreFileSystem", inputs)
+    assert made.outputs["dnsName"] == "fs-00000000000000001.fsx.us-east-1.amazonaws.com"
+    assert made.outputs["mountName"]
+    with pytest.raises(grpc.RpcError, match="can only grow"):
+        aws.update(made, {"storageCapacity": 2400})
+    (reason,) = aws.failures(made.token, {**inputs, "storageCapacity": 5000})
+    assert "multiple of 2400" in reason
+
+
+def test_imports_find_what_people_name(aws: Client) -> None:
+    """Associations, routes and attachments are found by the ids that people import them with."""
+    vpc, subnet = stacks.network(aws)
+    table = aws.create("aws:ec2/routeTable:RouteTable", {"vpcId": vpc.id})
+    gateway = aws.create("aws:ec2/internetGateway:InternetGateway", {"vpcId": vpc.id})
+    joined = aws.create(
+        "aws:ec2/routeTableAssociation:RouteTableAssociation", {"subnetId": subnet.id, "routeTableId": table.id}
+    )
+    route = aws.create(
+        "aws:ec2/route:Route", {"routeTableId": table.id, "destinationCidrBlock": "0.0.0.0/0", "gatewayId": gateway.id}
+    )
+    assert aws.read(joined.token, f"{subnet.id}/{table.id}").id == joined.id
+    assert aws.read(route.token, f"{table.id}_0.0.0.0/0").id == route.id
+    assert aws.read(vpc.token, f"{vpc.id}@us-east-1").inputs["cidrBlock"] == "10.0.0.0/16"
+    assert aws.read(vpc.token, "vpc-none").id == ""
+
+
+def test_ordered_errors_come_first_and_end(aws: Client, cloud: Cloud) -> None:
+    """The first two creations fail in a provider's words, the third works, and another cloud on the same store goes on counting."""
+    cloud.faults = Faults(["cloud:error:aws:ec2/vpc:Vpc:2"], cloud.store)
+    for _ in range(2):
+        with pytest.raises(grpc.RpcError, match="api error ServiceUnavailable"):
+            aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
+        cloud.faults = Faults(["cloud:error:aws:ec2/vpc:Vpc:2"], cloud.store)
+    assert aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}).id == "vpc-00000000000000001"
+
+
+def test_a_partial_failure_keeps_what_was_made(aws: Client, cloud: Cloud) -> None:
+    """The resource exists, and the engine is told its id with the error."""
+    cloud.faults = Faults(["cloud:partial:Vpc:1"], cloud.store)
+    with pytest.raises(grpc.RpcError, match="did not become ready") as error:
+        aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
+    assert b"vpc-00000000000000001" in dict(error.value.trailing_metadata())["grpc-status-details-bin"]
+    assert aws.read("aws:ec2/vpc:Vpc", "vpc-00000000000000001").id
+
+
+def test_a_lost_answer_leaves_an_orphan(aws: Client, cloud: Cloud) -> None:
+    """The resource exists and the engine heard nothing; the log of calls knows whose it is."""
+    cloud.faults = Faults(["cloud:lost:Vpc:1"], cloud.store)
+    with pytest.raises(grpc.RpcError, match="the connection broke"):
+        aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
+    (orphan,) = cloud.store.list()
+    assert orphan.urn.endswith("::it")
+
+
+@pytest.mark.parametrize(
+    "text", ["node:gpu:broken", "cloud:no-capacity", "cloud:error:Vpc", "disk:full", "cloud:error:Vpc:many"]
+)
+def test_a_fault_that_does_not_exist_is_refused(cloud: Cloud, text: str) -> None:
+    """A misspelt fault is told with what may be written."""
+    with pytest.raises(UsageError, match="no such fault; write node:"):
+        Faults([text], cloud.store)
+
+
+def test_lookups_answer_sensibly(aws: Client) -> None:
+    """Account, region, zones and parameters are what programs expect; what does not exist is an error."""
+    assert aws.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == "000000000000"
+    assert aws.invoke("aws:index/getPartition:getPartition")["partition"] == "aws"
+    assert aws.invoke("aws:index/getRegion:getRegion", region="us-west-2")["region"] == "us-west-2"
+    zones = aws.invoke("aws:index/getAvailabilityZones:getAvailabilityZones")
+    assert "use1-az4" in zones["zoneIds"]
+    assert len(zones["names"]) == len(zones["zoneIds"]) == 6
+    name = "/aws/service/deeplearning/ami/x86_64/x/latest/ami-id"
+    found = aws.invoke("aws:ssm/getParameter:getParameter", name=name)
+    assert found["insecureValue"] == aws.invoke("aws:ssm/getParameter:getParameter", name=name)["insecureValue"]
+    assert found["insecureValue"].startswith("ami-")
+    assert wire.is_secret(found["value"])
+    with pytest.raises(grpc.RpcError, match="ParameterNotFound"):
+        aws.invoke("aws:ssm/getParameter:getParameter", name="/mine/none")
+
+
+def test_deleting_what_is_gone_succeeds(aws: Client) -> None:
+    """A run that was killed after a deletion can say it again."""
+    made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
+    aws.delete(made)
+    aws.delete(made)
+    assert aws.read(made.token, made.id).id == ""
+
+
+def test_default_tags_reach_every_resource(aws: Client) -> None:
+    """Tags of the provider show in tagsAll, under those of the resource."""
+    aws.configure(region="us-west-2", defaultTags=json.dumps({"tags": {"team": "ml", "a": "x"}}))
+    made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}})
+    assert made.outputs["tagsAll"] == {"team": "ml", "a": "b"}
+    assert made.outputs["region"] == "us-west-2"
