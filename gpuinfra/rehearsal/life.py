@@ -176,7 +176,7 @@ def _replaced(life: _Life) -> str:
         raise Broken("refresh did not show the replaced node as drift")
     life.engine("up")
     text = _verified(life)
-    here = {n["instance_id"] for n in _gate(life).get("nodes", [])}
+    here = {n["instanceId"] for n in _gate(life).get("nodes", [])}
     if victim["instance_id"] in here or not now & here:
         raise Broken("the handover still counts the node that is gone")
     return f"{victim['label']} ({victim['instance_id']}) was lost; refresh showed it, its replacement earned its place; {text}"
