@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from gpuinfra.node import aws
+from tests.node import cloud as standin
+from tests.node.cloud import KEY, SECRET, TOKEN, Cloud, same_signature
+
+NOW = datetime.datetime(2026, 11, 21, 9, 0, 0, tzinfo=datetime.UTC)
+CREDENTIALS = aws.Credentials(KEY, SECRET, TOKEN)
+REGION = "us-east-1"
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    """A metadata service and an object store on loopback."""
+    with standin.running() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses between attempts are counted and not slept."""
+    pauses: list[float] = []
+    monkeypatch.setattr(aws.time, "sleep", pauses.append)
+    return pauses
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "headers", "body", "service"),
+    [
+        (
+            "PUT",
+            "https://bucket.s3.us-east-1.amazonaws.com/evidence/train/i-0/b/000001.json",
+            {"If-None-Match": "*"},
+            b"{}",
+            "s3",
+        ),
+        (
+            "PUT",
+            "http://127.0.0.1:8080/bucket/evidence/AROA1%3Ai-0/x.json",
+            {"Content-Type": "application/json"},
+            b"x" * 1000,
+            "s3",
+        ),
+        ("GET", "https://s3.eu-west-1.amazonaws.com/a.b/k%20ey~._-/x?list-type=2&prefix=a%2Fb&empty=", {}, b"", "s3"),
+        (
+            "POST",
+            "https://sts.us-east-1.amazonaws.com/",
+            {"X-Gpuinfra-Evidence": "a" * 64},
+            aws.PROOF_BODY.encode(),
+            "sts",
+        ),
+        ("POST", "https://sts.us-east-1.amazonaws.com/", {"X-Spaces": "  a   b  "}, b"a=b", "sts"),
+    ],
+)
+def test_signatures_are_those_of_botocore(
+    method: str, url: str, headers: dict[str, str], body: bytes, service: str
+) -> None:
+    """AWS's own SDK signs the same request with the same signature."""
+    signed = aws.sign(
+        CREDENTIALS, method=method, url=url, headers=headers, body=body, service=service, region=REGION, now=NOW
+    )
+    assert same_signature(method, url, signed, body, service, REGION)
+    assert not same_signature(method, url, signed, body + b"!", service, REGION)
+
+
+def test_every_header_is_signed() -> None:
+    """A header that is not signed could be swapped on the way, the evidence's hash above all."""
+    signed = aws.sign(
+        CREDENTIALS, method="POST", url="https://sts.us-east-1.amazonaws.com/", headers={"X-Gpuinfra-Evidence": "a" * 64},
+        body=b"", service="sts", region=REGION, now=NOW,
+    )  # fmt: skip
+    names = signed["Authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
+    assert names == sorted(name.lower() for name in signed if name != "Authorization")
+    assert "x-gpuinfra-evidence" in names
+
+
+def test_endpoints_are_the_regions_own_or_those_of_the_sdk_variables() -> None:
+    """No address comes from anywhere but the region and the variables that every AWS SDK reads."""
+    assert aws.object_url("b", "k/x y", REGION, {}) == "https://b.s3.us-east-1.amazonaws.com/k/x%20y"
+    assert aws.object_url("a.b", "k", "cn-north-1", {}) == "https://s3.cn-north-1.amazonaws.com.cn/a.b/k"
+    assert aws.object_url("b", "AROA:i-0/k", REGION, {"AWS_ENDPOINT_URL": "http://h:1/"}) == "http://h:1/b/AROA%3Ai-0/k"
+    both = {"AWS_ENDPOINT_URL": "http://h:1", "AWS_ENDPOINT_URL_S3": "http://s:2", "AWS_ENDPOINT_URL_STS": "http://t:3"}
+    assert aws.object_url("b", "k", REGION, both) == "http://s:2/b/k"
+    assert aws.sts_url(REGION, both) == "http://t:3/"
+    assert aws.sts_url(REGION, {}) == "https://sts.us-east-1.amazonaws.com/"
+
+
+def test_credentials_never_show() -> None:
+    """A traceback or a log that prints credentials prints none."""
+    assert SECRET not in repr(CREDENTIALS)
+    assert TOKEN not in str(CREDENTIALS)
+
+
+def test_an_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
+    """The metadata service is asked with a session token, and the store accepts the signature."""
+    aws.put_object(aws.Metadata(cloud.environ), "b", "k/1.json", REGION, b"{}", once=True, environ=cloud.environ)
+    assert cloud.objects == {"b/k/1.json": b"{}"}
+    assert cloud.requests[0] == "PUT /imds/latest/api/token"
+
+
+def test_passing_troubles_are_tried_again_with_growing_pauses(cloud: Cloud, no_pauses: list[float]) -> None:
+    """Throttling, server errors and a role that is not known everywhere yet do not lose evidence."""
+    cloud.troubles = [(503, "SlowDown"), (500, "InternalError"), (403, "InvalidAccessKeyId")]
+    aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
+    assert cloud.objects == {"b/k": b"1"}
+    assert no_pauses == [1.0, 2.0, 4.0]
+
+
+def test_a_lasting_trouble_is_told_by_its_code(cloud: Cloud) -> None:
+    """After the last attempt the message names object and error code; a plain mistake is not tried again."""
+    cloud.troubles = [(403, "AccessDenied")] * 6
+    with pytest.raises(aws.CloudError, match=r"s3://b/k could not be written: 403 AccessDenied"):
+        aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
+    cloud.troubles = [(404, "NoSuchBucket")] * 2
+    with pytest.raises(aws.CloudError, match="404 NoSuchBucket"):
+        aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
+    assert len(cloud.troubles) == 1
+
+
+def test_an_existing_object_is_never_replaced(cloud: Cloud) -> None:
+    """Evidence can be added and not changed."""
+    cloud.objects["b/k"] = b"first"
+    with pytest.raises(aws.Exists):
+        aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"second", once=True, environ=cloud.environ)
+    assert cloud.objects["b/k"] == b"first"
+
+
+def test_a_lost_answer_is_no_lost_object(cloud: Cloud) -> None:
+    """When the store took the object and the answer was lost, the next attempt finds it there and is content."""
+    cloud.lose_answers = 1
+    aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=True, environ=cloud.environ)
+    assert cloud.objects == {"b/k": b"1"}
+
+
+def test_a_proof_is_a_signed_question_that_carries_the_hash() -> None:
+    """The proof has exactly the documented fields, and botocore agrees with its signature."""
+    digest = hashlib.sha256(b"evidence").hexdigest()
+    proof = aws.identity_proof(CREDENTIALS, REGION, digest, NOW, {})
+    assert set(proof) == {"schema", "cloud", "evidence_sha256", "signed", "request"}
+    assert proof["signed"] == "2026-11-21T09:00:00Z"
+    request = proof["request"]
+    assert request["headers"]["X-Gpuinfra-Evidence"] == digest
+    assert request["headers"]["Host"] == "sts.us-east-1.amazonaws.com"
+    url = "https://sts.us-east-1.amazonaws.com/"
+    assert same_signature("POST", url, request["headers"], request["body"].encode(), "sts", REGION)
+    forged = {**request["headers"], "X-Gpuinfra-Evidence": "0" * 64}
+    assert not same_signature("POST", url, forged, request["body"].encode(), "sts", REGION)
+
+
+def test_a_metadata_service_that_does_not_answer_is_told(cloud: Cloud) -> None:
+    """A missing role and a missing service each give one message."""
+    environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url + "/imds"}
+    with pytest.raises(aws.CloudError, match="answers 404"):
+        aws.Metadata(environ).get("meta-data/none")
+    with pytest.raises(aws.CloudError, match="does not answer"):
+        aws.Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}).identity()
+
+
+def test_a_proxy_in_the_environment_is_not_for_metadata(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials never travel through the proxy that the steps' downloads use."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert aws.Metadata(cloud.environ).identity()["region"] == REGION

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+NODE = Path(__file__).parents[2] / "gpuinfra" / "node"
+FILES = sorted(NODE.rglob("*.py"))
+NEW_MODULES = {"tomllib", "zoneinfo"} - {"zoneinfo"}
+"""Standard library modules that came after Python 3.9."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(NODE)))
+def test_the_node_part_is_python_3_9(path: Path) -> None:
+    """The node's own interpreter may be as old as 3.9, so no file uses newer grammar."""
+    compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True, flags=0)
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(NODE)))
+def test_the_node_part_needs_nothing_but_the_standard_library(path: Path) -> None:
+    """Nothing is installed yet when it runs first; its own modules are imported relatively, so it works from a zip."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        for name in names:
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names, f"{path.name} imports {name}"
+            assert top not in NEW_MODULES, f"{path.name} imports {name}, which Python 3.9 lacks"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(NODE)))
+def test_no_annotation_is_evaluated_and_no_newer_argument_is_used(path: Path) -> None:
+    """`X | None` is only text under 3.9, and dataclass options and functions that came later are not used."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    uses_bar = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) for node in ast.walk(tree))
+    imports = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    if uses_bar:
+        assert imports, f"{path.name} writes unions without postponed annotations"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            keywords = {keyword.arg for keyword in node.keywords}
+            if function == "dataclass":
+                assert not keywords & {"kw_only", "slots", "match_args"}, path.name
+            if function == "zip":
+                assert "strict" not in keywords, path.name
+            assert function not in {"pairwise", "anext", "aiter", "bit_count"}, path.name
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in {"UTC", "StrEnum"}, path.name
+
+
+def test_judging_reads_no_clock_file_or_network() -> None:
+    """The judgement is pure: what it imports of the node part touches nothing outside its arguments."""
+    pure = ["words", "states", "table", "nvsmi", "answer", "expectation", "xids", "judge"]
+    paths = [NODE / f"{name}.py" for name in pure] + sorted((NODE / "checks").glob("*.py"))
+    allowed = {
+        "__future__",
+        "re",
+        "enum",
+        "dataclasses",
+        "typing",
+        "functools",
+        "json",
+        "xml.parsers",
+        "collections.abc",
+    }
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert {alias.name for alias in node.names} <= allowed, path.name
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                assert node.module in allowed, path.name
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"open", "eval", "exec", "__import__"}, path.name

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.node import nvsmi, table
+from gpuinfra.node.judge import judge, verdict
+from gpuinfra.rehearsal.devices import FOLDER, faults, provenance
+from tests.node.healthy import DRIVER, JOURNAL, P4D, RECORDINGS, devices, probes, state
+from tests.node.test_recordings import sections
+
+NOTICED_BY = {
+    "gpu-missing": "G1", "gpu-off-bus": "P1", "gpu-lost": "G1", "xid-79": "X1", "xid-48": "X1", "xid-154": "X1",
+    "sxid-fatal": "X2", "no-devices": "G1", "gpu-wrong-model": "G2", "gpu-less-memory": "G2", "ecc-uncorrected": "G5",
+    "ecc-sram": "G5", "ecc-off": "G5", "remap-pending": "G6", "remap-failed": "G6", "pcie-narrow": "G3", "pcie-slow": "G3",
+    "thermal": "G7", "power-capped": "G9", "recovery-reset": "G10", "recovery-reboot": "G10", "inforom-corrupt": "G1",
+    "mig-enabled": "G12", "unknown-error": "G13", "stale-process": "G14", "nvlink-inactive": "F3", "nvlink-errors": "F4",
+    "efa-missing": "N1",
+}  # fmt: skip
+"""The check that tells each fault first."""
+MILD = {"power-capped", "stale-process", "nvlink-errors"}
+"""Faults that are worth a look and do not hold a node back."""
+
+
+def play(*words: str, device_state: dict | None = None) -> tuple[int, str]:
+    """What one tool prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = devices.main(list(words), device_state or state())
+    return code, said.getvalue()
+
+
+def test_every_fault_has_its_check() -> None:
+    """A fault that is added says here which check has to tell it."""
+    assert set(NOTICED_BY) == set(faults()) == set(devices.FAULTS)
+
+
+@pytest.mark.parametrize("fault", sorted(NOTICED_BY))
+def test_a_fault_is_told_by_its_check_and_names_the_device(fault: str) -> None:
+    """The real judgement, on what the broken node's tools print, names the right check, the GPU or device, and what to do."""
+    checks = judge(probes(fault), P4D, journal=JOURNAL)
+    result = verdict(checks, P4D)
+    assert result.verified == (fault in MILD)
+    first = (result.blockers or [check for check in checks if check["outcome"] == "warn"])[0]
+    assert first["id"] == NOTICED_BY[fault]
+    assert first["hint"]
+    named = r"20:1d|GPU 3|0000:c0:1a|\d of 4 EFA|7 of 8|python3|no GPU"
+    assert re.search(named, first["reason"], re.IGNORECASE), first["reason"]
+
+
+def test_the_driver_mismatch_is_told_in_the_drivers_words() -> None:
+    """Another loaded module than the libraries gives NVML error 18 and its text, for every call."""
+    device_state = state()
+    device_state["driver"]["loaded"] = "580.95.05"
+    assert play("nvidia-smi", "-L", device_state=device_state) == (
+        18,
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.173\n",
+    )
+    result = verdict(judge(probes(device_state=device_state), P4D, journal=JOURNAL), P4D)
+    assert result.blockers[0]["id"] in ("D1", "D2", "G1")
+    assert "different versions" in json.dumps(result.blockers)
+
+
+def test_a_module_that_is_not_loaded_shows() -> None:
+    """Before the driver step has loaded the module, nvidia-smi fails as it does in reality and its files are absent."""
+    device_state = state()
+    device_state["driver"]["loaded"] = None
+    code, text = play("nvidia-smi", device_state=device_state)
+    assert code == 9
+    assert "couldn't communicate with the NVIDIA driver" in text
+    assert "/proc/driver/nvidia/version" not in devices.files(device_state)
+    assert f"  {DRIVER}  " in devices.files(state())["/proc/driver/nvidia/version"]
+
+
+def test_efa_shows_only_once_its_module_is_loaded() -> None:
+    """fi_info finds nothing before the EFA step, and one domain for each device after it."""
+    device_state = state()
+    device_state["modules"].remove("efa")
+    assert play("fi_info", "-p", "efa", "-t", "FI_EP_RDM", device_state=device_state) == (
+        61,
+        "fi_getinfo: -61 (No data available)\n",
+    )
+    assert len(set(re.findall(r"domain: (\S+)", play("fi_info", "-p", "efa")[1]))) == 4
+
+
+def test_the_help_is_the_recorded_one() -> None:
+    """The list of columns is a real driver's, word for word."""
+    recorded = sections(RECORDINGS / "nvidia-h100-80gb-hbm3__590.48.01.txt")["nvidia-smi --help-query-gpu"]
+    assert play("nvidia-smi", "--help-query-gpu")[1].rstrip() == recorded.rstrip()
+
+
+def test_the_table_has_every_recorded_column_in_its_recorded_form() -> None:
+    """All columns that the recorded driver printed can be asked for, and their headers read the same."""
+    parts = sections(RECORDINGS / "nvidia-h100-80gb-hbm3__590.48.01.txt")
+    command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
+    code, printed = play(*command.split())
+    assert code == 0
+    assert printed.splitlines()[0] == text.splitlines()[0]
+    assert len(table.parse(printed).rows) == 8
+
+
+def test_the_xml_has_every_element_of_a_recording() -> None:
+    """The document has the elements of a recorded one of the same format, GPU by GPU."""
+    recorded = nvsmi.parse((RECORDINGS / "rtx-4000-sff-ada-v13.xml").read_text(encoding="utf-8"))
+    played = nvsmi.parse(play("nvidia-smi", "-q", "-x")[1])
+    assert (played.attached_gpus, len(played.gpus), played.driver_version) == (8, 8, DRIVER)
+    for gpu in played.gpus:
+        missing = set(recorded.gpus[0].fields) - set(gpu.fields)
+        assert missing <= {"processes"}, missing
+        assert "@" not in "".join(gpu.fields.values())
+
+
+def test_an_unknown_column_makes_the_whole_call_fail() -> None:
+    """As the real one does, with exit code 2 and the name of the column."""
+    code, text = play("nvidia-smi", "--query-gpu=index,nonsense", "--format=csv")
+    assert (code, text.splitlines()[0]) == (2, 'Field "nonsense" is not a valid field to query.')
+
+
+def test_formats_follow_their_switches() -> None:
+    """Header and units go when asked to, and both names of a column are known."""
+    assert play("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")[1] == "40960\n" * 8
+    assert play("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")[1] == f"{DRIVER}\n" * 8
+    assert play("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv")[1].startswith(
+        "clocks_event_reasons.active\n"
+    )
+
+
+def test_two_nodes_have_different_gpus_that_look_synthetic() -> None:
+    """UUIDs and serial numbers come from the instance, so that a replaced node shows other GPUs."""
+    other = state()
+    other["instance"]["id"] = "i-00000000000000002"
+    first, second = play("nvidia-smi", "-L")[1], play("nvidia-smi", "-L", device_state=other)[1]
+    assert not set(re.findall(r"GPU-[0-9a-f-]+", first)) & set(re.findall(r"GPU-[0-9a-f-]+", second))
+    assert "GPU-00000000-0000-" in first
+
+
+def test_provenance_names_every_tool() -> None:
+    """Each output that a rehearsal shows says whether it was recorded, synthesised or written from a documented format."""
+    records = provenance()
+    assert {entry["made"] for entry in records} <= {"recorded", "synthesised", "documented format"}
+    assert all(entry["recording"] for entry in records if entry["made"] != "documented format")
+    text = " ".join(entry["output"] for entry in records)
+    for tool in ("nvidia-smi", "lspci", "fi_info", "rdma", "ibv_devinfo", "ibstat", "journalctl", "dmesg"):
+        assert tool in text
+
+
+def test_tools_import_nothing_slow() -> None:
+    """Hundreds of calls are made for each node, so playing one loads neither json nor re."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import devices; "
+        "devices.main(['lspci', '-d', '10de:'], {'hardware': {'gpus': 8, 'gpu': 'A100-SXM4-40GB'}, 'instance': {'id': 'i-1'}}); "
+        "sys.stderr.write(' '.join(sorted({'json', 're', 'subprocess', 'typing', 'dataclasses'} & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(FOLDER)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("10de:20b0") == 8
+
+
+def test_flat_modules_do_not_collide_with_the_standard_library() -> None:
+    """They lie beside other modules on a node's path, so their names are their own."""
+    names = {path.stem for path in Path(FOLDER).glob("*.py")} - {"__init__"}
+    assert not names & set(sys.stdlib_module_names)
