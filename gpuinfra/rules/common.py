@@ -208,12 +208,15 @@ def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """File systems are made by the site layer and mounted by the cluster layer; a stack with neither has no use for one."""
     # A cluster that uses another stack's site repeats what that site declares: its steps and checks follow from it.
     if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
-        yield error(
-            storage_needs_site,
-            "storage",
-            "is declared here, but this stack makes neither a site nor nodes",
-            "move it to the stack that makes the site",
-        )
+        what = "is declared here, but this stack makes neither a site nor nodes"
+        yield error(storage_needs_site, "storage", what, "move it to the stack that makes the site")
+
+
+def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A cluster on another stack's site says which of its file systems nodes mount, because a plan looks nothing up."""
+    if spec.use.site and spec.pools and not spec.storage:
+        what = "is empty, so nodes mount none of the file systems of use.site"
+        yield info(site_storage_is_repeated, "storage", what, "repeat what the site declares, if nodes need it")
 
 
 def window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -518,6 +521,7 @@ RULES: tuple[Rule, ...] = (
     pools_are_there,
     layer_is_made_or_used,
     storage_needs_site,
+    site_storage_is_repeated,
     window_is_open,
     reservation_covers_pool,
     reservation_is_named,

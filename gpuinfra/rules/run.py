@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 from gpuinfra.clouds import CLOUDS, profile_of
@@ -9,6 +11,7 @@ from gpuinfra.clouds.profile import Rule
 from gpuinfra.rules import common, money, software
 from gpuinfra.rules.finding import Finding, Level
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import shown
 
 COMMON: tuple[Rule, ...] = (*common.RULES, *software.RULES, *money.RULES)
 
@@ -18,7 +21,8 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 def run(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     """Findings of the common rules and of the cloud's own, errors first."""
     found = [finding for rule in (*COMMON, *profile_of(spec.cloud).rules()) for finding in rule(spec, today)]
-    unique = {(finding.path, finding.message): finding for finding in found}
+    unshown = _unshown(spec)
+    unique = {(finding.path, finding.message): _clean(finding, unshown) for finding in found}
     return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
 
 
@@ -26,3 +30,33 @@ def all_rules() -> dict[str, Rule]:
     """Every rule of every cloud by name, for `gpuinfra explain` and the tests."""
     rules = [*COMMON, *(rule for cloud in CLOUDS for rule in profile_of(cloud).rules())]
     return {rule.__name__: rule for rule in rules}
+
+
+def _unshown(spec: ClusterSpec) -> dict[str, str]:
+    """Texts of the declaration that no message may show, longest first, with what is said in their place.
+
+    Rules describe what a person wrote; this is the second bar, so that no rule can forget about secrets.
+    """
+    texts = {text for text in _texts(spec.model_dump()) if len(text) > 3 and shown(text) != repr(text)}
+    return {text: shown(text) for text in sorted(texts, key=len, reverse=True)}
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+
+
+def _clean(finding: Finding, unshown: dict[str, str]) -> Finding:
+    message, hint = finding.message, finding.hint
+    for text, said in unshown.items():
+        message, hint = message.replace(text, said), hint.replace(text, said)
+    if (message, hint) == (finding.message, finding.hint):
+        return finding
+    return replace(finding, message=message, hint=hint)

@@ -20,15 +20,23 @@ Loc = tuple[int | str, ...]
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
     """One finding for each error, in the order of the document."""
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[str, Finding] = {}
     # A list whose entries are refused is also "too short" for pydantic; the entries' own errors say enough.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
         if error["type"] == "too_short" and error["loc"] in inside:
             continue
         finding = _finding(root, value, error)
-        found.setdefault((finding.path, finding.message), finding)
+        # A field that takes a word or a mapping is refused once for each: the first says enough.
+        if error["type"] in _SHAPES and finding.path in found:
+            continue
+        if error["type"] == "literal_error" and isinstance(error["input"], (dict, list)):
+            continue
+        found.setdefault(finding.path, finding)
     return list(found.values())
+
+
+_SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def path_text(route: Loc) -> str:

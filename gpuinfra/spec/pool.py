@@ -82,7 +82,7 @@ class Pool(Part):
     fabric: Literal["auto", "required", "none"] = "auto"
     """`none` leaves the fast network out even where the machine has it; `required` refuses a machine without one."""
     renew: Window = Window()
-    """How nodes are renewed when their template changes."""
+    """How this pool's nodes are renewed when their template changes."""
     quota_vcpus: Whole | None = Field(default=None, ge=0)
     """vCPUs that the account may run of this family, when known; a plan above it is refused."""
     tags: dict[Word, Word] = Field(default_factory=dict, max_length=30)

@@ -21,8 +21,10 @@ def schema() -> dict[str, Any]:
     """The schema of a stack file."""
     spec = ClusterSpec.model_json_schema(ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = spec.pop("$defs")
-    spec["allOf"] = [_only(cloud) for cloud in CLOUDS]
+    spec["allOf"] = [condition for cloud in CLOUDS for condition in _only(cloud)]
     definitions["ClusterSpec"] = spec
+    for name in ("Pool", "Candidate"):
+        _one_or_many(definitions[name]["properties"]["capacity"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": ID,
@@ -46,30 +48,35 @@ def text() -> str:
     return json.dumps(schema(), indent=2, sort_keys=True) + "\n"
 
 
-def _only(cloud: str) -> dict[str, Any]:
-    """On this cloud, only its own kinds of capacity, machines and regions are writable."""
+def _one_or_many(field: dict[str, Any]) -> None:
+    """A single kind of capacity needs no list."""
+    branches = field.pop("anyOf", None) or [
+        {key: field.pop(key) for key in ("type", "items", "minItems", "maxItems") if key in field}
+    ]
+    items = next(branch["items"] for branch in branches if "items" in branch)
+    field["anyOf"] = [*branches, items]
+
+
+def _only(cloud: str) -> list[dict[str, Any]]:
+    """On this cloud, only its own regions, kinds of capacity and machines are writable."""
     profile = profile_of(cloud)
     kinds = sorted(kind.value for kind in profile.capacity_kinds)
     entry = {"properties": {"kind": {"enum": kinds}}}
-    return {
-        "if": {
-            "properties": {"where": {"properties": {"cloud": {"const": cloud}}, "required": ["cloud"]}},
-            "required": ["where"],
-        },
-        "then": {
-            "properties": {
-                "where": {"properties": {"region": {"enum": sorted(profile.regions)}}},
-                "pools": {
-                    "items": {
-                        "properties": {
-                            "machine": {"enum": sorted(profile.machines)},
-                            "capacity": {"anyOf": [{"type": "array", "items": entry}, {"type": "object", **entry}]},
-                        }
-                    }
-                },
-            }
-        },
+    here = {
+        "properties": {"where": {"properties": {"cloud": {"const": cloud}}, "required": ["cloud"]}},
+        "required": ["where"],
     }
+    capacity = {"capacity": {"anyOf": [{"type": "array", "items": entry}, {"type": "object", **entry}]}}
+    place = {"where": {"properties": {"region": {"enum": sorted(profile.regions)}}}}
+    machine = {"machine": {"enum": sorted(profile.machines)}}
+    return [
+        {"if": here, "then": {"properties": {**place, "pools": {"items": {"properties": capacity}}}}},
+        # A declaration that describes machines of its own may name them.
+        {
+            "if": {"allOf": [here, {"not": {"required": ["machines"]}}]},
+            "then": {"properties": {"pools": {"items": {"properties": machine}}}},
+        },
+    ]
 
 
 def main() -> None:

@@ -1,0 +1,652 @@
+"""For each rule, declarations that it accepts and declarations that it rejects.
+
+A case is a cloud's base declaration and what is changed in it: path -> value. `None` takes a field away.
+Several cases of one rule stand on both sides of its boundary.
+"""
+
+from __future__ import annotations
+
+import copy
+from datetime import date
+from typing import Any
+
+TODAY = date(2026, 11, 21)
+
+AWS: dict[str, Any] = {
+    "name": "train",
+    "where": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az4"},
+    "pools": [{"name": "gpu", "machine": "p4d.24xlarge", "capacity": [{"kind": "on_demand", "count": 2}]}],
+    "budget": {"recipients": ["ops@example.com"]},
+}
+AZURE: dict[str, Any] = {
+    "name": "train",
+    "where": {"cloud": "azure", "region": "eastus"},
+    "pools": [{"name": "gpu", "machine": "Standard_ND96isr_H100_v5", "capacity": [{"kind": "on_demand", "count": 2}]}],
+    "budget": {"recipients": ["ops@example.com"]},
+}
+GCP: dict[str, Any] = {
+    "name": "train",
+    "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
+    "pools": [{"name": "gpu", "machine": "a3-megagpu-8g", "capacity": [{"kind": "spot", "count": 2}]}],
+    "budget": {"recipients": ["ops@example.com"]},
+}
+BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
+
+Change = dict[str, Any]
+Case = tuple[str, Change]
+
+
+def declaration(case: Case) -> dict[str, Any]:
+    """The declaration of a case."""
+    cloud, changes = case
+    spec = copy.deepcopy(BASES[cloud])
+    for path, value in changes.items():
+        _set(spec, path.split("."), value)
+    return spec
+
+
+def _set(spec: Any, path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        key: Any = int(part) if part.isdigit() else part
+        if isinstance(spec, dict):
+            spec = spec.setdefault(key, {})
+        else:
+            spec = spec[key]
+    last: Any = int(path[-1]) if path[-1].isdigit() else path[-1]
+    if value is None:
+        spec.pop(last, None)
+    elif isinstance(spec, list) and last == len(spec):
+        spec.append(value)
+    else:
+        spec[last] = value
+
+
+def lustre(**fields: Any) -> list[dict[str, Any]]:
+    """One Lustre file system."""
+    return [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, **fields}]
+
+
+def pool(name: str, machine: str, count: int = 2, kind: str = "on_demand", **fields: Any) -> dict[str, Any]:
+    """One pool."""
+    return {"name": name, "machine": machine, "capacity": [{"kind": kind, "count": count}], **fields}
+
+
+def block(**fields: Any) -> list[dict[str, Any]]:
+    """A Capacity Block of seven days from the first of December."""
+    entry = {
+        "kind": "block",
+        "id": "cr-0123456789abcdef0",
+        "count": 2,
+        "starts_at": "2026-12-01T11:30:00Z",
+        "ends_at": "2026-12-08T11:30:00Z",
+    }
+    return [{**entry, **fields}]
+
+
+def reserved(**fields: Any) -> list[dict[str, Any]]:
+    """A reservation."""
+    return [{"kind": "reserved", "id": "cr-0123456789abcdef0", "count": 2, **fields}]
+
+
+def layout(name: str, like: str, *nics: tuple[int, int, str], **fields: Any) -> Change:
+    """A machine that the declaration describes, used by its pool."""
+    interfaces = [{"card": card, "device": device, "kind": kind} for card, device, kind in nics]
+    record = {"name": name, "like": like, "interfaces": interfaces, **fields}
+    return {"machines": [record], "pools.0.machine": name}
+
+
+def gb200(*cards: int, extra: tuple[tuple[int, int, str], ...] = ()) -> Change:
+    """A layout like that of p6e-gb200, with its fabric on these cards."""
+    nics = [(0, 0, "interface"), *((card, 0, "efa-only") for card in cards), *extra]
+    change = layout("p6f-gb200.36xlarge", "p6e-gb200.36xlarge", *nics)
+    return {**change, "pools.0.capacity": block(count=9)}
+
+
+_C = "pools.0.capacity"
+_ALL_P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, "efa-only"), (3, 0, "efa-only")]
+
+ACCEPTED: dict[str, list[Case]] = {
+    "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
+    "zone_is_in_region": [
+        ("aws", {}),
+        ("aws", {"where.zone": None}),
+        ("aws", {"where.zone": "use1-atl2-az1"}),
+        ("azure", {"where.zone": "2"}),
+        ("gcp", {}),
+    ],
+    "machine_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
+    "capacity_kind_exists": [
+        ("aws", {_C: block()}),
+        ("azure", {f"{_C}.0.kind": "spot"}),
+        ("gcp", {_C: [{"kind": "flex", "count": 2, "max_run_hours": 24}]}),
+    ],
+    "names_are_unique": [
+        ("aws", {"pools.1": pool("cpu", "m7i.xlarge")}),
+        ("aws", {"storage": [*lustre(), *lustre(mount="/scratch2")]}),
+    ],
+    "mount_is_free": [("aws", {"storage": lustre(mount="/data/fast")})],
+    "pools_are_there": [("aws", {"pools": None}), ("aws", {"pools": None, "layers": ["site"]}), ("aws", {})],
+    "layer_is_made_or_used": [
+        ("aws", {"use": {"foundation": "org/gpuinfra/base"}}),
+        ("aws", {"layers": ["cluster"], "use": {"foundation": "org/gpuinfra/base", "site": "org/gpuinfra/site"}}),
+    ],
+    "storage_needs_site": [
+        ("aws", {"storage": lustre()}),
+        ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}}),
+    ],
+    "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
+    "window_is_open": [("aws", {_C: block()}), ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z")})],
+    "reservation_covers_pool": [
+        ("aws", {_C: reserved(holds=2)}),
+        ("aws", {_C: reserved(holds=1, overflow=True)}),
+    ],
+    "reservation_is_named": [
+        ("aws", {_C: reserved()}),
+        ("aws", {_C: reserved(id=None, group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
+    ],
+    "fallback_replaces_reservations": [
+        ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
+        ("aws", {_C: reserved(), "pools.0.fallback": [{"zone": "use1-az6", "capacity": {"kind": "spot", "count": 2}}]}),
+    ],
+    "cidr_is_private": [
+        ("aws", {"network.cidr": "10.0.0.0/16"}),
+        ("aws", {"network.cidr": "192.168.0.0/20"}),
+        ("aws", {"network.cidr": "100.64.0.0/16"}),
+    ],
+    "image_is_prebuilt_without_egress": [
+        ("aws", {"network.egress": "endpoints"}),
+        (
+            "aws",
+            {
+                "network.egress": "endpoints",
+                "software": {"image": "plain", "mirror_url": "https://mirror.example.com/x"},
+            },
+        ),
+        ("aws", {"software.image": "plain"}),
+    ],
+    "trail_is_made": [("aws", {}), ("aws", {"audit.trail": "existing"})],
+    "floor_is_reachable": [
+        ("aws", {"handover": {"wait": "floor", "floor": 2}}),
+        ("aws", {"handover": {"wait": "none"}}),
+    ],
+    "tags_fit": [("aws", {"tags": {"team": "research"}})],
+    "zones_sell_machine": [("aws", {}), ("azure", {}), ("gcp", {}), ("aws", {"pools.0.machine": "g5.48xlarge"})],
+    "quota_covers_pool": [("aws", {"pools.0.quota_vcpus": 192}), ("aws", {_C: block(), "pools.0.quota_vcpus": 0})],
+    "spot_price_is_left_alone": [("aws", {f"{_C}.0.kind": "spot"})],
+    "nobody_enters_from_everywhere": [("aws", {"access.ssh_from": ["203.0.113.0/24"]})],
+    "compliance_is_confirmed": [
+        ("aws", {"audit": {"lock_mode": "compliance", "confirm_compliance": True}}),
+        ("aws", {"audit": {"lock_mode": "governance"}}),
+    ],
+    "record_resembles_a_machine": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
+    "software_goes_together": [
+        ("aws", {"software": {"driver": "580", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
+        ("aws", {"software.fabric_manager": "580.173.02"}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
+    ],
+    "price_is_known": [("aws", {}), ("aws", {f"{_C}.0.kind": "spot"})],
+    "budget_tells_someone": [("aws", {}), ("aws", {"budget": None, "use.foundation": "org/gpuinfra/base"})],
+    "fabric_fits_machine": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
+    "card_has_one_fabric_device": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
+    "primary_interface_has_an_address": [
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "interface"))),
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "efa"))),
+    ],
+    "interfaces_fit_cards": [("aws", layout("p9.48xlarge", "p5.48xlarge", (0, 0, "interface"), (31, 0, "efa-only")))],
+    "card_can_carry_fabric": [
+        ("aws", layout("p9.48xlarge", "p6-b300.48xlarge", (0, 0, "interface"), (16, 0, "efa-only")))
+    ],
+    "shared_cards_hold_one": [("aws", gb200(1, 5, 9, 13)), ("aws", gb200(*range(1, 17, 2)))],
+    "block_is_sold": [("aws", {_C: block()})],
+    "block_has_a_sold_length": [
+        ("aws", {_C: block()}),
+        ("aws", {_C: block(count=64)}),
+        ("aws", {_C: block(ends_at="2026-12-15T11:30:00Z")}),
+        ("aws", {_C: block(ends_at="2027-06-01T11:30:00Z")}),
+        ("aws", {_C: block(starts_at="2027-01-16T11:30:00Z", ends_at="2027-01-17T11:30:00Z")}),
+    ],
+    "reservation_is_in_zone": [("aws", {_C: reserved(zone="use1-az4")})],
+    "reservation_has_a_size": [("aws", {_C: reserved(count=1000)})],
+    "reservation_id_has_its_form": [("aws", {_C: reserved()}), ("aws", {_C: block()})],
+    "racks_are_whole": [("aws", gb200(1, 5, 9, 13)), ("aws", {})],
+    "on_demand_is_sold": [("aws", {}), ("aws", {"pools.0.machine": "p5e.48xlarge", f"{_C}.0.kind": "spot"})],
+    "spot_price_is_possible": [("aws", {_C: [{"kind": "spot", "count": 2, "max_price_usd": 0.001}]})],
+    "reserved_p_needs_account_team": [
+        ("aws", {_C: reserved()}),
+        ("aws", {"pools.0.machine": "g5.48xlarge", _C: reserved(overflow=True)}),
+    ],
+    "fabric_exists": [("aws", {"pools.0.fabric": "required"})],
+    "fabric_stays_in_zone": [
+        ("aws", {"pools.1": pool("b", "p4d.24xlarge")}),
+        ("aws", {"pools.1": pool("b", "p4d.24xlarge", zone="use1-az6", fabric="none")}),
+    ],
+    "p4_talks_to_itself": [
+        ("aws", {"pools.1": pool("b", "p4d.24xlarge")}),
+        ("aws", {"pools.1": pool("b", "m7i.xlarge")}),
+    ],
+    "addresses_suffice": [
+        ("aws", {f"{_C}.0.count": 507, "network.cidr": "10.0.0.0/20"}),
+    ],
+    "one_local_zone": [("aws", {})],
+    "existing_network_has_zone": [
+        ("aws", {"network.existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
+    ],
+    "disk_can_be_made": [
+        ("aws", {"pools.0.disk": {"size_gib": 75}}),
+        ("aws", {"pools.0.disk": {"throughput_mib_s": 1000, "iops": 4000}}),
+        ("aws", {"pools.0.disk": {"throughput_mib_s": 750}}),
+        ("aws", {"pools.0.disk": {"iops": 16000}}),
+        ("aws", {"software.image": "plain", "pools.0.disk": {"size_gib": 100}}),
+    ],
+    "image_fits_machine": [("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0"}})],
+    "idle_connections_survive": [("aws", {})],
+    "lustre_tier_is_sold": [
+        ("aws", {"storage": lustre(throughput_mb_s_per_tib=1000)}),
+        ("aws", {"storage": lustre(deployment="persistent_1", throughput_mb_s_per_tib=50)}),
+        ("aws", {"storage": lustre(deployment="scratch_2")}),
+    ],
+    "lustre_size_is_sold": [
+        ("aws", {"storage": lustre(capacity_gib=1200)}),
+        ("aws", {"storage": lustre(capacity_gib=2400)}),
+        ("aws", {"storage": lustre(capacity_gib=7200)}),
+        ("aws", {"storage": lustre(capacity_gib=6000, deployment="scratch_1")}),
+        (
+            "aws",
+            {
+                "pools.0.machine": "p5.48xlarge",
+                "storage": lustre(capacity_gib=9600, throughput_mb_s_per_tib=500, fabric=True),
+            },
+        ),
+    ],
+    "lustre_fabric_is_possible": [("aws", {"pools.0.machine": "p5.48xlarge", "storage": lustre(fabric=True)})],
+    "lustre_is_near": [("aws", {"storage": lustre(zone="use1-az4")})],
+    "lustre_metadata_is_sold": [
+        ("aws", {"storage": lustre(metadata_iops=1500)}),
+        ("aws", {"storage": lustre(metadata_iops=192000)}),
+    ],
+    "lustre_backup_is_possible": [("aws", {"storage": lustre(backup_days=90)})],
+    "lustre_link_is_possible": [
+        ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
+        ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.12")}),
+    ],
+    "lustre_version_is_possible": [
+        ("aws", {"storage": lustre(version="2.12")}),
+        ("aws", {"storage": lustre(version="2.10", deployment="scratch_2")}),
+    ],
+    "bucket_name_is_possible": [
+        ("aws", {"storage": lustre(bucket="my-data.2026")}),
+        ("aws", {"storage": lustre(bucket="auto")}),
+    ],
+    "infiniband_pool_is_one_kind": [
+        ("azure", {}),
+        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", f"{_C}.1": {"kind": "spot", "count": 1}}),
+    ],
+    "infiniband_pool_fits_one_set": [
+        ("azure", {f"{_C}.0.count": 100}),
+        ("azure", {f"{_C}.0.count": 101, "pools.0.machine": "Standard_NC96ads_A100_v4"}),
+    ],
+    "network_leaves_rdma_range": [
+        ("azure", {"network.cidr": "172.17.0.0/16"}),
+        ("azure", {"network.cidr": "172.16.0.0/16", "pools.0.machine": "Standard_NC96ads_A100_v4"}),
+    ],
+    "reservation_takes_machine": [
+        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation")}),
+    ],
+    "spot_saves_something": [
+        ("azure", {f"{_C}.0.kind": "spot"}),
+        ("azure", {_C: [{"kind": "spot", "count": 1, "max_price_usd": 1.23456}]}),
+    ],
+    "image_fits_size": [("azure", {"pools.0.image": {"ref": "/subscriptions/x/images/y"}})],
+    "several_nodes_have_infiniband": [
+        ("azure", {"pools.0.fabric": "required"}),
+        ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5", f"{_C}.0.count": 1}),
+    ],
+    "lustre_tier_exists": [
+        ("azure", {"storage": lustre(capacity_gib=8192, throughput_mb_s_per_tib=250)}),
+        ("azure", {"storage": lustre(capacity_gib=131072, throughput_mb_s_per_tib=500)}),
+    ],
+    "lustre_is_in_clients_zone": [("azure", {"where.zone": "2", "storage": lustre(zone="2")})],
+    "lustre_subnet_is_large_enough": [
+        ("azure", {"storage": lustre(capacity_gib=131072, throughput_mb_s_per_tib=500)}),
+        ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=16384)}),
+    ],
+    "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 507})],
+    "region_has_a_pair": [("azure", {})],
+    "project_has_its_form": [("gcp", {"where.project": "my-project"}), ("gcp", {})],
+    "reservation_has_its_form": [
+        ("gcp", {_C: reserved(id="train")}),
+        (
+            "gcp",
+            {_C: reserved(id="projects/my-project/reservations/train/reservationBlocks/b1/reservationSubBlocks/s1")},
+        ),
+    ],
+    "pool_is_one_zone": [
+        ("gcp", {"pools.0.machine": "a3-ultragpu-8g", "pools.1": pool("b", "a4-highgpu-8g", kind="spot")}),
+        ("gcp", {"pools.1": pool("b", "a3-megagpu-8g", kind="spot", zone="us-central1-b")}),
+    ],
+    "fabric_is_there": [("gcp", {"pools.0.fabric": "required"})],
+    "flavours_do_not_share_data_networks": [("gcp", {"pools.1": pool("b", "a3-megagpu-8g", kind="spot")})],
+    "subnets_hold_nodes": [("gcp", {f"{_C}.0.count": 124, "network.cidr": "10.0.0.0/20"})],
+    "networks_fit_quota": [("gcp", {"pools.0.machine": "a3-ultragpu-8g"})],
+    "disk_fits_family": [
+        ("gcp", {}),
+        ("gcp", {"pools.0.machine": "a3-ultragpu-8g", "pools.0.disk": {"throughput_mib_s": 600}}),
+    ],
+    "image_fits_architecture": [("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i"}})],
+    "lustre_is_sold_so": [
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"storage": lustre(capacity_gib=9000, throughput_mb_s_per_tib=1000)}),
+        ("gcp", {"storage": lustre(capacity_gib=3168000)}),
+    ],
+    "filestore_is_sold_so": [("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]})],
+}
+
+REJECTED: dict[str, list[Case]] = {
+    "region_is_known": [
+        ("aws", {"where.region": "us-esat-1"}),
+        ("azure", {"where.region": "us-east-1"}),
+        ("gcp", {"where.region": "eastus"}),
+    ],
+    "zone_is_in_region": [
+        ("aws", {"where.zone": "use2-az1"}),
+        ("aws", {"where.zone": "us-east-1a"}),
+        ("aws", {"pools.0.zone": "usw2-az1"}),
+        ("aws", {"storage": lustre(zone="usw2-az1")}),
+        ("azure", {"where.zone": "4"}),
+        ("gcp", {"where.zone": "us-east4-a"}),
+    ],
+    "machine_is_known": [
+        ("aws", {"pools.0.machine": "p4d.24xlrage"}),
+        ("azure", {"pools.0.machine": "p4d.24xlarge"}),
+        ("aws", {"pools.0.fallback": [{"machine": "p4x.24xlarge"}]}),
+    ],
+    "capacity_kind_exists": [
+        ("aws", {_C: [{"kind": "flex", "count": 2, "max_run_hours": 24}]}),
+        ("azure", {_C: block()}),
+        ("aws", {"pools.0.machine": "g5.48xlarge", _C: block()}),
+        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", f"{_C}.0.kind": "spot"}),
+        ("gcp", {"pools.0.machine": "a3-ultragpu-8g", f"{_C}.0.kind": "on_demand"}),
+        ("gcp", {"pools.0.machine": "a4x-highgpu-4g"}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-1g", f"{_C}.0.kind": "on_demand"}),
+    ],
+    "names_are_unique": [
+        ("aws", {"pools.1": pool("gpu", "m7i.xlarge")}),
+        ("aws", {"storage": [*lustre(), *lustre()]}),
+        ("aws", {"storage": [*lustre(), *lustre(mount="/scratch/inner")]}),
+        ("aws", {"storage": [*lustre(mount="/data/inner"), *lustre(mount="/data")]}),
+    ],
+    "mount_is_free": [
+        ("aws", {"storage": lustre(mount="/usr/local")}),
+        ("aws", {"storage": lustre(mount="/data/../etc")}),
+    ],
+    "pools_are_there": [
+        ("aws", {"pools": None, "layers": ["site", "cluster"]}),
+        ("aws", {"layers": ["foundation", "site"]}),
+    ],
+    "layer_is_made_or_used": [
+        ("aws", {"layers": ["cluster"]}),
+        ("aws", {"layers": ["foundation", "site", "cluster"], "use": {"site": "org/gpuinfra/site"}}),
+    ],
+    "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
+    "site_storage_is_repeated": [("aws", {"use": {"site": "org/gpuinfra/site"}})],
+    "window_is_open": [
+        ("aws", {_C: block(ends_at="2026-11-30T11:30:00Z")}),
+        ("aws", {_C: block(starts_at="2026-11-01T11:30:00Z", ends_at="2026-11-20T11:30:00Z")}),
+        ("aws", {_C: block(ends_at="2026-12-01T13:00:00Z")}),
+        ("aws", {_C: block(ends_at="2026-13-01T13:00:00Z")}),
+    ],
+    "reservation_covers_pool": [("aws", {_C: reserved(holds=1)})],
+    "reservation_is_named": [
+        ("aws", {_C: reserved(id=None)}),
+        ("aws", {_C: reserved(group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
+    ],
+    "fallback_replaces_reservations": [
+        ("aws", {_C: reserved(), "pools.0.fallback": [{"zone": "use1-az6"}]}),
+        ("aws", {"pools.0.fallback": [{}]}),
+    ],
+    "cidr_is_private": [
+        ("aws", {"network.cidr": "8.8.0.0/16"}),
+        ("aws", {"network.cidr": "10.0.0.0/15"}),
+        ("aws", {"network.cidr": "10.0.0.0/21"}),
+        ("aws", {"network.cidr": "10.0.0.1/16"}),
+        ("aws", {"network.cidr": "fd00::/16"}),
+    ],
+    "image_is_prebuilt_without_egress": [
+        ("aws", {"network.egress": "endpoints", "software.image": "plain"}),
+        ("aws", {"network.egress": "endpoints", "pools.0.image": {"ref": "ami-0123456789abcdef0", "prebuilt": False}}),
+    ],
+    "trail_is_made": [("aws", {"audit.trail": "none"})],
+    "floor_is_reachable": [
+        ("aws", {"handover": {"wait": "floor"}}),
+        ("aws", {"handover": {"wait": "all", "floor": 1}}),
+        ("aws", {"handover": {"wait": "floor", "floor": 3}}),
+    ],
+    "tags_fit": [("aws", {"tags": {"aws:team": "x"}}), ("aws", {"pools.0.tags": {"gpuinfra:pool": "x"}})],
+    "zones_sell_machine": [
+        ("aws", {"where.zone": "use1-az3"}),
+        ("aws", {"where": {"cloud": "aws", "region": "eu-west-3"}}),
+        ("azure", {"where.region": "westus"}),
+    ],
+    "quota_covers_pool": [("aws", {"pools.0.quota_vcpus": 191})],
+    "spot_price_is_left_alone": [("aws", {_C: [{"kind": "spot", "count": 2, "max_price_usd": 5}]})],
+    "nobody_enters_from_everywhere": [
+        ("aws", {"access.ssh_from": ["0.0.0.0/0"]}),
+        ("aws", {"access.ssh_from": ["::/0"]}),
+        ("aws", {"access.ssh_from": ["8.0.0.0/8"]}),
+        ("aws", {"access.ssh_from": ["300.0.0.0/8"]}),
+    ],
+    "compliance_is_confirmed": [("aws", {"audit": {"lock_mode": "compliance"}})],
+    "record_resembles_a_machine": [
+        ("aws", {"machines": [{"name": "p4d.24xlarge", "like": "p5.48xlarge"}]}),
+        ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
+    ],
+    "software_goes_together": [
+        ("aws", {"software.fabric_manager": "580.178.04"}),
+        ("aws", {"software.driver": "570"}),
+        ("aws", {"software.driver": "123"}),
+        ("aws", {"software": {"driver": "550.163.01", "framework": {"torch": "2.11.0"}}}),
+        ("aws", {"software": {"cuda": "12.4"}}),
+        ("aws", {"software": {"nccl": "2.19.3"}}),
+        ("aws", {"pools.0.machine": "p6-b200.48xlarge", "software.framework": {"torch": "2.7.1"}}),
+        ("aws", {"pools.0.machine": "p6-b300.48xlarge", "software.driver": "580.65.06"}),
+        ("aws", {"software.framework": {"torch": "9.9.9"}}),
+        ("aws", {"software.kernel": "4.18.0-425.3.1", "storage": lustre()}),
+        ("azure", {"software.kernel": "6.2.0-1001-azure", "storage": lustre(capacity_gib=8192)}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
+    ],
+    "price_is_known": [
+        ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}}),
+        ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}, "budget.limit_usd_per_month": 1000}),
+    ],
+    "budget_tells_someone": [("aws", {"budget": None})],
+    "fabric_fits_machine": [
+        (
+            "aws",
+            layout(
+                "p9.48xlarge",
+                "p6-b300.48xlarge",
+                (0, 0, "interface"),
+                *((card, 1, "efa-only") for card in range(0, 17)),
+            ),
+        ),
+        ("aws", layout("g9.xlarge", "g5.4xlarge", (0, 0, "interface"), (0, 1, "efa-only"))),
+    ],
+    "card_has_one_fabric_device": [
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "efa"), (0, 1, "efa-only"))),
+    ],
+    "primary_interface_has_an_address": [
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "efa-only"))),
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 1, "interface"))),
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "interface"), (0, 0, "interface"))),
+    ],
+    "interfaces_fit_cards": [
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "interface"), (4, 0, "efa-only"))),
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", (0, 0, "interface"), (1, 0, "interface"), (1, 0, "efa-only"))),
+        ("aws", layout("p9.48xlarge", "p5.48xlarge", *((0, device, "interface") for device in range(3)))),
+    ],
+    "card_can_carry_fabric": [
+        ("aws", layout("p9.48xlarge", "p6-b300.48xlarge", (0, 0, "interface"), (0, 1, "efa-only"))),
+        ("aws", layout("p9.48xlarge", "p6-b300.48xlarge", (0, 0, "efa"))),
+    ],
+    "shared_cards_hold_one": [
+        ("aws", gb200(1, 2, 3, 4)),
+        ("aws", gb200(1, 5, 9, 13, extra=((1, 1, "interface"),))),
+    ],
+    "block_is_sold": [("aws", {"where": {"cloud": "aws", "region": "eu-west-1"}, _C: block()})],
+    "block_has_a_sold_length": [
+        ("aws", {_C: block(count=65)}),
+        ("aws", {_C: block(ends_at="2026-12-16T11:30:00Z")}),
+        ("aws", {_C: block(ends_at="2027-06-08T11:30:00Z")}),
+        ("aws", {_C: block(starts_at="2027-01-17T11:30:00Z", ends_at="2027-01-18T11:30:00Z")}),
+    ],
+    "reservation_is_in_zone": [
+        ("aws", {_C: reserved(zone="use1-az6")}),
+        ("aws", {"where.zone": None, _C: [*reserved(zone="use1-az6"), *reserved(zone="use1-az4")]}),
+    ],
+    "reservation_has_a_size": [("aws", {_C: reserved(count=1001)})],
+    "reservation_id_has_its_form": [
+        ("aws", {_C: reserved(id="cr-123")}),
+        ("aws", {_C: reserved(id="i-0123456789abcdef0")}),
+        ("aws", {_C: reserved(id=None, group_arn="my-group")}),
+    ],
+    "racks_are_whole": [("aws", {"pools.0.machine": "p6e-gb200.36xlarge", _C: block(count=8)})],
+    "on_demand_is_sold": [
+        ("aws", {"pools.0.machine": "p5e.48xlarge"}),
+        ("aws", {"pools.0.machine": "p5e.48xlarge", "where": {"cloud": "aws", "region": "us-east-2"}}),
+    ],
+    "spot_price_is_possible": [("aws", {_C: [{"kind": "spot", "count": 2, "max_price_usd": 0.0009}]})],
+    "reserved_p_needs_account_team": [("aws", {_C: reserved(overflow=True)})],
+    "fabric_exists": [("aws", {"pools.0.machine": "g5.4xlarge", "pools.0.fabric": "required"})],
+    "fabric_stays_in_zone": [("aws", {"pools.1": pool("b", "p4d.24xlarge", zone="use1-az6")})],
+    "p4_talks_to_itself": [("aws", {"pools.1": pool("b", "p4de.24xlarge")})],
+    "addresses_suffice": [("aws", {f"{_C}.0.count": 508, "network.cidr": "10.0.0.0/20"})],
+    "one_local_zone": [
+        ("aws", {"where.zone": "use1-atl2-az1", "pools.1": pool("b", "p4d.24xlarge", zone="us-east-1-dfw-2a")}),
+        ("aws", {"where.zone": "use1-atl2-az1"}),
+    ],
+    "existing_network_has_zone": [
+        ("aws", {"network.existing": {"id": "vpc-0123", "subnets": {"use1-az6": "subnet-0123"}}}),
+        ("aws", {"network.existing": {"id": "net-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
+        ("aws", {"where.zone": None, "network.existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
+    ],
+    "disk_can_be_made": [
+        ("aws", {"pools.0.disk": {"size_gib": 74}}),
+        ("aws", {"pools.0.disk": {"throughput_mib_s": 1001, "iops": 16000}}),
+        ("aws", {"pools.0.disk": {"throughput_mib_s": 751}}),
+        ("aws", {"pools.0.disk": {"iops": 16001}}),
+        ("aws", {"software.image": "plain", "pools.0.disk": {"size_gib": 99}}),
+        ("aws", {"pools.0.disk": {"size_gib": 99}, "pools.0.image": {"ref": "ami-0123456789abcdef0", "size_gib": 100}}),
+    ],
+    "image_fits_machine": [
+        ("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0", "arch": "arm64"}}),
+        ("aws", {"pools.0.image": {"ref": "ubuntu"}}),
+    ],
+    "idle_connections_survive": [("aws", {"pools.0.machine": "p6-b200.48xlarge"})],
+    "lustre_tier_is_sold": [
+        ("aws", {"storage": lustre(throughput_mb_s_per_tib=200)}),
+        ("aws", {"storage": lustre(deployment="persistent_1", throughput_mb_s_per_tib=125)}),
+        ("aws", {"storage": lustre(deployment="scratch_2", throughput_mb_s_per_tib=200)}),
+    ],
+    "lustre_size_is_sold": [
+        ("aws", {"storage": lustre(capacity_gib=1201)}),
+        ("aws", {"storage": lustre(capacity_gib=4801)}),
+        ("aws", {"storage": lustre(capacity_gib=4800, deployment="scratch_1")}),
+    ],
+    "lustre_fabric_is_possible": [
+        ("aws", {"storage": lustre(fabric=True)}),
+        ("aws", {"pools.0.machine": "p5.48xlarge", "storage": lustre(fabric=True, deployment="scratch_2")}),
+    ],
+    "lustre_is_near": [
+        ("aws", {"storage": lustre(zone="use1-az6")}),
+        ("aws", {"pools.0.machine": "p5.48xlarge", "storage": lustre(zone="use1-az6", fabric=True)}),
+    ],
+    "lustre_metadata_is_sold": [
+        ("aws", {"storage": lustre(metadata_iops=1501)}),
+        ("aws", {"storage": lustre(metadata_iops=204000)}),
+        ("aws", {"storage": lustre(metadata_iops=1500, deployment="scratch_2")}),
+    ],
+    "lustre_backup_is_possible": [
+        ("aws", {"storage": lustre(backup_days=1, deployment="scratch_2")}),
+        ("aws", {"storage": lustre(backup_days=1, bucket="auto")}),
+    ],
+    "lustre_link_is_possible": [
+        ("aws", {"storage": lustre(bucket="auto", deployment="scratch_1")}),
+        ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.10")}),
+        ("aws", {"storage": lustre(bucket_prefix="data")}),
+        ("aws", {"storage": lustre(bucket="auto", import_events=["NEW", "NEW"])}),
+    ],
+    "lustre_version_is_possible": [("aws", {"storage": lustre(version="2.10")})],
+    "bucket_name_is_possible": [
+        ("aws", {"storage": lustre(bucket="s3://data")}),
+        ("aws", {"storage": lustre(bucket="ab")}),
+        ("aws", {"storage": lustre(bucket="My-Data")}),
+        ("aws", {"audit.bucket": "x..y"}),
+    ],
+    "infiniband_pool_is_one_kind": [("azure", {f"{_C}.1": {"kind": "spot", "count": 1}})],
+    "infiniband_pool_fits_one_set": [("azure", {f"{_C}.0.count": 101})],
+    "network_leaves_rdma_range": [
+        ("azure", {"network.cidr": "172.16.0.0/16"}),
+        ("azure", {"network.cidr": "172.16.16.0/20"}),
+    ],
+    "reservation_takes_machine": [
+        ("azure", {_C: reserved(id="my-reservation")}),
+        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation", overflow=True)}),
+    ],
+    "spot_saves_something": [
+        ("azure", {"pools.0.machine": "Standard_ND96isr_H200_v5", f"{_C}.0.kind": "spot"}),
+        ("azure", {_C: [{"kind": "spot", "count": 1, "max_price_usd": 1.234567}]}),
+    ],
+    "image_fits_size": [("azure", {"pools.0.image": {"ref": "/subscriptions/x/images/y", "arch": "arm64"}})],
+    "several_nodes_have_infiniband": [
+        ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5"}),
+        ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5", "pools.0.fabric": "none"}),
+        ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5", "pools.0.fabric": "required", f"{_C}.0.count": 1}),
+        ("azure", {"pools.0.machine": "Standard_D8s_v5", "pools.0.fabric": "required"}),
+    ],
+    "lustre_tier_exists": [
+        ("azure", {"storage": lustre(capacity_gib=8192, throughput_mb_s_per_tib=200)}),
+        ("azure", {"storage": lustre(capacity_gib=131073, throughput_mb_s_per_tib=500)}),
+        ("azure", {"storage": lustre(capacity_gib=8193)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, deployment="scratch_2")}),
+    ],
+    "lustre_is_in_clients_zone": [("azure", {"where.zone": "2", "storage": lustre(zone="3")})],
+    "lustre_subnet_is_large_enough": [
+        ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=24576)}),
+    ],
+    "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],
+    "region_has_a_pair": [("azure", {"where.region": "italynorth"})],
+    "project_has_its_form": [("gcp", {"where.project": "My Project"}), ("gcp", {"where.project": "12345"})],
+    "reservation_has_its_form": [
+        ("gcp", {_C: reserved(id="Train_1")}),
+        ("gcp", {_C: reserved(id="train", overflow=True)}),
+    ],
+    "pool_is_one_zone": [
+        (
+            "gcp",
+            {
+                "pools.0.machine": "a3-ultragpu-8g",
+                "pools.1": pool("b", "a3-ultragpu-8g", kind="spot", zone="us-central1-b"),
+            },
+        ),
+    ],
+    "fabric_is_there": [("gcp", {"pools.0.machine": "a2-highgpu-8g", "pools.0.fabric": "required"})],
+    "flavours_do_not_share_data_networks": [("gcp", {"pools.1": pool("b", "a3-ultragpu-8g", kind="spot")})],
+    "subnets_hold_nodes": [
+        ("gcp", {f"{_C}.0.count": 125, "network.cidr": "10.0.0.0/20"}),
+        ("gcp", {"pools.0.machine": "n2-standard-8", f"{_C}.0.count": 509, "network.cidr": "10.0.0.0/20"}),
+    ],
+    "networks_fit_quota": [("gcp", {})],
+    "disk_fits_family": [("gcp", {"pools.0.disk": {"iops": 5000}})],
+    "image_fits_architecture": [("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i", "arch": "arm64"}})],
+    "lustre_is_sold_so": [
+        ("gcp", {"storage": lustre(capacity_gib=18001)}),
+        ("gcp", {"storage": lustre(capacity_gib=9000, throughput_mb_s_per_tib=300)}),
+        ("gcp", {"storage": lustre(capacity_gib=10008001, throughput_mb_s_per_tib=1000)}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, version="2.15")}),
+        ("gcp", {"storage": lustre(capacity_gib=3078000)}),
+    ],
+    "filestore_is_sold_so": [
+        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 99}]}),
+        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10241}]}),
+    ],
+}

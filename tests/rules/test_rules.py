@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from gpuinfra.rules import check
+from gpuinfra.rules.finding import Finding
+from gpuinfra.rules.run import all_rules
+from gpuinfra.spec import parse_spec
+from tests.rules.cases import ACCEPTED, REJECTED, TODAY, Case, declaration
+
+
+def _of(rule: str, case: Case) -> list[Finding]:
+    spec = parse_spec(declaration(case))
+    return [finding for finding in check(spec, TODAY) if finding.rule == rule]
+
+
+def _ids(cases: dict[str, list[Case]]) -> list[tuple[str, Case]]:
+    return [(rule, case) for rule, listed in cases.items() for case in listed]
+
+
+@pytest.mark.parametrize(("rule", "case"), _ids(ACCEPTED), ids=lambda value: value if isinstance(value, str) else "")
+def test_a_rule_accepts_what_is_right(rule: str, case: Case) -> None:
+    """A declaration that keeps a rule's sentence gets no finding of that rule."""
+    assert [str(finding) for finding in _of(rule, case)] == []
+
+
+@pytest.mark.parametrize(("rule", "case"), _ids(REJECTED), ids=lambda value: value if isinstance(value, str) else "")
+def test_a_rule_rejects_what_breaks_it(rule: str, case: Case) -> None:
+    """A declaration that breaks a rule's sentence gets a finding with a path, what was given and what to change."""
+    found = _of(rule, case)
+    assert found, f"{rule} is silent"
+    for finding in found:
+        assert finding.path
+        assert finding.message
+        assert finding.hint or finding.level == "info"
+
+
+def test_every_rule_has_both_cases() -> None:
+    """No rule can be added without a declaration that it accepts and one that it rejects."""
+    rules = set(all_rules())
+    assert set(ACCEPTED) == rules
+    assert set(REJECTED) == rules
+
+
+def test_every_rule_is_one_sentence() -> None:
+    """A rule's docstring is the sentence it defends, which `gpuinfra explain` shows."""
+    for name, rule in all_rules().items():
+        text = inspect.getdoc(rule) or ""
+        assert text.endswith("."), name
+        assert "\n\n" not in text, name
+
+
+def test_findings_come_all_at_once_and_errors_first() -> None:
+    """One run tells everything that is wrong, errors before warnings."""
+    wrong = declaration(
+        ("aws", {"pools.0.machine": "p4x", "where.region": "us-esat-1", "budget": None, "network.cidr": "8.8.0.0/16"})
+    )
+    found = check(parse_spec(wrong), TODAY)
+    assert {"machine_is_known", "region_is_known", "cidr_is_private", "budget_tells_someone"} <= {f.rule for f in found}
+    levels = [finding.level.value for finding in found]
+    assert levels == sorted(levels, key=["error", "warn", "info"].index)

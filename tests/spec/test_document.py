@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.errors import SpecError
+from gpuinfra.spec.document import parse, read
+
+
+def _refused(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        parse(text, "stack.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [1, 2\nb: 3\n", ["line 2", "column"]),
+        ("a: 1\n\tb: 2\n", ["line 2", "column"]),
+        ("a: 'x\n", ["not valid YAML", "line"]),
+        ("a: 1\na: 2\n", ["stack.yaml:2", "key 'a' twice"]),
+        ("? [1, 2]\n: 3\n", ["key that is not a word"]),
+        ("a: *nothing\n", ["not valid YAML"]),
+        ("a: 1\n---\nb: 2\n", ["not valid YAML"]),
+    ],
+)
+def test_broken_yaml_is_told_with_its_line(text: str, words: list[str]) -> None:
+    """What is no YAML gets one message with line and column."""
+    said = _refused(text)
+    for word in words:
+        assert word in said
+    assert "Traceback" not in said
+
+
+def test_values_are_plain_and_know_their_lines() -> None:
+    """Numbers, truth values and texts are told apart as YAML 1.2 does, and each has its line."""
+    document = parse("a: 1\nb: yes\nc: true\nd: 1.5\ne:\n  - x: null\n", "f")
+    assert document.value == {"a": 1, "b": "yes", "c": True, "d": 1.5, "e": [{"x": None}]}
+    assert document.line(("e", 0, "x")) == 6
+    assert document.line(("e", 0, "missing")) == 6
+    assert document.line(("b",)) == 2
+
+
+def test_an_alias_bomb_is_refused_quickly() -> None:
+    """A small file whose aliases multiply is refused before it grows."""
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+    for level in range(1, 12):
+        bomb += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n"
+    start = time.monotonic()
+    assert "more than" in _refused(bomb)
+    assert time.monotonic() - start < 2
+
+
+def test_deep_nesting_is_refused() -> None:
+    """Nesting has a limit, so nothing runs out of stack."""
+    for text in ("[" * 5000, "a: " + "[" * 200 + "]" * 200, "\n".join("  " * i + "a:" for i in range(60))):
+        said = _refused(text)
+        assert "levels" in said or "not valid YAML" in said
+
+
+def test_a_tag_makes_no_object() -> None:
+    """A tag of another language's YAML makes plain data or a text, never an object."""
+    document = parse("a: !!python/object/apply:os.system ['true']\nb: !Foo x\n", "f")
+    assert document.value == {"a": ["true"], "b": "x"}
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """Binary, oversized and unreadable files each get one message."""
+    binary, large = tmp_path / "b.yaml", tmp_path / "l.yaml"
+    binary.write_bytes(b"a: \xff\xfe")
+    large.write_bytes(b"# " + b"x" * 1_100_000)
+    for path, word in ((binary, "UTF-8"), (large, "bytes"), (tmp_path, "cannot be read")):
+        with pytest.raises(SpecError) as caught:
+            read(path)
+        assert word in str(caught.value)

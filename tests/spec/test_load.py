@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.errors import SpecError, UsageError
+from gpuinfra.rules.finding import Level
+from gpuinfra.spec import load_stack
+from gpuinfra.spec.load import find_stack, stack_name
+from gpuinfra.spec.schema import FILE, text
+
+TODAY = date(2026, 11, 21)
+ROOT = Path(__file__).parents[2]
+STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
+
+
+@pytest.mark.parametrize("path", STACKS, ids=[stack_name(path) for path in STACKS])
+def test_every_stack_that_ships_can_be_built(path: Path) -> None:
+    """Each shipped stack has at most 20 lines where the issue asks for it, no error, and points editors at the schema."""
+    stack = load_stack(path, TODAY)
+    assert not [finding for finding in stack.findings if finding.level is Level.ERROR]
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# yaml-language-server: $schema=../gpuinfra/spec/schema.json")
+    if stack.name in ("aws-p4d", "azure-ndv4", "gcp-a3mega"):
+        assert len(lines) <= 20
+
+
+def test_a_finding_knows_its_line(tmp_path: Path) -> None:
+    """A finding of a rule points at the line of the value it is about."""
+    path = tmp_path / "Pulumi.try.yaml"
+    good = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
+    path.write_text(good.replace("machine: p4d.24xlarge", "machine: p4d.24xlrage"))
+    with pytest.raises(SpecError) as caught:
+        load_stack(path, TODAY)
+    finding = next(f for f in caught.value.findings if f.rule == "machine_is_known")
+    assert finding.line == good.splitlines().index("        machine: p4d.24xlarge") + 1
+    assert "did you mean p4d.24xlarge?" in finding.hint
+
+
+def test_a_region_that_differs_from_the_providers_is_refused(tmp_path: Path) -> None:
+    """Two regions in one file are a slip, and the declaration's line is named."""
+    path = tmp_path / "Pulumi.try.yaml"
+    good = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
+    path.write_text(good.replace("aws:region: us-east-1", "aws:region: us-west-2"))
+    with pytest.raises(SpecError, match="but aws:region of the same file is 'us-west-2'"):
+        load_stack(path, TODAY)
+
+
+def test_a_declaration_alone_is_read_too(tmp_path: Path) -> None:
+    """A file may hold the declaration without Pulumi's frame."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text("name: base\nwhere: {cloud: aws, region: us-east-1}\nbudget: {recipients: [a@b.co]}\n")
+    stack = load_stack(path, TODAY)
+    assert stack.spec.made_layers == ("foundation", "site")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("config: {}\n", ["has no gpuinfra:cluster"]),
+        ("config: {gpuinfra:clustr: {name: x}}\n", ["is gpuinfra:clustr meant to be gpuinfra:cluster?"]),
+        ("config: 5\n", ["has no gpuinfra:cluster"]),
+        ("", ["is empty"]),
+    ],
+)
+def test_a_file_without_a_declaration_says_so(tmp_path: Path, content: str, words: list[str]) -> None:
+    """A file that holds no declaration gets one message that says where it belongs."""
+    path = tmp_path / "Pulumi.x.yaml"
+    path.write_text(content)
+    with pytest.raises(SpecError) as caught:
+        load_stack(path, TODAY)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_an_unknown_stack_is_named_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack's name that is misspelt gets the nearest one and the list."""
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(UsageError, match="did you mean aws-p4d"):
+        find_stack("aws-p4")
+    with pytest.raises(UsageError, match="does not exist"):
+        find_stack("nowhere/Pulumi.x.yaml")
+    with pytest.raises(UsageError, match="is a folder"):
+        find_stack("./stacks")
+    with pytest.raises(UsageError):
+        find_stack("x" * 5000)
+    with pytest.raises(UsageError):
+        find_stack("a\0b")
+
+
+def test_the_shipped_schema_is_current() -> None:
+    """The schema that editors use is the one that the models give (`python -m gpuinfra.spec.schema` writes it)."""
+    assert FILE.read_text() == text()
