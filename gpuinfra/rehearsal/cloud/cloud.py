@@ -22,6 +22,9 @@ from gpuinfra.rehearsal.cloud.store import Resource, Store, Taken
 
 _ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
 
+EXISTING = "existing"
+"""The operation that what was there before belongs to."""
+
 DEFAULT_REGIONS = {"aws": "us-east-1", "azure-native": "eastus", "gcp": "us-central1"}
 
 
@@ -94,7 +97,7 @@ class Cloud:
         try:
             with self.store.change():
                 behaviour.before_create(self, call)
-                call.id = behaviour.identify(self, call) or self._identify(call)
+                call.id = call.id or behaviour.identify(self, call) or self._identify(call)
                 self._complete(call)
                 self._claim(call, behaviour)
                 behaviour.created(self, call)
@@ -118,6 +121,16 @@ class Cloud:
             raise AnswerLost(
                 "RequestTimeout", "the connection broke before the answer arrived (ordered by --fault)", status=500
             )
+
+    def existing(self, token: str, id: str, inputs: dict[str, Any], region: str = "") -> None:
+        """Something that the account had before: it is there under its own id, and no engine made it."""
+        where = self.region_of(token, inputs, region or DEFAULT_REGIONS[token.split(":", 1)[0]])
+        if self.store.find(token, id, where) is None:
+            before, self.store.operation = self.store.operation, EXISTING
+            try:
+                self.create(Call(token, "", id, inputs, where, id=id))
+            finally:
+                self.store.operation = before
 
     def update(self, call: Call, old: Resource) -> None:
         """Change a resource in place."""

@@ -280,7 +280,12 @@ class Fleet:
             return name, places.zone_id(group.region, name) or "", ""
         chosen = subnets[len(self.of_group(group)) % len(subnets)]
         found = self.store.find("aws:ec2/subnet:Subnet", chosen)
-        name = str(found.outputs.get("availabilityZone")) if found else places.zones(group.region)[0][0]
+        told = self.cloud.external(chosen) or {}
+        name = (
+            str(found.outputs.get("availabilityZone"))
+            if found
+            else told.get("availabilityZone") or places.zones(group.region)[0][0]
+        )
         return name, places.zone_id(group.region, name) or "", chosen
 
     def _power_on(self, instance: dict[str, Any]) -> None:

@@ -267,3 +267,20 @@ def test_default_tags_reach_every_resource(aws: Client) -> None:
     made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}})
     assert made.outputs["tagsAll"] == {"team": "ml", "a": "b"}
     assert made.outputs["region"] == "us-west-2"
+
+
+def test_what_was_there_before_can_be_used_and_read(aws: Client, cloud: Cloud) -> None:
+    """A network of the account is put in place under its own id, twice without harm; one that nobody told of is believed by its id."""
+    vpc, subnet = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0"
+    for _ in range(2):
+        cloud.existing("aws:ec2/vpc:Vpc", vpc, {"cidrBlock": "10.0.0.0/16"})
+        cloud.existing(
+            "aws:ec2/subnet:Subnet",
+            subnet,
+            {"vpcId": vpc, "cidrBlock": "10.0.1.0/24", "availabilityZoneId": "use1-az4"},
+        )
+    assert aws.invoke("aws:ec2/getSubnet:getSubnet", id=subnet)["availabilityZoneId"] == "use1-az4"
+    assert {one.operation for one in cloud.store.list()} == {"existing"}
+    aws.create("aws:ec2/securityGroup:SecurityGroup", {"vpcId": "vpc-0fedcba9876543210"})
+    with pytest.raises(grpc.RpcError, match=r"InvalidVpcID\.NotFound"):
+        aws.create("aws:ec2/securityGroup:SecurityGroup", {"vpcId": "vpc-00000000000000099"}, "other")

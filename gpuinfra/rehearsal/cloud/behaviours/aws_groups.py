@@ -131,13 +131,13 @@ class AutoScalingGroup(Behaviour):
                 f"{named.get('id') or named.get('name')} and version {named.get('version') or '$Default'}, does not exist."
             )
         for subnet in plain.get("vpcZoneIdentifiers") or []:
-            if cloud.store.find("aws:ec2/subnet:Subnet", subnet) is None and not cloud.external(subnet):
+            if cloud.store.find("aws:ec2/subnet:Subnet", subnet) is None and cloud.external(subnet) is None:
                 raise refuse(f"The subnet ID '{subnet}' does not exist")
         group = plain.get("placementGroup")
         if (
             group
             and not any(one.id == group for one in cloud.store.list("aws:ec2/placementGroup:PlacementGroup"))
-            and not cloud.external(group)
+            and cloud.external(group) is None
         ):
             raise refuse(f"The placement group '{group}' does not exist")
 

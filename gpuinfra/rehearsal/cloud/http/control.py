@@ -15,6 +15,7 @@ Every request carries the token that the process printed when it was ready. Answ
 | POST `vanish` `{"type", "id"}` | makes a resource disappear, whatever depends on it |
 | POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure would |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
+| POST `existing` `{"type", "id", "inputs", "region"}` | puts in place what the account had before, with what is known of it |
 | POST `external` `{"id", ...}` | says what the account had before: a reservation of 2 is `{"id": "cr-...", "count": 2}` |
 """
 
@@ -55,6 +56,7 @@ class Control:
             ("POST", "terminate"): self._terminate,
             ("POST", "reboot"): self._reboot,
             ("POST", "external"): self._external,
+            ("POST", "existing"): self._existing,
         }
 
     def __call__(self, request: Request) -> Response:
@@ -173,6 +175,12 @@ class Control:
     def _external(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.store.put("external", str(asked["id"]), {key: value for key, value in asked.items() if key != "id"})
         self.cloud.wake()
+        return {"id": asked["id"]}
+
+    def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.existing(
+            str(asked["type"]), str(asked["id"]), dict(asked.get("inputs") or {}), str(asked.get("region") or "")
+        )
         return {"id": asked["id"]}
 
 
