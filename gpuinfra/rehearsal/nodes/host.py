@@ -169,7 +169,9 @@ class NodeHost:
         folder = os.open(self._nodes[instance_id].root / "run/standin", os.O_RDONLY)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-                connection.connect(f"/proc/self/fd/{folder}/init.sock")  # the full path may exceed what a socket's may have
+                connection.connect(
+                    f"/proc/self/fd/{folder}/init.sock"
+                )  # the full path may exceed what a socket's may have
                 connection.settimeout(limit_s + 10)
                 connection.sendall(json.dumps({"do": "run", "argv": list(argv), "limit": limit_s}).encode() + b"\n")
                 answer = json.loads(connection.makefile().readline() or "{}")

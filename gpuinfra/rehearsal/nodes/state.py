@@ -6,7 +6,7 @@ Everything that a stand-in tool prints comes from this file, so a step that did 
 | field | what it says |
 | --- | --- |
 | `instance` | id, name (`gpu-1`, launch order), cloud, cluster, pool, region, zone |
-| `machine`, `hardware` | machine type, and what is plugged in (`tools/hardware.json`) |
+| `machine`, `hardware` | machine type, and what is plugged in (its cloud's catalogue) |
 | `image` | operating system, and whether it brings driver and fabric (`tools/images.json`) |
 | `kernel` | the running kernel; `kernels` those that are installed |
 | `boot_id`, `boots`, `booted` | identity and number of this boot |
@@ -20,6 +20,7 @@ Everything that a stand-in tool prints comes from this file, so a step that did 
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,9 +61,8 @@ class Instance:
 def first_state(instance: Instance) -> dict[str, Any]:
     """A machine that was never booted: its image's kernel, and nothing installed yet."""
     images = _table("images.json")["images"]
-    machines = _table("hardware.json")["machines"]
     image = images[f"{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
-    hardware = {name: value for name, value in machines.get(instance.machine, _NO_DEVICES).items() if name != "source"}
+    hardware = hardware_of(instance.cloud, instance.machine)
     return {
         "schema": SCHEMA,
         "instance": {
@@ -96,7 +96,26 @@ def first_state(instance: Instance) -> dict[str, Any]:
     }
 
 
-_NO_DEVICES: dict[str, Any] = {"gpus": 0, "gpu": None, "efa": 0, "nvswitches": 0, "nvme": 0, "nvme_gb": 0}
+def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
+    """What is plugged into a machine, from its cloud's catalogue; nothing for one that no catalogue has."""
+    machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
+    machine = machines.get(machine_name)
+    if machine is None:
+        return {"gpus": 0, "gpu": None, "efa": 0, "nvswitches": 0, "nvme": 0, "nvme_gb": 0, "nvme_model": ""}
+    return {
+        "gpus": machine.gpus,
+        "gpu": machine.gpu.name if machine.gpu else None,
+        "efa": machine.fabric.devices if machine.fabric and machine.fabric.provider == "efa" else 0,
+        "nvswitches": NVSWITCHES[machine.gpu.arch] if machine.nvswitch and machine.gpu else 0,
+        "nvme": machine.local_disks,
+        "nvme_gb": machine.local_disk_gb // machine.local_disks if machine.local_disks else 0,
+        "nvme_model": DISK_MODELS[cloud],
+    }
+
+
+NVSWITCHES = {"ampere": 6, "hopper": 4, "blackwell": 2}
+"""NVSwitch devices that an 8-GPU board shows. Ampere: six bridges in leptonai/gpud's recording lspci.nn.a100; the others are assumed."""
+DISK_MODELS = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card"}
 
 
 def _table(name: str) -> dict[str, Any]:

@@ -139,6 +139,8 @@ def _install(action: str, names: list[str], now: bool) -> int:
         if action in ("mask", "unmask"):
             path = f"/etc/systemd/system/{name}"
             if action == "mask" and not masked(name):
+                if os.path.lexists(path):
+                    return fail(f"Failed to mask unit: File {path} already exists.")
                 os.symlink("/dev/null", path)
                 sys.stdout.write(f"Created symlink {path} → /dev/null.\n")
             elif action == "unmask" and masked(name):

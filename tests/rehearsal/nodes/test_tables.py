@@ -1,0 +1,199 @@
+"""The data tables of the stand-in commands: complete, consistent with each other and with the software lock."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuinfra.rehearsal import tools
+from gpuinfra.rehearsal.nodes.state import Instance, first_state, hardware_of
+from gpuinfra.rehearsal.tools import dispatch
+from gpuinfra.rehearsal.tools.state import dumps, loads
+from gpuinfra.rehearsal.tools.unitfile import seconds
+from gpuinfra.rehearsal.tools.universe import Universe, newer, table, upstream
+from gpuinfra.software import tables
+
+SYSTEMS = ("ubuntu-22.04", "ubuntu-24.04")
+_FOLDER = Path(tools.__file__).parent
+_DEVICE_TOOLS = {
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "lspci",
+    "dmesg",
+    "fi_info",
+    "fi_pingpong",
+    "rdma",
+    "ibv_devinfo",
+    "ibv_devices",
+    "ibstat",
+}
+_NOT_PLAYED = {
+    "nvidia-debugdump",
+    "fi_pingpong",
+    "nvidia-container-cli",
+    "nvidia-cdi-hook",
+    "nvidia-container-runtime",
+    "apt-key",
+}
+"""Commands that are present, because packages bring them, and that nobody calls."""
+
+
+def universe(system: str, prebuilt: bool = False) -> Universe:
+    """The packages that a node with this system can know."""
+    return Universe(first_state(Instance(id="i-0", machine="p4d.24xlarge", os=system, prebuilt=prebuilt)))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_dependency_of_every_package_exists(system: str) -> None:
+    """A package that could never be installed would look like a defect of a step."""
+    world = universe(system)
+    for name in world.names():
+        entry = world.get(name)
+        assert entry is not None, name
+        assert entry["versions"], name
+        for need in entry.get("depends", []):
+            other = world.fill(entry, entry["versions"][-1], need).partition(" ")[0]
+            if other.startswith("lustre-client-modules-") and not world.lustre_kernels:
+                continue
+            assert world.get(other) is not None, f"{name} needs {other}"
+
+
+def test_every_unit_and_command_of_a_package_is_played() -> None:
+    """What a package brings to a node answers when it is called."""
+    data, units = table("universe.json"), table("units.json")["units"]
+    for name, entry in data["packages"].items():
+        assert entry["repo"] in {*data["repositories"], "file"}, name
+        assert set(entry.get("units", [])) <= set(units), name
+        for path in entry.get("commands", []):
+            command = path.rpartition("/")[2]
+            played = command in dispatch.COMMANDS or command.startswith(("mkfs.", "nvcc"))
+            assert played or command in _DEVICE_TOOLS | _NOT_PLAYED, f"{name} brings {command}"
+    for path in table("commands.json")["always"]:
+        command = path.rpartition("/")[2]
+        assert command in dispatch.COMMANDS or command.startswith("mkfs.") or command in _DEVICE_TOOLS | _NOT_PLAYED, (
+            command
+        )
+
+
+def test_every_played_command_has_its_function() -> None:
+    """The dispatch table names what exists."""
+    for module, function in dispatch.COMMANDS.values():
+        loaded = __import__(f"gpuinfra.rehearsal.tools.{module}", fromlist=[function])
+        assert callable(getattr(loaded, function))
+
+
+@pytest.mark.parametrize("image", sorted(table("images.json")["images"]))
+def test_an_image_holds_packages_that_exist(image: str) -> None:
+    """At versions that the universe knows, for a kernel of its system, with a source."""
+    row = table("images.json")["images"][image]
+    system, _, kind = image.partition("/")
+    world = universe(system, kind == "prebuilt")
+    assert row["kernel"] in world.kernels
+    assert row["source"]
+    for name, version in row["packages"].items():
+        entry = world.get(name)
+        assert entry is not None, name
+        assert not version or version in entry["versions"], name
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_the_lock_pins_can_be_installed(system: str) -> None:
+    """Driver, CUDA, NCCL, EFA installer and container toolkit of the software lock exist at exactly these versions."""
+    world = universe(system)
+    for branch in tables.BRANCHES.values():
+        if branch.pin:
+            entry = world.get("nvidia-open")
+            assert entry is not None
+            assert branch.pin in {upstream(version) for version in entry["versions"]}
+    for cuda in tables.CUDA.values():
+        nccl = world.get("libnccl2")
+        assert world.get(cuda.package) is not None
+        assert nccl is not None
+        assert cuda.nccl in nccl["versions"]
+    assert tables.EFA_PIN in world.data["efa"]
+    toolkit = world.get("nvidia-container-toolkit")
+    assert toolkit is not None
+    assert f"{tables.CONTAINER_TOOLKIT_PIN}-1" in toolkit["versions"]
+    distribution = tables.DISTRIBUTIONS[system]
+    keyring = next(row for row in world.data["downloads"] if row["kind"] == "deb")
+    assert keyring["sha256"][distribution.repository] == distribution.keyring_sha256
+
+
+def test_repositories_are_signed_with_the_keys_that_the_lock_names() -> None:
+    """Else a step would refuse a key that the vendor really uses."""
+    data = table("universe.json")
+    assert data["repositories"]["fsx"]["key"] == tables.LUSTRE_AWS_KEY_FINGERPRINT
+    assert data["repositories"]["toolkit"]["key"] == tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT
+    assert data["keys"]["aws-efa-installer.key"][0] == tables.EFA_KEY_FINGERPRINT
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_every_machine_of_a_catalogue_can_be_a_node(cloud: str) -> None:
+    """GPUs, fabric devices, switches and disks are found for all of them, whatever the cloud."""
+    machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
+    for name, machine in machines.items():
+        hardware = hardware_of(cloud, name)
+        assert hardware["gpus"] == machine.gpus, name
+        assert bool(hardware["nvswitches"]) == machine.nvswitch, name
+        assert hardware["nvme"] == machine.local_disks, name
+
+
+def test_a_p4d_is_what_the_fact_sheet_says() -> None:
+    """Eight A100 with 40 GB, four EFA devices, six switches, eight disks of 1 TB."""
+    assert hardware_of("aws", "p4d.24xlarge") == {
+        "gpus": 8, "gpu": "NVIDIA A100-SXM4-40GB", "efa": 4, "nvswitches": 6, "nvme": 8, "nvme_gb": 1000,
+        "nvme_model": "Amazon EC2 NVMe Instance Storage",
+    }  # fmt: skip
+
+
+def test_tables_are_whole_json_files() -> None:
+    """Each says what it is about."""
+    for path in sorted(_FOLDER.glob("*.json")):
+        assert json.loads(path.read_text(encoding="utf-8"))["about"], path.name
+
+
+_VERSIONS = st.from_regex(r"\A([0-9]:)?[0-9][0-9a-z.+~]{0,8}(-[0-9a-z.+~]{1,5})?\Z")
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="no dpkg on this system to compare with")
+@settings(max_examples=120, deadline=None)
+@given(_VERSIONS, _VERSIONS)
+def test_versions_are_ordered_as_dpkg_orders_them(left: str, right: str) -> None:
+    """The real dpkg is the judge."""
+    relation = {-1: "lt", 0: "eq", 1: "gt"}[newer(left, right)]
+    done = subprocess.run(["dpkg", "--compare-versions", left, relation, right], check=False, capture_output=True)
+    assert done.returncode == 0, f"{left} {relation} {right}"
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(_JSON)
+def test_the_quick_json_reader_and_writer_agree_with_the_library(value: object) -> None:
+    """What it writes, `json` reads; what `json` writes, it reads."""
+    assert json.loads(dumps(value)) == value
+    assert loads(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90", 90), ("10min", 600), ("1h 30s", 3630), ("500ms", 0.5), ("2d", 172800), ("infinity", 1e9), ("0", 0)],
+)
+def test_time_spans_are_read_as_systemd_reads_them(text: str, expected: float) -> None:
+    """`systemd.time(7)`."""
+    assert seconds(text) == pytest.approx(expected)
