@@ -50,12 +50,14 @@ loaded_version() {
 
 install_driver() {
   need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
-  [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
+  dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
   if [[ -z $(package_version cuda-keyring) ]]; then
     would "add NVIDIA's repository" || add_nvidia_repository
   fi
   # The pinning package first, in a transaction of its own: apt reads pins when it starts.
   install_packages "nvidia-driver-pinning-$DRIVER_VERSION"
+  dry_run || [[ $(package_candidate "$DRIVER_PACKAGE") == "$DRIVER_VERSION"-* ]] ||
+    refuse "apt would install $DRIVER_PACKAGE $(package_candidate "$DRIVER_PACKAGE") although $DRIVER_VERSION is pinned (apt-cache policy)"
   install_packages "$DRIVER_PACKAGE"
   dry_run || prove_built
 }
@@ -80,9 +82,12 @@ point_at_mirror() {
 
 # "added" or "built" is not "installed": then the module is missing after the next boot.
 prove_built() {
-  local status
+  local status line
+  line="^nvidia/$DRIVER_VERSION, $(uname -r), .*: installed"
+  # The package was configured before this kernel's headers were there: then it only waits to be built.
+  dkms status | grep -q "$line" || dkms autoinstall -k "$(uname -r)" || true
   status=$(dkms status)
-  grep -q "^nvidia/$DRIVER_VERSION, $(uname -r), .*: installed" <<<"$status" ||
+  grep -q "$line" <<<"$status" ||
     die "dkms did not install the driver for kernel $(uname -r): $(grep '^nvidia' <<<"$status" || printf 'no entry')"
 }
 

@@ -167,7 +167,7 @@ package_version() {
   local status version
   while IFS=$'\t' read -r status version; do
     [[ $status != ?i* ]] || printf '%s\n' "$version"
-  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Version}\n' "$1" 2>/dev/null) | head -n 1
+  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Version}\n' "$1" 2>/dev/null || true) | head -n 1
 }
 
 # packages_matching GLOB...: names of the installed packages that match.
@@ -175,14 +175,17 @@ packages_matching() {
   local status name
   while IFS=$'\t' read -r status name; do
     [[ $status != ?i* ]] || printf '%s\n' "$name"
-  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' "$@" 2>/dev/null) | sort -u
+  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' "$@" 2>/dev/null || true) | sort -u
 }
 
 # package_known NAME: apt has a candidate for it.
-package_known() {
+package_known() { [[ -n $(package_candidate "$1") ]]; }
+
+# package_candidate NAME: the version that apt would install, empty when it knows none.
+package_candidate() {
   local candidate
   candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p')
-  [[ -n $candidate && $candidate != "(none)" ]]
+  [[ $candidate == "(none)" ]] || printf '%s\n' "$candidate"
 }
 
 # apt_refresh: read the repositories' lists, once per step.
