@@ -10,7 +10,6 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
 _KEPT = tempfile.TemporaryDirectory(prefix="gpuinfra-debs-")
 """The same package is built once a test run and copied from there."""
 
