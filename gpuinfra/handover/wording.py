@@ -5,9 +5,14 @@ The same lines end `pulumi up`, `gpuinfra rehearse` and the report, so they are 
 
 from __future__ import annotations
 
-from gpuinfra.handover.judge import NodeVerdict, describe
+from collections.abc import Sequence
+
+from gpuinfra.handover.judge import Check, NodeVerdict, describe
 from gpuinfra.handover.ports import Trouble
 from gpuinfra.handover.watch import Outcome, never_reported
+
+MOST_FINDINGS = 5
+"""Findings told of one node; the report has them all."""
 
 TROUBLE_HINTS = {
     "capacity": "the cloud has none of these machines here now; try another zone, another capacity kind, or wait and run `pulumi up` again",
@@ -61,15 +66,37 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
         )
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
-        lines = [f"{head}: failed {len(node.blocking)} check{'s' if len(node.blocking) > 1 else ''}"]
-        for check in node.blocking:
-            lines.append(f"  {describe(check)}")
-            if check.get("reason") and check.get("outcome") != "error":
-                lines.append(f"    {check['reason']}")
-            if check.get("hint"):
-                lines.append(f"    what to do: {check['hint']}")
-        return "\n".join(lines)
+        return "\n".join([f"{head}: failed {_count(len(node.blocking), 'check')}", *_findings(node.blocking)])
     return f"{head}: {node.outcome}: {node.reason}\n  what to do: {_refused_hint(node)}"
+
+
+def _findings(blocking: Sequence[Check]) -> list[str]:
+    """The failed checks, causes first. Checks that fail for one reason are one finding: a lost driver fails twenty."""
+    lines: list[str] = []
+    for checks in list(_by_reason(blocking).values())[:MOST_FINDINGS]:
+        first, others = checks[0], checks[1:]
+        lines.append(f"  {describe(first)}")
+        if first.get("reason") and str(first["reason"]) not in lines[-1]:
+            lines.append(f"    {first['reason']}")
+        if others:
+            lines.append(f"    the same holds for {', '.join(str(c.get('id')) for c in others)}")
+        if first.get("hint"):
+            lines.append(f"    what to do: {first['hint']}")
+    more = len(_by_reason(blocking)) - MOST_FINDINGS
+    return [*lines, *([f"  and {_count(more, 'finding')} more, in the report"] if more > 0 else [])]
+
+
+def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
+    """Checks by what they say, in order."""
+    groups: dict[str, list[Check]] = {}
+    for check in blocking:
+        reason = str(check.get("reason") or "") or describe(check)
+        groups.setdefault(reason, []).append(check)
+    return groups
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _refused_hint(node: NodeVerdict) -> str:

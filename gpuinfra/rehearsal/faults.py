@@ -5,7 +5,6 @@ A fault changes what a node's tools print or what the cloud answers, never the j
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,12 +34,10 @@ class Fault:
 
 def node_faults() -> dict[str, str]:
     """Name -> what it does, from the parts that play them."""
-    known: dict[str, str] = {}
-    for module, name in (("gpuinfra.rehearsal.nodes.state", "NODE_FAULTS"), ("gpuinfra.rehearsal.devices", "FAULTS")):
-        table: object = getattr(importlib.import_module(module), name, {})
-        if isinstance(table, Mapping):
-            known.update({str(fault): str(text) for fault, text in table.items()})
-    return known
+    from gpuinfra.rehearsal import devices
+    from gpuinfra.rehearsal.nodes.state import NODE_FAULTS
+
+    return {**devices.faults(), **NODE_FAULTS}
 
 
 def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple[Fault, ...]:

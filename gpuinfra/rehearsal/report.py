@@ -6,10 +6,8 @@ credentials - not copied from what the plugin said.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.handover import wire
@@ -153,20 +151,11 @@ def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, An
     ]
 
 
-def _provenance() -> list[dict[str, Any]]:
+def _provenance() -> list[dict[str, str]]:
     """Where the device outputs come from, as the stand-in devices declare it."""
-    try:
-        table = json.loads((files("gpuinfra.rehearsal.devices") / "provenance.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, ModuleNotFoundError):
-        return []
-    rows = table.get("outputs", table) if isinstance(table, dict) else table
-    if isinstance(rows, dict):
-        return [
-            {"output": name, **(row if isinstance(row, dict) else {"source": str(row)})}
-            for name, row in rows.items()
-            if not name.startswith("_")
-        ]
-    return [row for row in rows if isinstance(row, dict)]
+    from gpuinfra.rehearsal.devices import provenance
+
+    return provenance()
 
 
 def changes_text(changed: Sequence[tuple[str, str]], limit: int = 6) -> str:
