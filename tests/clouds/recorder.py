@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,18 +113,19 @@ class _Cloud(pulumi.runtime.Mocks):
         """An id that can be recognised, and the inputs with the outputs that others read."""
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, {"name": args.name, "outputs": OTHER_STACKS}
+        id_ = _id(args.typ, args.name)
         known = {
-            "arn": f"arn:aws:mock:us-east-1:{ACCOUNT}:{args.name}",
+            "arn": _arn(args.typ, args.name, args.inputs),
             "bucket": args.name,
             "dnsName": f"{args.name}.fsx.us-east-1.amazonaws.com",
             "mountName": "mockmount",
-            "keyId": f"key-{args.name}",
+            "keyId": id_,
             "latestVersion": 1,
             "uniqueId": "AROA00000000000000001",
-            "allocationId": f"eipalloc-{args.name}",
+            "allocationId": f"eipalloc-{_hex(args.name)}",
             "name": args.name,
         }
-        return f"{args.name}-id", {**known, **args.inputs}
+        return id_, {**known, **args.inputs}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         """What the account answers."""
@@ -137,6 +140,46 @@ class _Cloud(pulumi.runtime.Mocks):
         if args.token == "aws:ssm/getParameter:getParameter":
             return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, []
         raise AssertionError(f"the program asks for {args.token}, which nothing in a plan needs")
+
+
+_PREFIXES = {
+    "aws:ec2/vpc:Vpc": "vpc",
+    "aws:ec2/subnet:Subnet": "subnet",
+    "aws:ec2/securityGroup:SecurityGroup": "sg",
+    "aws:ec2/internetGateway:InternetGateway": "igw",
+    "aws:ec2/natGateway:NatGateway": "nat",
+    "aws:ec2/routeTable:RouteTable": "rtb",
+    "aws:ec2/launchTemplate:LaunchTemplate": "lt",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
+}
+_ARNS = {
+    "aws:s3/bucket:Bucket": "arn:aws:s3:::{bucket}",
+    "aws:kms/key:Key": "arn:aws:kms:us-east-1:{account}:key/{id}",
+    "aws:iam/role:Role": "arn:aws:iam::{account}:role/{name}",
+    "aws:iam/instanceProfile:InstanceProfile": "arn:aws:iam::{account}:instance-profile/{name}",
+    "aws:cloudwatch/logGroup:LogGroup": "arn:aws:logs:us-east-1:{account}:log-group:{group}",
+    "aws:cloudtrail/trail:Trail": "arn:aws:cloudtrail:us-east-1:{account}:trail/{name}",
+}
+_NAMED_BY_ID = ("aws:iam/", "aws:autoscaling/group")
+
+
+def _hex(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:17]
+
+
+def _id(type_: str, name: str) -> str:
+    """An id of the form that AWS gives, because its request models look at forms."""
+    if type_ in _PREFIXES:
+        return f"{_PREFIXES[type_]}-{_hex(name)}"
+    if type_ == "aws:kms/key:Key":
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+    return name if type_.startswith(_NAMED_BY_ID) else f"{name}-id"
+
+
+def _arn(type_: str, name: str, inputs: dict[str, Any]) -> str:
+    form = _ARNS.get(type_, "arn:aws:mock:us-east-1:{account}:{name}")
+    bucket, group = inputs.get("bucket"), inputs.get("name")
+    return form.format(account=ACCOUNT, id=_id(type_, name), name=name, bucket=bucket, group=group)
 
 
 def record(
