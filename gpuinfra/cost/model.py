@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date
 
@@ -67,6 +68,14 @@ class Cost:
         return self.usd_per_hour * HOURS_PER_MONTH
 
     @property
+    def usd_rest_of_month(self) -> float | None:
+        """What it costs from the start of this day to the end of its calendar month, if it runs all the time."""
+        if self.as_of is None:
+            return None
+        days = monthrange(self.as_of.year, self.as_of.month)[1] - self.as_of.day + 1
+        return self.usd_per_hour * 24 * days
+
+    @property
     def usd_for_duration(self) -> float | None:
         """The declared duration, None where none was declared."""
         return None if self.duration_hours is None else self.usd_per_hour * self.duration_hours
@@ -82,6 +91,7 @@ class Cost:
             "currency": "USD",
             "usd_per_hour": round(self.usd_per_hour, 2),
             "usd_per_month": round(self.usd_per_month, 2),
+            "usd_rest_of_month": None if self.usd_rest_of_month is None else round(self.usd_rest_of_month, 2),
             "usd_for_duration": None if self.usd_for_duration is None else round(self.usd_for_duration, 2),
             "duration_hours": self.duration_hours,
             "complete": self.complete,

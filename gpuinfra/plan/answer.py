@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from gpuinfra.cost import Cost, price
+from gpuinfra.cost.compare import Row, compare
 from gpuinfra.cost.file import PriceFile
 from gpuinfra.errors import SpecError
 from gpuinfra.plan.model import Plan
@@ -28,6 +29,8 @@ class Answer:
     findings: tuple[Finding, ...]
     plan: Plan | None = None
     cost: Cost | None = None
+    ways: tuple[Row, ...] = ()
+    """The same nodes bought in each way that has a price."""
 
     @property
     def ok(self) -> bool:
@@ -42,9 +45,9 @@ class Answer:
             "file": str(self.path),
             "ok": self.ok,
             "findings": [finding.as_dict() for finding in self.findings],
-            "plan": _plain(self.plan) if self.plan else None,
+            "plan": plain(self.plan) if self.plan else None,
             "resources": dict(self.plan.resources) if self.plan else {},
-            "cost": self.cost.as_dict() if self.cost else None,
+            "cost": {**self.cost.as_dict(), "ways": plain(self.ways)} if self.cost else None,
             "software": {pool.name: dict(pool.versions) for pool in self.plan.pools} if self.plan else {},
         }
 
@@ -63,15 +66,15 @@ def answer(path: Path, today: date, prices: PriceFile | None = None) -> Answer:
 
     plan = make_plan(stack.spec, today)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
-    return Answer(stack=name, path=path, findings=found, plan=plan, cost=cost)
+    return Answer(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Dataclasses, dates and enums as JSON has them."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {key: _plain(item) for key, item in asdict(value).items()}
+        return {key: plain(item) for key, item in asdict(value).items()}
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value.isoformat() if isinstance(value, date) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuinfra.cost import Cost
+from gpuinfra.cost.compare import Row
 from gpuinfra.plan.answer import Answer
 from gpuinfra.plan.model import Plan, PoolPlan
 
@@ -28,6 +29,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     yield from _site(plan)
     yield ""
     yield from _cost(cost)
+    yield from _ways(answer.ways)
     yield ""
     yield from _rest(plan)
 
@@ -97,6 +99,8 @@ def _cost(cost: Cost) -> Iterator[str]:
     yield from _table(rows, "  ", right=(1,))
     least = "" if cost.complete else "at least "
     total = f"{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month"
+    if cost.usd_rest_of_month is not None:
+        total += f", {least}{cost.usd_rest_of_month:,.0f} until the end of this month"
     if cost.usd_for_duration is not None:
         total += f", {least}{cost.usd_for_duration:,.0f} for {cost.duration_hours} hours"
     yield f"price    {total}"
@@ -104,6 +108,17 @@ def _cost(cost: Cost) -> Iterator[str]:
         yield f"  not counted: {line}"
     if cost.stale:
         yield f"  older than a quarter: {len(cost.stale)} of these prices; `--prices FILE` sets your own"
+
+
+def _ways(ways: Sequence[Row]) -> Iterator[str]:
+    if len(ways) < 2:
+        return
+    rows = [("the same nodes", "USD/h", "USD/month", "pays from", "price of")]
+    for way in ways:
+        pays = f"{way.break_even_hours:,.0f} h a month" if way.break_even_hours is not None else "-"
+        name = way.way.replace("_", "-")
+        rows.append((name, f"{way.usd_per_hour:,.2f}", f"{way.usd_per_month:,.0f}", pays, str(way.read)))
+    yield from _table(rows, "  ", right=(1, 2))
 
 
 def _rest(plan: Plan) -> Iterator[str]:

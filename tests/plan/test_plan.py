@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import copy
+import ipaddress
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.plan import Plan, make_plan
+from gpuinfra.plan.expectation import REQUIRED
+from gpuinfra.rules import check
+from gpuinfra.spec import parse_spec
+from tests.plan.goldens import CASES, FOLDER, plans, text
+from tests.rules.cases import ACCEPTED, TODAY, block, declaration, lustre, pool, reserved
+
+PLANS = plans()
+
+
+def _plan(cloud: str, **changes: Any) -> Plan:
+    return make_plan(parse_spec(declaration((cloud, {key.replace("__", "."): v for key, v in changes.items()}))), TODAY)
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_a_plan_is_the_golden_one(name: str) -> None:
+    """A change of any decision shows as a change of a golden file (`python -m tests.plan.goldens` writes them)."""
+    assert text(PLANS[name]) == (FOLDER / f"{name}.json").read_text()
+
+
+def test_no_golden_file_is_left_over() -> None:
+    """Every golden file belongs to a plan."""
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(PLANS)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_plan_does_not_depend_on_order(name: str) -> None:
+    """Pools, file systems, tags and fields may be written in any order."""
+    spec = declaration(CASES[name])
+    for seed in range(5):
+        shuffled = _shuffled(copy.deepcopy(spec), random.Random(seed))
+        assert text(make_plan(parse_spec(shuffled), TODAY)) == text(PLANS[name])
+
+
+def _shuffled(spec: dict[str, Any], dice: random.Random) -> dict[str, Any]:
+    for key in ("pools", "storage"):
+        if key in spec:
+            dice.shuffle(spec[key])
+    items = list(spec.items())
+    dice.shuffle(items)
+    return dict(items)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [pool("a", "m7i.xlarge", 3), pool("zz", "p5.48xlarge", 4, "spot"), pool("b", "p4d.24xlarge", zone="use1-az6")],
+    ids=["first by name", "last by name", "in another zone"],
+)
+def test_another_pool_moves_nothing(extra: dict[str, Any]) -> None:
+    """Adding a pool moves no name and no address of what is there."""
+    before = declaration(("aws", {"storage": lustre()}))
+    after = copy.deepcopy(before)
+    after["pools"].append(extra)
+    old, new = make_plan(parse_spec(before), TODAY), make_plan(parse_spec(after), TODAY)
+    assert set(old.network.subnets) <= set(new.network.subnets)  # type: ignore[union-attr]
+    assert set(old.pools[0].groups) <= {group for entry in new.pools for group in entry.groups}
+    assert old.file_systems == new.file_systems
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_addresses_never_overlap(name: str) -> None:
+    """No two subnets share an address, all are inside the network, and each holds the nodes in it."""
+    network = PLANS[name].network
+    if network is None or network.existing_id:
+        return
+    subnets = [ipaddress.ip_network(subnet.cidr) for subnet in network.subnets]
+    if network.service_range:
+        subnets.append(ipaddress.ip_network(network.service_range))
+    for one, other in itertools.combinations(subnets, 2):
+        assert not one.overlaps(other), (one, other)
+    whole = ipaddress.ip_network(network.cidr)
+    assert all(subnet.subnet_of(whole) for subnet in subnets)  # type: ignore[arg-type]
+
+
+def test_every_accepted_declaration_has_a_plan() -> None:
+    """What the rules let pass can be planned, on every cloud."""
+    count = 0
+    for cases in ACCEPTED.values():
+        for case in cases:
+            spec = parse_spec(declaration(case))
+            if any(finding.level == "error" for finding in check(spec, TODAY)):
+                continue
+            plan = make_plan(spec, TODAY)
+            assert sum(plan.resources.values()) > 0
+            count += 1
+    assert count > 100
+
+
+def test_every_machine_can_be_planned() -> None:
+    """Each machine type of each catalogue leads to a plan with its layout, its steps and its expectation."""
+    for cloud in CLOUDS:
+        profile = profile_of(cloud)
+        for machine in profile.machines.values():
+            kind = min(machine.capacity, key=lambda k: ["on_demand", "spot", "reserved", "flex", "block"].index(k))
+            entry: dict[str, Any] = {"kind": kind.value, "count": machine.unit_nodes[0] if machine.unit_nodes else 2}
+            entry |= {"flex": {"max_run_hours": 1}, "reserved": {"id": "train"}}.get(kind.value, {})
+            capacity = block(count=entry["count"]) if kind == "block" else [entry]
+            region = next(iter(machine.zones), {"aws": "us-east-1", "azure": "eastus", "gcp": "us-central1"}[cloud])
+            changes = {"where": {"cloud": cloud, "region": region}, "pools__0__machine": machine.name}
+            plan = _plan(cloud, **changes, pools__0__capacity=capacity, software__kernel="5.15.0-1042-gcp-tcpx")
+            expected = plan.pools[0].expectation
+            assert len(plan.pools[0].nics) == len(machine.nics)
+            assert expected["gpus"] == machine.gpus
+            assert set(expected["required"]) <= set(REQUIRED)  # type: ignore[arg-type]
+            ids = [step.id for step in plan.pools[0].steps]
+            assert ids == sorted(ids)
+            assert ("35-fabric-manager" in ids) == machine.nvswitch
+            assert any(step.startswith("50-") for step in ids) == (machine.fabric is not None)
+
+
+def test_the_p4d_expectation_is_what_the_machine_shows() -> None:
+    """The expectation of p4d names eight A100s, twelve links each, four EFA devices, and what may be skipped."""
+    expected = _plan("aws", storage=lustre()).pools[0].expectation
+    assert (expected["gpus"], expected["gpu_name"], expected["nvlinks_per_gpu"]) == (8, "NVIDIA A100-SXM4-40GB", 12)
+    assert (expected["fabric_devices"], expected["fabric_provider"]) == (4, "efa")
+    assert "F1" in expected["required"]  # type: ignore[operator]
+    assert "F2" not in expected["required"]  # type: ignore[operator]
+    assert set(expected["skips"]) == {"F2", "F6"}  # type: ignore[call-overload]
+    assert expected["file_systems"] == ["/scratch"]
+    minimum = {"P1", "P2", "D1", "D2", "D3", "D5", "D6", *(f"G{n}" for n in range(1, 7)), "G10", "G13"}
+    assert minimum | {"F1", "F3", "X1", "N1", "S1", "S2"} <= set(expected["required"])  # type: ignore[arg-type]
+
+
+def test_placement_follows_the_capacity() -> None:
+    """No placement group with a reservation that was not made in one; a cluster group for the pool's other nodes."""
+    plan = _plan(
+        "aws", pools__0__capacity=[*reserved(), {"kind": "spot", "count": 2}, {"kind": "on_demand", "count": 2}]
+    )
+    by_kind = {group.kind: group for group in plan.pools[0].groups}
+    assert by_kind["reserved"].placement_group is None
+    assert "11 of 16" in by_kind["reserved"].placement_reason
+    assert by_kind["spot"].placement_group == by_kind["on_demand"].placement_group == "gpu-near"
+    assert {group.zone for group in plan.pools[0].groups} == {"use1-az4"}
+    inside = _plan("aws", pools__0__capacity=reserved(placement_group="mine")).pools[0].groups[0]
+    assert (inside.placement_group, inside.placement_existing) == ("mine", True)
+
+
+def test_on_demand_fills_up_behind_a_reservation() -> None:
+    """Overflow is the group's own preference for reservations first; without it only reservations are used."""
+    only = _plan("aws", pools__0__capacity=reserved()).pools[0].groups[0]
+    first = _plan("aws", pools__0__capacity=reserved(overflow=True)).pools[0].groups[0]
+    assert only.reservation_preference == "capacity-reservations-only"
+    assert first.reservation_preference == "capacity-reservations-first"
+
+
+def test_a_block_starts_empty_and_ends_early() -> None:
+    """A block's nodes wait for its window, and are gone before AWS ends them."""
+    group = _plan("aws", pools__0__capacity=block()).pools[0].groups[0]
+    assert (group.count, group.max_count) == (0, 2)
+    assert group.starts_at == "2026-12-01T11:30:00Z"
+    assert group.ends_at == "2026-12-08T10:55:00Z"
+    assert group.terminate_first
+    open_now = _plan("aws", pools__0__capacity=block(starts_at="2026-11-20T11:30:00Z")).pools[0].groups[0]
+    assert open_now.count == 2
+
+
+def test_zones_are_chosen_where_all_machines_are_sold() -> None:
+    """Without a zone, the first that sells every machine is taken, and the reason is told."""
+    plan = _plan(
+        "aws",
+        where={"cloud": "aws", "region": "us-east-1"},
+        pools=[pool("a", "p4d.24xlarge"), pool("b", "p5en.48xlarge")],
+    )
+    assert plan.zones == ("use1-az2",)
+    assert "sell every machine" in plan.decisions[0].why
+    lone = _plan(
+        "aws",
+        where={"cloud": "aws", "region": "us-east-1"},
+        pools=[pool("a", "p4de.24xlarge", 4), pool("b", "p5en.48xlarge", zone="use1-az2")],
+    )
+    assert lone.zones == ("use1-az2", "use1-az4")
+    bound = _plan("aws", where={"cloud": "aws", "region": "us-east-1"}, pools__0__capacity=reserved(zone="use1-az6"))
+    assert bound.pools[0].groups[0].zone == "use1-az6"
+
+
+@pytest.mark.parametrize(
+    ("cloud", "machine", "limit"), [("gcp", "a3-megagpu-8g", 1000), ("azure", "Standard_NC96ads_A100_v4", 600)]
+)
+def test_groups_grow_by_their_limit_only(cloud: str, machine: str, limit: int) -> None:
+    """4,000 nodes make ceil(nodes / limit) groups, and nothing else grows."""
+    few = _plan(cloud, pools__0__machine=machine, pools__0__capacity=[{"kind": "spot", "count": 4}])
+    many = _plan(cloud, pools__0__machine=machine, pools__0__capacity=[{"kind": "spot", "count": 4000}])
+    assert len(few.pools[0].groups) == 1
+    assert [group.count for group in many.pools[0].groups] == [limit] * (4000 // limit) + (
+        [4000 % limit] if 4000 % limit else []
+    )
+    grown = {kind for kind in many.resources if many.resources[kind] != few.resources[kind]}
+    assert all("roup" in kind or "ScaleSet" in kind or "emplate" in kind for kind in grown)
+
+
+def test_aws_resources_do_not_grow_with_nodes() -> None:
+    """4,000 nodes on AWS are as many resources as four."""
+    few, many = (_plan("aws", pools__0__capacity=[{"kind": "spot", "count": n}]) for n in (4, 4000))
+    assert few.resources == many.resources
+
+
+def test_layers_are_made_only_where_they_are_not_used() -> None:
+    """A cluster that uses another stack's foundation and site makes neither, and its nodes still know the mounts."""
+    use = {"foundation": "o/g/base", "site": "o/g/site"}
+    plan = _plan("aws", use=use, storage=lustre())
+    assert plan.layers == ("cluster",)
+    assert plan.network is None
+    assert plan.budget is None
+    assert plan.file_systems == ()
+    assert plan.pools[0].expectation["file_systems"] == ["/scratch"]
+    assert any(step.id == "60-lustre" for step in plan.pools[0].steps)
+
+
+def test_the_derived_budget_covers_the_month() -> None:
+    """A limit that nobody gave is the plan's own month and a tenth; a given one is taken as it is."""
+    from gpuinfra.cost import price
+
+    plan = _plan("aws")
+    month = price(plan, TODAY).usd_per_month
+    assert plan.budget is not None
+    assert month * 1.1 <= plan.budget.limit_usd_per_month < month * 1.1 + 100
+    given = _plan("aws", budget={"limit_usd_per_month": 5.5, "recipients": ["a@b.co"]}).budget
+    assert given is not None
+    assert (given.limit_usd_per_month, given.derived) == (5.5, False)

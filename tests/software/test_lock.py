@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuinfra.clouds.aws.catalog import MACHINES
+from gpuinfra.clouds.gpus import V100
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.software import Lock, Wanted, environment, flavour, lock, tables
+from gpuinfra.software.version import at_least, key, within
+
+P4D = MACHINES["p4d.24xlarge"]
+B300 = MACHINES["p6-b300.48xlarge"]
+VOLTA = replace(P4D, name="p3dn.24xlarge", gpu=V100, nvswitch=False)
+
+
+def _lock(machine: MachineType = P4D, **wanted: object) -> Lock:
+    base = {"cloud": "aws", "os": "ubuntu-22.04", "prebuilt": True, "lustre": True}
+    return lock(machine, Wanted(**{**base, **wanted}))  # type: ignore[arg-type]
+
+
+def test_the_default_lock_has_no_conflict_and_a_reason_for_each_piece() -> None:
+    """Every default goes together, and each choice says why."""
+    for machine in MACHINES.values():
+        if machine.gpu and machine.arch == "x86_64":
+            chosen = _lock(machine, os="ubuntu-24.04")
+            assert chosen.conflicts == (), machine.name
+            assert all(choice.why for choice in chosen.choices)
+
+
+def test_fabric_manager_is_exactly_the_driver() -> None:
+    """The fabric manager's version is the driver's, and another one is refused."""
+    chosen = _lock()
+    driver, manager = chosen.choice("driver"), chosen.choice("fabric_manager")
+    assert driver is not None
+    assert manager is not None
+    assert manager.version == driver.version
+    assert "refuses to start" in _lock(fabric_manager="580.178.04").conflicts[0].message
+    assert _lock(MACHINES["g5.48xlarge"]).choice("fabric_manager") is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "wanted", "words"),
+    [
+        (P4D, {"driver": "570"}, "gets no more fixes"),
+        (P4D, {"driver": "610"}, "gets no more fixes"),
+        (P4D, {"driver": "570.211.01", "cuda": "13.0"}, "CUDA 13.0 needs driver 580"),
+        (B300, {"driver": "580.65.06"}, "does not know B300"),
+        (B300, {"cuda": "12.4"}, "not in the lock"),
+        (VOLTA, {"driver": "595"}, "dropped V100"),
+        (VOLTA, {"cuda": "13.0"}, "dropped V100"),
+        (VOLTA, {"torch": "2.11.0"}, "dropped V100"),
+        (P4D, {"torch": "2.11.0", "driver": "550.163.01"}, "needs driver 580"),
+        (P4D, {"tensorflow": "1.0"}, "not in the lock's table"),
+        (P4D, {"jax_cuda": 13, "driver": "570.211.01"}, "JAX for CUDA 13 needs driver 580"),
+        (MACHINES["p6-b200.48xlarge"], {"torch": "2.6.0"}, "does not know B200"),
+        (P4D, {"nccl": "2.19.3"}, "not the package built for CUDA 13.0"),
+        (P4D, {"kernel": "4.18.0-425.13.1.el8"}, "breaks the Lustre module"),
+    ],
+)
+def test_known_bad_pairs_are_refused(machine: MachineType, wanted: dict[str, object], words: str) -> None:
+    """What is known not to work together is refused with the reason, before anything is bought."""
+    assert any(words in conflict.message for conflict in _lock(machine, **wanted).conflicts)
+
+
+def test_good_pairs_are_taken() -> None:
+    """What is known to work is not refused."""
+    assert _lock(driver="595").conflicts == ()
+    assert _lock(driver="580.178.04", cuda="12.8", torch="2.10.0", tensorflow="2.20.0", jax_cuda=12).conflicts == ()
+    assert _lock(VOLTA).conflicts == ()
+
+
+def test_the_module_fits_the_gpu() -> None:
+    """The open module is the default; Volta and g5 take the proprietary one."""
+    assert flavour(P4D) == "open"
+    assert flavour(VOLTA) == "proprietary"
+    assert flavour(MACHINES["g5.xlarge"]) == "proprietary"
+    assert (
+        environment(MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"]), cloud="aws", mirror_url=None)["DRIVER_PACKAGE"]
+        == "cuda-drivers"
+    )
+
+
+def test_the_environment_is_plain_text_for_a_shell() -> None:
+    """`versions.env` holds one line of plain text for each name, and the pin lies inside its own range."""
+    values = environment(P4D, _lock(), cloud="aws", mirror_url="https://mirror.example.com")
+    for name, value in values.items():
+        assert name.replace("_", "").isalnum()
+        assert name.isupper()
+        assert not set(value) & set("'\"\n$`\\")
+    assert within(values["DRIVER_VERSION"], values["DRIVER_RANGE_MIN"], values["DRIVER_RANGE_MAX"])
+    assert within(values["EFA_INSTALLER_VERSION"], values["EFA_INSTALLER_RANGE_MIN"], values["EFA_INSTALLER_RANGE_MAX"])
+    assert within(values["NCCL_VERSION"], values["NCCL_RANGE_MIN"], values["NCCL_RANGE_MAX"])
+    assert len(values["CUDA_KEYRING_SHA256"]) == 64
+    assert all(len(values[name]) == 40 for name in values if name.endswith("FINGERPRINT"))
+
+
+def test_the_tables_agree_with_themselves() -> None:
+    """Pins are of their branch, newer than their floor and not newer than the newest; NCCL packages name their CUDA major."""
+    for branch in tables.BRANCHES.values():
+        if branch.pin:
+            assert key(branch.pin)[0] == branch.branch
+            assert at_least(branch.newest, branch.pin)
+            assert at_least(branch.pin, branch.floor)
+    for cuda in tables.CUDA.values():
+        assert f"+cuda{cuda.version.split('.')[0]}." in cuda.nccl
+        assert cuda.package == f"cuda-toolkit-{cuda.version.replace('.', '-')}"
+    assert tables.EFA_PIN in tables.EFA_INSTALLERS
+
+
+@pytest.mark.parametrize(
+    ("version", "floor", "answer"),
+    [
+        ("580.95.05", "580.95", True),
+        ("580.9", "580.95", False),
+        ("580", "580.0.0", True),
+        ("2.28.9-1+cuda13.0", "2.28.9", True),
+    ],
+)
+def test_versions_compare_by_number(version: str, floor: str, answer: bool) -> None:
+    """Versions are compared part by part as numbers."""
+    assert at_least(version, floor) is answer
