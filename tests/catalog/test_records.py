@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.clouds.aws import regions as aws_regions
+from gpuinfra.clouds.gpus import GPUS
+from gpuinfra.clouds.records import CapacityKind, MachineType
+from gpuinfra.rules import layout
+from gpuinfra.spec import parse_spec
+from gpuinfra.spec.machines import machines_of
+
+TODAY = date(2026, 11, 21)
+ALL = [(cloud, machine) for cloud in CLOUDS for machine in profile_of(cloud).machines.values()]
+IDS = [f"{cloud}-{machine.name}" for cloud, machine in ALL]
+
+
+@pytest.mark.parametrize(("cloud", "machine"), ALL, ids=IDS)
+def test_a_record_agrees_with_itself(cloud: str, machine: MachineType) -> None:
+    """Shape, fabric, zones, prices and quotas of a machine's record fit each other."""
+    profile = profile_of(cloud)
+    assert profile.machines[machine.name] is machine
+    assert (machine.gpu is None) == (machine.gpus == 0)
+    assert machine.vcpus > 0
+    assert machine.memory_gib > 0
+    assert machine.capacity
+    assert machine.capacity <= profile.capacity_kinds
+    assert machine.nics
+    assert (machine.nics[0].card, machine.nics[0].device) == (0, 0)
+    assert (machine.local_disk_gb > 0) == (machine.local_disks > 0)
+    assert machine.source.page
+    assert machine.source.read <= TODAY
+    for region, zones in machine.zones.items():
+        assert region in profile.regions
+        for zone in zones:
+            assert profile.region_of_zone(zone, region) == region
+    for price in machine.prices:
+        assert 0 < price.usd_per_hour < 500
+        assert price.usd_low is None or price.usd_low <= price.usd_per_hour
+        assert price.region == "*" or price.region in profile.regions
+        assert date(2025, 1, 1) < price.read <= TODAY
+        assert price.source
+        assert price.term in ("", "1y", "3y")
+    if machine.fabric:
+        assert machine.fabric.devices > 0
+        assert machine.fabric.gbps > 0
+        assert machine.limits is not None
+        assert machine.fabric.devices <= machine.limits.fabric
+    if machine.nvswitch:
+        assert machine.gpu is not None
+        assert machine.gpu.nvlinks
+    for floor in machine.floors:
+        assert floor.at_least > 0
+        assert floor.source
+
+
+@pytest.mark.parametrize(("cloud", "machine"), ALL, ids=IDS)
+def test_a_layout_keeps_the_rules(cloud: str, machine: MachineType) -> None:
+    """No layout of the catalogue breaks a rule about interfaces."""
+    spec = parse_spec(
+        {
+            "name": "x",
+            "where": {"cloud": cloud, "region": profile_of(cloud).regions[0]},
+            "pools": [{"name": "a", "machine": machine.name, "capacity": {"kind": "on_demand", "count": 1}}],
+        }
+    )
+    assert machine.name in machines_of(spec)
+    for rule in layout.RULES:
+        assert [str(finding) for finding in rule(spec, TODAY)] == []
+
+
+def test_gpus_are_described_once() -> None:
+    """Each GPU has a key, a name and device ids of its own, except where one board is sold under two names."""
+    names = [gpu.name for gpu in GPUS.values()]
+    assert len(set(names)) == len(names)
+    ids = [pci for gpu in GPUS.values() for pci in gpu.pci_ids]
+    assert len(set(ids)) == len(ids)
+    for key, gpu in GPUS.items():
+        assert gpu.key == key
+        assert all(pci.startswith("10de:") and len(pci) == 9 for pci in gpu.pci_ids)
+        assert (gpu.nvlinks > 0) == (gpu.nvlink_gb_s is not None)
+
+
+def test_the_training_types_are_all_there() -> None:
+    """Every multi-GPU training type that the project promises is in the catalogue."""
+    aws = {"p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"}
+    aws |= {"p6-b200.48xlarge", "p6-b300.48xlarge", "p6e-gb200.36xlarge", "g5.48xlarge", "g6.48xlarge", "g6e.48xlarge"}
+    azure = {"Standard_ND96amsr_A100_v4", "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"}
+    gcp = {"a2-highgpu-8g", "a2-ultragpu-8g", "a3-highgpu-8g", "a3-megagpu-8g", "a3-ultragpu-8g", "a3-edgegpu-8g"}
+    gcp |= {"a4-highgpu-8g", "a4x-highgpu-4g", "g2-standard-96"}
+    for cloud, wanted in (("aws", aws), ("azure", azure), ("gcp", gcp)):
+        assert wanted <= set(profile_of(cloud).machines)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "interfaces", "addresses"),
+    [
+        ("p4d.24xlarge", 4, 5, 1),
+        ("p5.48xlarge", 32, 33, 1),
+        ("p5en.48xlarge", 16, 17, 1),
+        ("p6-b200.48xlarge", 8, 9, 1),
+        ("p6-b300.48xlarge", 16, 17, 1),
+        ("p6e-gb200.36xlarge", 4, 5, 1),
+        ("g6e.48xlarge", 4, 5, 1),
+        ("g5.8xlarge", 1, 2, 1),
+        ("g5.4xlarge", 0, 1, 1),
+    ],
+)
+def test_aws_layouts_are_those_of_the_guide(name: str, devices: int, interfaces: int, addresses: int) -> None:
+    """Counts of interfaces and addresses are those that AWS's guide gives for the layout that saves addresses."""
+    machine = profile_of("aws").machines[name]
+    assert sum(nic.kind == "efa-only" for nic in machine.nics) == devices
+    assert (machine.fabric.devices if machine.fabric else 0) == devices
+    assert len(machine.nics) == interfaces
+    assert machine.ips == addresses
+
+
+def test_zone_text_is_read_as_written() -> None:
+    """The short form of zones expands to ids of the right region."""
+    assert aws_regions.zones_of("use1:1,2 usw2:1-3") == {
+        "us-east-1": ("use1-az1", "use1-az2"),
+        "us-west-2": ("usw2-az1", "usw2-az2", "usw2-az3"),
+    }
+    assert aws_regions.region_of("use1-az4") == "us-east-1"
+    assert aws_regions.region_of("xxx1-az4") is None
+    assert aws_regions.region_of("us-east-1a") is None
+    numbers = [aws_regions.zone_number(f"use1-az{n}") for n in range(1, 7)]
+    assert numbers == [1, 2, 3, 4, 5, 6]
+
+
+def test_service_prices_are_dated() -> None:
+    """Each price of a service has its unit, its source and its day."""
+    for cloud in CLOUDS:
+        for price in profile_of(cloud).service_prices:
+            assert price.usd > 0
+            assert price.source
+            assert price.read <= TODAY
+            assert price.region == "*" or price.region in profile_of(cloud).regions
+
+
+def test_kinds_know_what_bounds_them() -> None:
+    """Only spot is taken back at any time; reservations, blocks and queued capacity cannot grow past their size."""
+    assert [kind for kind in CapacityKind if kind.is_revocable] == [CapacityKind.SPOT]
+    assert {kind for kind in CapacityKind if kind.is_bounded} == {"reserved", "block", "flex"}
