@@ -18,6 +18,8 @@ class State:
     pattern: str
     meaning: str
     hint: str
+    do: str = "reboot"
+    """What a person does, as a word of `advice.ACTIONS`."""
     tool: str = "nvidia-smi"
     exit: int | None = None
     """The exit code that alone names this state, where there is one."""
@@ -59,6 +61,7 @@ STATES = (
         "the NVIDIA kernel module is not loaded",
         "run dkms status and modprobe nvidia; rerun the driver step if no module was built for the running kernel",
         exit=9,
+        do="configure",
     ),
     State(
         r"Failed to initialize NVML: (?:Unknown Error|GPU access blocked)",
@@ -70,18 +73,21 @@ STATES = (
         "the infoROM of a GPU is corrupt",
         "drain the node and replace it: an infoROM is not repaired in the field",
         exit=14,
+        do="replace",
     ),
     State(
         r"NVML (?:Shared Library|library) (?:Not Found|couldn't be found)|couldn't find libnvidia-ml\.so",
         "the driver's user-space library is missing",
         "rerun the driver step",
         exit=12,
+        do="configure",
     ),
     State(
         r"^not found$",
         "nvidia-smi is not installed",
         "rerun the driver step; the journal /var/lib/gpuinfra/state.json says where it stopped",
         exit=127,
+        do="configure",
     ),
     State(
         r"^timed out",

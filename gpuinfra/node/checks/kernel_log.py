@@ -7,7 +7,7 @@ import re
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
-from ..xids import ACTIONS_OF_154, UNKNOWN, XIDS
+from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
 from .base import Check, listed
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:,|:|$)(.*)$")
@@ -51,7 +51,7 @@ class Xids(Check):
             if number == 154:
                 if re.search(r"\bto [^()]*\(None\)", text):
                     continue
-                action = next((hint for words, hint in ACTIONS_OF_154 if words in text), action)
+                action = next((TO_DO[word] for words, word in ACTIONS_OF_154 if words in text), action)
             elif 144 <= number <= 150 and "Nonfatal" not in text and re.search(r"\bFatal\b", text):
                 severity = "drain"
             told = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)

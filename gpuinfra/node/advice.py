@@ -1,0 +1,73 @@
+"""What to do with a node, in one word: the strongest action that any of its failed checks calls for, and why.
+
+Pure, on outcomes as `judge.py` gives them. The words are ordered; what a reset mends a reboot mends too, and a
+replacement mends everything at the price of waiting for capacity.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping
+
+from .states import STATES
+from .xids import UNKNOWN, XIDS
+
+ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
+"""`look`: somebody reads on, work goes on. `configure`: rerun the bootstrap or mend a setting. The others drain first."""
+
+BY_CHECK = {
+    **dict.fromkeys(("P1", "G2", "G11", "X2"), "replace"),
+    **dict.fromkeys(("G1", "G3", "G13", "F2", "F3", "F5", "N1"), "reboot"),
+    **dict.fromkeys(("G5", "G6", "G10", "G12"), "reset"),
+    **dict.fromkeys(("G7", "G8", "G9", "G14", "F4", "D4", "C2"), "look"),
+}
+"""Check -> action when it fails; everything that is not here is a matter of installation: `configure`."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do with a node."""
+
+    action: str
+    why: tuple[str, ...]
+    """Check, reason and hint of everything that calls for this action."""
+
+    @property
+    def drain(self) -> bool:
+        """True when the node must take no new work."""
+        return ACTIONS.index(self.action) >= ACTIONS.index("configure")
+
+
+def advise(checks: Iterable[Mapping[str, Any]]) -> Advice:
+    """The strongest action over all checks that did not pass."""
+    wanted = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
+    strongest = max((ACTIONS.index(action) for action, _ in wanted), default=0)
+    why = [
+        "%s %s: %s" % (check.get("id"), check.get("name"), check.get("reason") or check.get("hint"))
+        for action, check in wanted
+        if ACTIONS.index(action) == strongest
+    ]
+    return Advice(ACTIONS[strongest], tuple(why))
+
+
+def _action(check: Mapping[str, Any]) -> str:
+    outcome, name, found = check.get("outcome"), check.get("id"), check.get("found")
+    if outcome == "warn":
+        return "look"
+    if outcome == "error":
+        # Nothing is known, so nothing is thrown away: the tool is looked at and the bootstrap runs again.
+        return "configure"
+    for state in STATES:
+        # A tool that answers nothing makes every check fail that reads it; what is broken is the state, not the check.
+        if str(check.get("reason")).startswith(state.meaning):
+            return state.do
+    if name == "X1":
+        numbers = found if isinstance(found, list) else [found]
+        actions = [XIDS.get(number, UNKNOWN).do for number in numbers if isinstance(number, int)]
+        return max(actions, key=ACTIONS.index, default="reboot")
+    if name == "G10":
+        return "reboot" if re.search(r"(?i)reboot|bus", str(found)) else "reset"
+    if name == "G6" and "failure Yes" in str(found):
+        return "replace"
+    return BY_CHECK.get(str(name), "configure")

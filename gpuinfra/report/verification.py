@@ -1,0 +1,69 @@
+"""Judged evidence as one page, in the shape and under the rules of the report's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from gpuinfra.report.page import CSP, _badge, _node, _section, _t, _table, _tile
+
+_ABOUT = (
+    '<p class="quiet">Judged from the evidence alone. '
+    "Identity proofs are not part of this: the handover verified them in time.</p>"
+)
+_CLASS = {"nothing": "good", "look": "warn"}
+
+
+def verification_page(document: Mapping[str, Any], title: str = "Verification") -> str:
+    """The page of a `gpuinfra.verification/1` document."""
+    style = (files("gpuinfra.report") / "page.css").read_text(encoding="utf-8")
+    sums, nodes = document["totals"], document["nodes"]
+    tiles = [
+        _tile(f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
+        _tile(f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
+        _tile(str(sum(len(node["checks"]) for node in nodes)), "checks judged from raw output"),
+    ]
+    word = "verified" if document["verified"] else "failed"
+    body = [
+        f"<header><h1>{_t(title)} {_badge(word)}</h1>{_ABOUT}<div class='tiles'>{''.join(tiles)}</div></header>",
+        _section("What to do", _to_do(nodes)),
+        _section("Worse than before", _worse(nodes)),
+        _section("Nodes", "".join(_node(node) for node in nodes)),
+        _section("Not checked", _unchecked(nodes), open_=False),
+        _section("About the files", "".join(f'<p class="problem">{_t(text)}</p>' for text in document["problems"])),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        f"<title>{_t(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in body if part)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _to_do(nodes: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [
+            f'<span class="badge {_CLASS.get(node["action"], "bad")}">{_t(node["action"])}</span>',
+            f"<code>{_t(node['instance_id'])}</code>",
+            _t(node["machine"]),
+            _t(node["what_to_do"]),
+            f'<span class="quiet">{_t(node["reason"])}</span>',
+        ]
+        for node in nodes
+    ]
+    return _table(("", "node", "machine", "what to do", "because"), rows)
+
+
+def _worse(nodes: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[f"<code>{_t(node['instance_id'])}</code>", _t(text)] for node in nodes for text in node["worse"]]
+    return _table(("node", "what changed"), rows) if rows else ""
+
+
+def _unchecked(nodes: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [f"<code>{_t(node['instance_id'])}</code>", _t(node["not_checked"])] for node in nodes if node["not_checked"]
+    ]
+    return _table(("node", "checks that its machine does not ask for"), rows) if rows else ""

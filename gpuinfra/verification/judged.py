@@ -1,0 +1,76 @@
+"""Evidence judged: verified or not, what to do with the node, and what got worse since an earlier time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.node.advice import Advice, advise
+from gpuinfra.node.judge import judge, not_checked, verdict
+from gpuinfra.verification.read import Evidence, Found
+
+Expectation = Mapping[str, Any]
+_RANK = {"pass": 0, "skip": 0, "warn": 1, "error": 2, "fail": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One machine."""
+
+    evidence: Evidence
+    checks: tuple[dict[str, Any], ...]
+    verified: bool
+    blockers: tuple[dict[str, Any], ...]
+    missing: tuple[str, ...]
+    not_checked: tuple[str, ...]
+    advice: Advice
+    worse: tuple[str, ...]
+    """What an earlier evidence of the same machine showed better."""
+    gpus_expected: int
+
+    @property
+    def instance_id(self) -> str:
+        """Which machine."""
+        return self.evidence.instance_id
+
+
+def judge_all(
+    found: Found, expected: Callable[[Mapping[str, Any]], Expectation], baseline: Found | None = None
+) -> tuple[Judged, ...]:
+    """Judge the newest evidence of each machine; `expected` answers what its machine should show."""
+    before = {one.instance_id: one for one in baseline.newest} if baseline else {}
+    return tuple(_judge(one, expected(one.document), before.get(one.instance_id)) for one in found.newest)
+
+
+def _judge(one: Evidence, expectation: Expectation, before: Evidence | None) -> Judged:
+    checks = _checks(one, expectation)
+    result = verdict(checks, expectation)
+    return Judged(
+        evidence=one,
+        checks=tuple(checks),
+        verified=result.verified,
+        blockers=result.blockers,
+        missing=result.missing,
+        not_checked=tuple(not_checked(expectation)),
+        advice=advise(checks),
+        worse=tuple(_worse(_checks(before, expectation), checks)) if before else (),
+        gpus_expected=int(expectation.get("gpus") or 0),
+    )
+
+
+def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
+    probes, journal = one.document.get("probes"), one.document.get("state")
+    return judge(
+        probes if isinstance(probes, Mapping) else {},
+        expectation,
+        journal=journal if isinstance(journal, Mapping) else {},
+    )
+
+
+def _worse(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    earlier = {check["id"]: check for check in before}
+    for check in after:
+        old = earlier.get(check["id"])
+        if old and _RANK[check["outcome"]] > _RANK[old["outcome"]]:
+            yield f"{check['id']} {check['name']}: was {old['outcome']}, is {check['outcome']} ({check['reason']})"

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuinfra.cli.verify import command
+from gpuinfra.errors import UsageError
+from gpuinfra.node import evidence
+from gpuinfra.verification.read import read_folder
+from tests.node.healthy import JOURNAL, P4D, probes, state
+from tests.node.test_evidence import BOOT, NODE
+
+Write = Callable[..., Path]
+
+
+def documented(instance: str, *faults: str, seq: int = 1, previous: str | None = None) -> dict[str, Any]:
+    """Evidence of one node."""
+    device_state = state(*faults)
+    device_state["instance"]["id"] = instance
+    return evidence.make(
+        node=NODE, expectation=P4D, journal=JOURNAL, probes=probes(device_state=device_state), instance_id=instance,
+        boot_id=BOOT, seq=seq, previous=previous, started="2026-11-21T09:00:00Z", finished="2026-11-21T09:00:05Z", host_keys=[],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Puts evidence where the bucket would have it."""
+
+    def put(document: dict[str, Any], folder: str = "now") -> Path:
+        place = tmp_path / folder / document["instance_id"] / document["boot_id"]
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / f"{document['seq']:06d}.json"
+        path.write_bytes(evidence.dumped(document))
+        (place / f"{document['seq']:06d}.proof.json").write_text('{"schema": "gpuinfra.proof/1"}')
+        return path
+
+    (tmp_path / "expectation.json").write_text(json.dumps(P4D))
+    return put
+
+
+def verify(tmp_path: Path, *args: str, folder: str = "now") -> Result:
+    """The command, on this test's folder."""
+    words = ["--evidence", str(tmp_path / folder), "--expectation", str(tmp_path / "expectation.json"), *args]
+    return CliRunner().invoke(command, words, standalone_mode=False)
+
+
+def test_nodes_are_judged_again_and_told_what_to_do(tmp_path: Path, write: Write) -> None:
+    """The table names each node, its outcome and the action; what is wrong comes with GPU and hint."""
+    write(documented("i-00000000000000001"))
+    write(documented("i-00000000000000002", "ecc-uncorrected"))
+    result = verify(tmp_path)
+    assert result.return_value == 1
+    assert "drain; reset the GPU" in result.output
+    assert "GPU 3 at 00000000:20:1D.0" in result.output
+    assert "1 of 2 nodes verified" in result.output
+
+
+def test_what_a_node_concluded_itself_is_not_believed(tmp_path: Path, write: Write) -> None:
+    """Outcomes in the evidence are ignored: a node that calls itself healthy is judged by its raw output."""
+    document = documented("i-00000000000000001", "gpu-missing")
+    for check in document["checks"]:
+        check["outcome"] = "pass"
+    write(document)
+    assert verify(tmp_path).return_value == 1
+
+
+def test_json_junit_and_page_say_the_same(tmp_path: Path, write: Write) -> None:
+    """Programs and people get the same outcomes, and the page is one whole document without scripts or outside parts."""
+    write(documented("i-00000000000000001", "pcie-narrow"))
+    junit, page = tmp_path / "v.xml", tmp_path / "v.html"
+    result = verify(tmp_path, "--json", "--junit", str(junit), "--html", str(page))
+    said = json.loads(result.output)
+    assert (said["schema"], said["verified"]) == ("gpuinfra.verification/1", False)
+    assert said["totals"] == {"nodes": 1, "nodes_verified": 0, "gpus": 8, "gpus_verified": 0}
+    assert (said["nodes"][0]["blocking"], said["nodes"][0]["action"]) == (["G3"], "reboot")
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "0", "2")
+    assert [case.get("name") for case in suite if case.find("failure") is not None] == ["G3 pcie_link"]
+    text = page.read_text()
+    assert "x8 of x16 lanes" in text
+    assert "<script" not in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_hostile_evidence_cannot_write_the_page_or_the_terminal(tmp_path: Path, write: Write) -> None:
+    """Whatever a node writes about itself is text: no tag, no attribute and no escape comes through."""
+    document = documented("i-00000000000000001")
+    bad = "</td><script>alert(1)</script>\x1b[2J\u202e'\"&"
+    document["machine"], document["pool"] = bad, bad
+    document["gpus"] = [{"uuid": bad, "pci": bad}, "no gpu", 3]
+    document["probes"]["nvidia-smi-list"]["stdout"] = bad
+    document["probes"]["uname"]["stdout"] = bad
+    document["state"] = {"schema": "gpuinfra.state/1", "steps": [{"id": "30-driver", "status": bad, "reason": bad}]}
+    write(document)
+    page, junit = tmp_path / "v.html", tmp_path / "v.xml"
+    result = verify(tmp_path, "--html", str(page), "--junit", str(junit))
+    tags: list[str] = []
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            tags.append(tag)
+
+    Tags().feed(page.read_text())
+    assert "script" not in tags
+    assert ElementTree.parse(junit).getroot().tag == "testsuites"
+    assert all(letter.isprintable() or letter == "\n" for letter in result.output)
+
+
+def test_the_newest_evidence_of_a_machine_counts(tmp_path: Path, write: Write) -> None:
+    """Earlier documents of a machine are history; the highest number is judged."""
+    first = write(documented("i-00000000000000001", "gpu-missing"))
+    previous = evidence.sha256(first.read_bytes())
+    write(documented("i-00000000000000001", seq=2, previous=previous))
+    found = read_folder(tmp_path / "now")
+    assert (found.older, found.problems, found.newest[0].seq) == (1, (), 2)
+    assert verify(tmp_path).return_value == 0
+
+
+def test_a_broken_chain_is_told(tmp_path: Path, write: Write) -> None:
+    """A document that does not follow from the one before was changed, lost or invented."""
+    write(documented("i-00000000000000001"))
+    write(documented("i-00000000000000001", seq=2, previous="0" * 64))
+    assert "does not follow" in read_folder(tmp_path / "now").problems[0]
+    assert "note: i-00000000000000001: number 2" in verify(tmp_path).output
+
+
+def test_what_got_worse_is_told(tmp_path: Path, write: Write) -> None:
+    """Against a baseline the page and table say which check was better before."""
+    write(documented("i-00000000000000001"), "before")
+    write(documented("i-00000000000000001", "power-capped"))
+    output = verify(tmp_path, "--baseline", str(tmp_path / "before")).output
+    assert "worse than before: G9 power_limit: was pass, is warn" in output
+    assert "worse" not in verify(tmp_path, "--baseline", str(tmp_path / "now")).output
+
+
+def test_the_shipped_stack_says_what_is_expected(tmp_path: Path, write: Write) -> None:
+    """STACK's plan gives the expectation of the node's pool; evidence of another pool is refused by name."""
+    document = documented("i-00000000000000001")
+    write(document)
+    words = ["aws-p4d", "--evidence", str(tmp_path / "now"), "--json"]
+    said = json.loads(CliRunner().invoke(command, words, standalone_mode=False).output)
+    # The paper node ran two steps, the stack's pool has eleven: all else is as the plan expects.
+    assert said["nodes"][0]["blocking"] == ["S2"]
+    document["pool"] = "other"
+    write(document)
+    with pytest.raises(UsageError, match="pool 'other'; aws-p4d has gpu"):
+        CliRunner().invoke(command, words, standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "needs --evidence DIR"),
+        (["--evidence", "/nonexistent", "--expectation", "x"], "there is no evidence at /nonexistent"),
+        (["--evidence", "."], "give STACK or --expectation"),
+        (["stack", "--evidence", ".", "--expectation", "x"], "and not both"),
+    ],
+)
+def test_wrong_use_is_one_sentence(tmp_path: Path, write: Write, args: list[str], words: str) -> None:
+    """Each mistake says what to give instead."""
+    path = write(documented("i-00000000000000001"))
+    with pytest.raises(UsageError, match=words):
+        CliRunner().invoke(
+            command, [str(path) if a == "." else a for a in args], standalone_mode=False, catch_exceptions=False
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"schema": "gpuinfra.evidence/1"}',
+        '{"schema": "gpuinfra.evidence/1", "instance_id": 3, "seq": 1}',
+    ],
+)
+def test_files_that_are_no_evidence_are_refused(tmp_path: Path, text: str) -> None:
+    """A folder without one whole document is wrong use, not an empty success."""
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(UsageError, match="there is no evidence"):
+        read_folder(tmp_path)
