@@ -42,7 +42,7 @@ func newChildren() *children {
 }
 
 // run starts the command, waits for it, and returns its error as exec.Cmd's Run does.
-// ended becomes readable to `stop`, which asks the child to leave.
+// When stop is closed the child is asked to leave, and killed when it does not.
 func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error {
 	leadGroup(command)
 	command.WaitDelay = graceOfOutput

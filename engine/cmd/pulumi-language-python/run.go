@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/common/util/contract"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
 )
@@ -161,7 +160,6 @@ func orEmptyMap(m map[string]string) map[string]string {
 }
 
 func orEmptyList(l []string) []string {
-	contract.Assertf(len(l) < 1<<20, "a stack cannot have %d secrets", len(l))
 	if l == nil {
 		return []string{}
 	}
