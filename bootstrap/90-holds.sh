@@ -2,7 +2,7 @@
 # Freezes what the steps before it proved: apt changes none of it until a new lock does.
 #
 # Reads:  HOLD_PATTERNS  globs over package names: nvidia-* libnccl* linux-image-*
-# Proves: every installed package that they match is held.
+# Proves: no package is half installed, and every installed one that they match is held.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -10,10 +10,11 @@ set -euo pipefail
 main() {
   load_versions
   need_root
-  need_tools apt-mark dpkg-query
+  need_tools apt-get apt-mark dpkg dpkg-query
   need_variables HOLD_PATTERNS
   local patterns packages package held
 
+  mend_packages
   read -ra patterns <<<"$HOLD_PATTERNS"
   mapfile -t packages < <(packages_matching "${patterns[@]}")
   if ((${#packages[@]} > 0)); then
@@ -22,6 +23,7 @@ main() {
   rm -rf -- /var/cache/gpuinfra
 
   end_dry_run
+  [[ -z $(dpkg --audit) ]] || die "dpkg --audit still names half-installed packages"
   held=$(apt-mark showhold)
   for package in "${packages[@]}"; do
     grep -qxF -- "$package" <<<"$held" || die "$package is not held"

@@ -195,13 +195,18 @@ apt_refresh() {
   _APT_REFRESHED=1
 }
 
-# mend_packages: finish what a killed run left half configured.
+# mend_packages: finish what a killed run left behind. Configuring is not enough where the kill came between a package
+# and the one it depends on; then apt has to bring the missing one.
 mend_packages() {
-  [[ -z $(dpkg --audit 2>/dev/null) ]] || {
-    would "finish half-configured packages" && return 0
-    dpkg --force-confdef --force-confold --configure -a
-    changed "finished packages that an interrupted run had left half configured"
-  }
+  [[ -n $(dpkg --audit 2>/dev/null) ]] || return 0
+  would "finish half-installed packages" && return 0
+  dpkg --force-confdef --force-confold --configure -a || true
+  if [[ -n $(dpkg --audit) ]]; then
+    apt_refresh
+    retry 2 "mending half-installed packages" apt-get "${APT_OPTIONS[@]}" --allow-change-held-packages --fix-broken install
+  fi
+  [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | head -n 1)"
+  changed "finished packages that an interrupted run had left half installed"
 }
 
 # install_packages SPEC...: NAME, NAME=VERSION or NAME=GLOB; installs those that are not there at that version.

@@ -204,6 +204,18 @@ def test_half_configured_packages_are_finished(bench: Bench) -> None:
     assert root.run("dpkg", "--audit")[1] == ""
 
 
+def test_a_package_cut_off_from_what_it_needs_is_finished(bench: Bench) -> None:
+    """Unpacked without its dependency, which configuring alone cannot mend: apt brings what is missing."""
+    root = bench.machine(lustre=False)
+    assert root.steps()[0] == 0
+    cut = "dpkg --force-all --purge dkms && cd /tmp && apt-get -qq download nvidia-dkms-open && dpkg --unpack *.deb"
+    root.run("bash", "-c", f"apt-mark unhold nvidia-dkms-open && {cut}", check=True)
+    assert root.run("dpkg", "--configure", "-a")[0] != 0
+    code, said = root.steps("--again")
+    assert code == 0, said
+    assert root.run("dpkg", "--audit")[1] == ""
+
+
 def test_a_driver_outside_the_range_is_refused(bench: Bench) -> None:
     """A machine that brings another driver is not rebuilt in place: the message names version, range and ways out."""
     root = bench.machine(lustre=False)
