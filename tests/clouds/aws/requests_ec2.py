@@ -171,7 +171,7 @@ def _group(inputs: Inputs) -> Iterator[Call]:
     inputs.take("waitForCapacityTimeout")  # how long the provider waits
     inputs.take("ignoreFailedScalingActivities")  # and what it makes of a failure
     refresh = inputs.take("instanceRefresh")
-    name = {"AutoScalingGroupName": inputs.name}
+    name: dict[str, Any] = {"AutoScalingGroupName": inputs.name}
     tags = [
         {**pascal(tag), "ResourceId": inputs.name, "ResourceType": "auto-scaling-group"} for tag in inputs.take("tags")
     ]

@@ -1,0 +1,133 @@
+"""Every policy document of every shipped stack, read by linters that others keep, and by what we promise about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cfnlint.api import lint_all
+
+from tests.clouds.recorder import ACCOUNT, Registered
+from tests.clouds.stacks import recording_of, shipped_aws_stacks
+
+STACKS = shipped_aws_stacks()
+
+
+def _resource(one: Registered) -> dict[str, dict[str, Any]]:
+    """A policy in a template, where cfn-lint knows its kind: identity, trust, bucket or key."""
+    logical = "".join(part.capitalize() for part in one.name.split("-"))
+    policy = {key: json.loads(one.inputs[key]) for key in ("policy", "assumeRolePolicy") if key in one.inputs}
+    if one.type == "aws:iam/role:Role":
+        return {
+            logical: {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": policy["assumeRolePolicy"]}}
+        }
+    if one.type == "aws:iam/rolePolicy:RolePolicy":
+        properties = {"PolicyName": one.name, "Roles": ["somebody"], "PolicyDocument": policy["policy"]}
+        return {f"{logical}Policy": {"Type": "AWS::IAM::Policy", "Properties": properties}}
+    if one.type == "aws:s3/bucketPolicy:BucketPolicy":
+        properties = {"Bucket": one.inputs["bucket"], "PolicyDocument": policy["policy"]}
+        return {logical: {"Type": "AWS::S3::BucketPolicy", "Properties": properties}}
+    if one.type == "aws:kms/key:Key":
+        properties = {"KeyPolicy": policy["policy"], "EnableKeyRotation": True}
+        kept = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+        return {logical: {"Type": "AWS::KMS::Key", "Properties": properties, **kept}}
+    return {}
+
+
+def _lint(resources: dict[str, dict[str, Any]]) -> list[str]:
+    template = {"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources}
+    # What is informational is advice on how a template describes itself, and there is none here.
+    found = [match for match in lint_all(json.dumps(template)) if match.rule.severity != "informational"]
+    return [f"{match.rule.id} {match.message} at {match.path}" for match in found]
+
+
+def _documents(stack: str) -> Iterator[tuple[Registered, dict[str, Any]]]:
+    for one in recording_of(stack).custom:
+        for key in ("policy", "assumeRolePolicy"):
+            if one.type.startswith("aws:") and key in one.inputs:
+                yield one, json.loads(one.inputs[key])
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_linter_finds_nothing_in_any_policy(stack: str) -> None:
+    """cfn-lint knows the grammar of identity, trust, bucket and key policies, every action, and the resources it works on."""
+    resources = {name: body for one in recording_of(stack).custom for name, body in _resource(one).items()}
+    if resources:
+        assert _lint(resources) == []
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "an action that does not exist": {"Effect": "Allow", "Action": "s3:GetObjekt", "Resource": "*"},
+    "an effect that does not exist": {"Effect": "Permit", "Action": "s3:GetObject", "Resource": "*"},
+    "no resource": {"Effect": "Allow", "Action": "s3:GetObject"},
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_the_linter_sees_a_broken_policy(case: str) -> None:
+    """The linter that has to be silent about ours is not silent about these."""
+    document = {"Version": "2012-10-17", "Statement": [BROKEN[case]]}
+    properties = {"PolicyName": "broken", "Roles": ["somebody"], "PolicyDocument": document}
+    assert _lint({"Broken": {"Type": "AWS::IAM::Policy", "Properties": properties}})
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_actions_and_resources_of_a_role_are_of_one_service(stack: str) -> None:
+    """No statement of a role names a resource that its actions cannot work on: the linter looks at each alone, and AWS just never matches it."""
+    for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy"):
+        for statement in json.loads(one.inputs["policy"])["Statement"]:
+            services = {action.split(":")[0] for action in _list(statement["Action"])}
+            named = {arn.split(":")[2] for arn in _list(statement["Resource"]) if arn != "*"}
+            assert named <= services, f"{one.name}: {statement['Sid']}"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_everybody_is_allowed_nothing_without_a_condition_on_the_account(stack: str) -> None:
+    """A statement for every principal denies, or holds the caller to this account and to a role's ARN."""
+    for one, document in _documents(stack):
+        for statement in document["Statement"]:
+            if statement.get("Principal") not in ("*", {"AWS": "*"}) or statement["Effect"] == "Deny":
+                continue
+            condition = statement["Condition"]
+            assert condition["StringEquals"]["kms:CallerAccount"] == ACCOUNT, one.name
+            arns = _list(condition["ArnLike"]["aws:PrincipalArn"])
+            assert all(arn.startswith(f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/") for arn in arns), one.name
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_services_act_for_this_account_only(stack: str) -> None:
+    """Every service principal is held to this account, so that nobody else's trail or flow log can use what is ours; EC2's trust has no such key."""
+    for one, document in _documents(stack):
+        for statement in document["Statement"]:
+            service = (
+                statement.get("Principal", {}).get("Service") if isinstance(statement.get("Principal"), dict) else None
+            )
+            if service is None or service == "ec2.amazonaws.com":
+                continue
+            assert ACCOUNT in json.dumps(statement["Condition"]), f"{one.name}: {statement['Sid']}"
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_node_may_do_three_things(stack: str) -> None:
+    """Fetch a bundle, write into its own folder, use the bucket's key through S3: nothing else is written into its role."""
+    owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-own")]
+    for one in owns:
+        statements = json.loads(one.inputs["policy"])["Statement"]
+        assert {action for statement in statements for action in _list(statement["Action"])} == {
+            "s3:GetObject",
+            "s3:PutObject",
+            "kms:Decrypt",
+            "kms:GenerateDataKey",
+        }
+        written = next(statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject")
+        assert written.endswith("/${aws:userid}/*")
+        assert all(statement["Resource"] != "*" for statement in statements)
+    assert len(owns) == (
+        1 if any(one.type.startswith("aws:autoscaling/group") for one in recording_of(stack).custom) else 0
+    )
