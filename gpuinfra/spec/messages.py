@@ -21,6 +21,7 @@ Loc = tuple[int | str, ...]
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
     """One finding for each error, in the order of the document."""
     found: dict[str, Finding] = {}
+    words: dict[str, Finding] = {}
     # A list whose entries are refused is also "too short" for pydantic; the entries' own errors say enough.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
@@ -30,9 +31,14 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
         # A field that takes a word or a mapping is refused once for each: the first says enough.
         if error["type"] in _SHAPES and finding.path in found:
             continue
-        if error["type"] == "literal_error" and isinstance(error["input"], (dict, list)):
+        if error["type"] == "literal_error" and isinstance(error["input"], dict):
+            words[finding.path] = finding
             continue
         found.setdefault(finding.path, finding)
+    # A mapping in place of a word says more where it was tried as a mapping.
+    for path, finding in words.items():
+        if not any(other.startswith(path) for other in found):
+            found[path] = finding
     return list(found.values())
 
 
@@ -58,8 +64,22 @@ def nearest(word: str, known: list[str]) -> str | None:
     lower = {name.lower(): name for name in known}
     if word.lower() in lower:
         return lower[word.lower()]
-    close = get_close_matches(word.lower(), list(lower), n=1, cutoff=0.55)
-    return lower[close[0]] if close else None
+    close = get_close_matches(word.lower(), list(lower), n=12, cutoff=0.55)
+    return lower[min(close, key=lambda one: _slips(word.lower(), one))] if close else None
+
+
+def _slips(word: str, other: str) -> int:
+    """How many slips of a finger lie between two words: a letter more, less, wrong, or two swapped."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(word, 1):
+        before, above, row = row, before, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == wanted:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 def listed(words: list[str], most: int = 12) -> str:

@@ -92,7 +92,7 @@ def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict
 
 
 _C3X = "https://c3x.dev/resources/aws/aws_fsx_lustre_file_system"
-_VPC = "https://aws.amazon.com/vpc/pricing/"
+_INFRA = "infracost golden outputs, 2026-08"
 
 SERVICE_PRICES = (
     ServicePrice(key="lustre_gib_month:125", unit="GiB-month", region="us-east-1", usd=0.145, read=date(2026, 11, 21), source=_C3X),
@@ -100,11 +100,11 @@ SERVICE_PRICES = (
     ServicePrice(key="lustre_gib_month:500", unit="GiB-month", region="us-east-1", usd=0.340, read=date(2026, 11, 21), source=_C3X, certain=False),
     ServicePrice(key="lustre_gib_month:1000", unit="GiB-month", region="us-east-1", usd=0.600, read=date(2026, 11, 21), source=_C3X, certain=False),
     ServicePrice(key="lustre_scratch_gib_month", unit="GiB-month", region="us-east-1", usd=0.140, read=date(2026, 11, 21), source="https://learning-aws.readthedocs.io"),
-    ServicePrice(key="nat_hour", unit="hour", region="us-east-1", usd=0.045, read=date(2026, 11, 21), source=_VPC),
-    ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 11, 21), source=_VPC),
-    ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 11, 21), source="https://aws.amazon.com/privatelink/pricing/"),
-    ServicePrice(key="cross_zone_gb", unit="GB", region="us-east-1", usd=0.01, read=date(2026, 11, 21), source=_VPC),
-    ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/"),
-    ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 11, 21), source=_VPC),
+    ServicePrice(key="nat_hour", unit="hour", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
+    ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
+    ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
+    ServicePrice(key="cross_zone_gb", unit="GB", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
+    ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/", certain=False),
+    ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 8, 15), source=_INFRA, certain=False),
 )  # fmt: skip
 """What is billed beside the nodes. Storage of object buckets, logs and the trail depends on use and is named as unknown."""

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "gpuinfra", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
+        timeout=60,
+    )
+
+
+GOOD = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
+
+WRONG = {
+    "machine": (
+        GOOD.replace("p4d.24xlarge", "p4d.24xlrage"),
+        ["pools[0].machine is 'p4d.24xlrage'", "did you mean p4d.24xlarge?"],
+    ),
+    "count": (
+        GOOD.replace("count: 2}\n    storage", "count: -1}\n    storage"),
+        ["pools[0].capacity[1].count is -1", "1 or more"],
+    ),
+    "field": (GOOD.replace("mount: /scratch", "mont: /scratch"), ["storage[0].mont", "did you mean mount?"]),
+    "unit": (
+        GOOD.replace("capacity_gib: 4800", "capacity_gib: 4.8TiB"),
+        ["storage[0].capacity_gib is '4.8TiB'", "whole number"],
+    ),
+    "region": (
+        GOOD.replace("region: us-east-1", "region: us-esat-1"),
+        ["where.region is 'us-esat-1'", "did you mean us-east-1?"],
+    ),
+    "yaml": (GOOD.replace("count: 2}", "count: 2", 1), ["not valid YAML", "line", "column"]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_a_wrong_stack_file_gets_one_message_and_exit_1(name: str, tmp_path: Path) -> None:
+    """Each mistake: exit 1, one error with path, value, what is allowed and the nearest right word, no traceback."""
+    text, words = WRONG[name]
+    path = tmp_path / "Pulumi.try.yaml"
+    path.write_text(text)
+    done = _run("plan", str(path))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    errors = [line for line in done.stderr.splitlines() if ": error: " in line]
+    assert len(errors) == 1, done.stderr
+    for word in words:
+        assert word in errors[0]
+    assert str(path) in errors[0]
+    assert "Traceback" not in done.stderr
+    answer = json.loads(_run("plan", str(path), "--json").stdout)
+    assert answer["ok"] is False
+    assert answer["plan"] is None
+
+
+def test_a_plan_tells_people_what_it_will_be_and_cost() -> None:
+    """The text names nodes, groups, addresses, price and what destroy keeps."""
+    done = _run("plan", "aws-p4d", "--why")
+    assert done.returncode == 0, done.stderr
+    for word in ("4 nodes, 32 GPUs", "gpu-reserved-0", "10.64.0.0/16", "USD an hour", "destroy keeps", "11 of 16"):
+        assert word in done.stdout
+
+
+def test_the_json_form_is_the_documented_one() -> None:
+    """`--json` has the documented keys and nothing else, and the same answer for the same day."""
+    first, second = (_run("plan", "aws-p4d", "--json", "--on", "2026-11-21").stdout for _ in range(2))
+    assert first == second
+    answer = json.loads(first)
+    documented = (ROOT / "docs/plan-json.md").read_text()
+    assert answer["schema"] == "gpuinfra.plan/1"
+    for key in (*answer, *answer["plan"], *answer["cost"]):
+        assert f"`{key}`" in documented, key
+    assert answer["resources"]["aws:autoscaling/group:Group"] == 2
+    assert answer["software"]["gpu"]["DRIVER_BRANCH"] == "580"
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.outside += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
+    """`--html` writes one page without script or outside resource, and what a person wrote stays text."""
+    path, page = tmp_path / "Pulumi.try.yaml", tmp_path / "plan.html"
+    path.write_text(
+        GOOD.replace("storage:", "tags: {team: '<script>alert(1)</script>'}\n    storage:").replace(
+            "bucket: auto", "bucket: '<b>x'"
+        )
+    )
+    assert _run("plan", str(path), "--html", str(page)).returncode == 1
+    parsed = _Page()
+    parsed.feed(page.read_text())
+    assert "script" not in parsed.tags
+    path.write_text(GOOD)
+    assert _run("plan", str(path), "--html", str(page)).returncode == 0
+    parsed.feed(page.read_text())
+    assert "script" not in parsed.tags
+    assert parsed.outside == []
+    assert "USD an hour" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("plan", "nowhere"), 2, "there is no stack 'nowhere'"),
+        (("plan", "no/such/file.yaml"), 2, "does not exist"),
+        (("plan", "aws-p4d", "--on", "soon"), 2, "--on is 'soon'"),
+        (("plan",), 2, "STACK|FILE"),
+        (("plan", "aws-p4d", "--prices", "no.yaml"), 1, "cannot be read"),
+        (("plan", "aws-p4d", "--html", "/proc/x/y"), 2, "cannot be written"),
+        (("catalog", "p4d.24xlrage"), 2, "did you mean p4d.24xlarge?"),
+        (("catalog", "--gpu", "H10000"), 2, "no GPU 'H10000'"),
+        (("explain", "capcity"), 2, "did you mean"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(words: tuple[str, ...], code: int, said: str) -> None:
+    """Wrong use ends with the documented exit code and one message, without a traceback."""
+    done = _run(*words)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_catalogue_is_told_with_sources() -> None:
+    """`catalog` lists machines of a GPU on all clouds; one machine shows prices with dates and sources."""
+    table = _run("catalog", "--gpu", "H100").stdout
+    assert "p5.48xlarge" in table
+    assert "Standard_ND96isr_H100_v5" in table
+    assert "a3-megagpu-8g" in table
+    assert "p4d" not in table
+    one = _run("catalog", "p4d.24xlarge").stdout
+    assert "21.96 USD/h (2026-07-28" in one
+    assert "us-east-1: use1-az1" in one
+    machines = json.loads(_run("catalog", "--cloud", "aws", "--json").stdout)["machines"]
+    assert {machine["cloud"] for machine in machines} == {"aws"}
+
+
+def test_schema_and_explain_answer() -> None:
+    """`schema` prints the shipped schema; `explain` explains a field, a rule and a check."""
+    assert json.loads(_run("schema").stdout)["title"] == "Stack file of gpuinfra"
+    assert (
+        "1 or more" in _run("explain", "pools.capacity.count").stdout
+        or "Nodes" in _run("explain", "pools.capacity.count").stdout
+    )
+    assert "reservation" in _run("explain", "reservation_covers_pool").stdout
+    assert "PCIe" in _run("explain", "G3").stdout
+
+
+def test_a_cold_plan_loads_no_cloud_sdk() -> None:
+    """`gpuinfra plan` needs neither an engine nor a cloud's SDK nor the network."""
+    code = (
+        "import sys\n"
+        "from gpuinfra.cli import main\n"
+        "main(['plan', 'aws-p4d', '--json'])\n"
+        "heavy = {'pulumi', 'pulumi_aws', 'boto3', 'botocore', 'rich', 'grpc', 'paramiko', 'ssl', 'http.client'} & set(sys.modules)\n"
+        "print('loaded', sorted(heavy), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert "loaded []" in done.stderr, done.stderr

@@ -1,0 +1,143 @@
+"""Random and hostile declarations: findings or a plan, never a traceback, never slow, never a secret in a message."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import string
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuinfra.cost import price
+from gpuinfra.errors import SpecError
+from gpuinfra.plan import make_plan
+from gpuinfra.plan.answer import plain
+from gpuinfra.rules import check
+from gpuinfra.spec import parse_spec
+from gpuinfra.spec.document import parse
+from tests.rules.cases import ACCEPTED, REJECTED, TODAY, declaration
+
+SECRET = "AKIAQ7T3ZK2M9PLX4W8N"
+LONGEST_S = 2.0
+
+_BASES = [declaration(case) for cases in (ACCEPTED, REJECTED) for listed in cases.values() for case in listed]
+
+_scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.text(max_size=40),
+    st.sampled_from(
+        [
+            SECRET, "", " ", "\x00", "\u202e", "💥" * 20, "a" * 5000, "../../etc/passwd", "p4d.24xlarge", "us-east-1", "use1-az4", "auto",
+            "0.0.0.0/0", "10.0.0.0/99", "999999999999999999999999", "2026-02-30T00:00:00Z", "${jndi:x}", "{{7*7}}", "<script>", "-1", "1e309",
+        ]
+    ),
+)  # fmt: skip
+_values = st.recursive(
+    _scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=12), inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+def _paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [here] if here else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        found += _paths(item, (*here, key))
+    return found
+
+
+@st.composite
+def _hostile(draw: st.DrawFn) -> Any:
+    """A declaration that is right or nearly so, with a few values put in the wrong place."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(_values)
+    spec = copy.deepcopy(draw(st.sampled_from(_BASES)))
+    for _ in range(draw(st.integers(1, 4))):
+        paths = _paths(spec)
+        if not paths:
+            break
+        path = draw(st.sampled_from(paths))
+        owner = spec
+        for part in path[:-1]:
+            owner = owner[part]
+        action = draw(st.sampled_from(["change", "change", "remove", "add", "secret", "swap"]))
+        if action == "change":
+            owner[path[-1]] = draw(_values)
+        elif action == "remove":
+            del owner[path[-1]]
+        elif action == "secret":
+            owner[path[-1]] = SECRET
+        elif action == "add" and isinstance(owner, dict):
+            owner[draw(st.one_of(st.just(SECRET), st.text(max_size=12)))] = draw(_values)
+        elif action == "swap":
+            other = draw(st.sampled_from(paths))
+            value: Any = spec
+            for part in other:
+                try:
+                    value = value[part]
+                except (KeyError, IndexError, TypeError):
+                    value = None
+                    break
+            owner[path[-1]] = copy.deepcopy(value)
+    return spec
+
+
+def _judge(spec: Any) -> None:
+    """Findings or a plan within the time, and no secret in a message."""
+    start = time.monotonic()
+    said = ""
+    refused: SpecError | None = None
+    try:
+        parsed = parse_spec(spec)
+        found = check(parsed, TODAY)
+        said = "\n".join(str(finding) for finding in found)
+        if not any(finding.level == "error" for finding in found):
+            plan = make_plan(parsed, TODAY)
+            price(plan, TODAY).as_dict()
+            plain(plan)
+    except SpecError as problem:
+        refused = problem
+    if refused is not None:
+        said = str(refused)
+        assert refused.findings
+        assert all("\n" not in str(finding) for finding in refused.findings)
+    assert SECRET not in said
+    assert "\x00" not in said
+    assert "\u202e" not in said
+    assert time.monotonic() - start < LONGEST_S
+
+
+@settings(max_examples=700, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(_hostile())
+def test_hostile_declarations_end_in_findings_or_a_plan(spec: Any) -> None:
+    """A share of the hostile declarations with a fixed seed, in every run."""
+    _judge(spec)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(_hostile())
+def test_ten_thousand_hostile_declarations(spec: Any) -> None:
+    """10,000 of them with a new seed each time."""
+    _judge(spec)
+
+
+def test_hostile_texts_are_yaml_or_refused() -> None:
+    """Random text is read as YAML or refused with one message, within the time."""
+    dice = random.Random(11)
+    alphabet = string.printable + "&*!|>%@`\u2028é💥"
+    for _ in range(300):
+        text = "".join(dice.choice(alphabet) for _ in range(dice.randrange(200)))
+        start = time.monotonic()
+        with contextlib.suppress(SpecError):
+            _judge(parse(text, "x.yaml").value)
+        assert time.monotonic() - start < LONGEST_S
