@@ -61,13 +61,11 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
             lines += [f"    | {line}" for line in console]
         else:
             lines.append("  its console log is empty")
-        lines.append(
-            "  what to do: read the console log above; if it ends in a step, mend that and replace the node, else replace the node"
-        )
+        lines.append(f"  what to do: {hint(node)}")
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
         return "\n".join([f"{head}: failed {_count(len(node.blocking), 'check')}", *_findings(node.blocking)])
-    return f"{head}: {node.outcome}: {node.reason}\n  what to do: {_refused_hint(node)}"
+    return f"{head}: {node.outcome}: {node.reason}\n  what to do: {hint(node)}"
 
 
 def _findings(blocking: Sequence[Check]) -> list[str]:
@@ -99,9 +97,16 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _refused_hint(node: NodeVerdict) -> str:
+def hint(node: NodeVerdict) -> str:
+    """What a person does about a node; empty for a verified one."""
+    if node.outcome == "verified":
+        return ""
+    if never_reported(node):
+        return "read the end of its console log; if it ends in a step, mend that, then terminate the instance"
+    if node.blocking:
+        return str(node.blocking[0].get("hint") or "")
     if "launch template" in node.reason:
-        return "start an instance refresh of its group, or terminate the instance; the group makes it anew from the wanted version"
+        return "start an instance refresh of its group, or terminate the instance: the group makes it anew"
     if node.outcome == "waiting":
         return "wait for the node's next proof and run `pulumi up` again"
     return "terminate the instance; its group makes it anew"

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.handover.judge import describe
 from gpuinfra.rehearsal.run import Result
+
+MOST_NODES = 8
 
 
 def ending(result: Result, folder: Path) -> list[str]:
@@ -25,6 +28,20 @@ def ending(result: Result, folder: Path) -> list[str]:
     lines.append(f"{report['action']} failed:")
     for problem in result.problems:
         lines += [f"  {line}" for line in problem.splitlines()]
+    return [*lines, *_in_short(report)]
+
+
+def _in_short(report: Mapping[str, Any]) -> list[str]:
+    """Who it is and what to do, once more and last: long findings push both off a screen."""
+    bad = [n for n in report["nodes"] if n["outcome"] not in ("verified", "not rehearsed")]
+    lines = ["in short:"] if bad else []
+    for node in bad[:MOST_NODES]:
+        first = next((c for c in node["checks"] if c["id"] in node["blocking"][:1]), None)
+        why = (first["reason"] or describe(first)) if first else node["reason"]
+        lines.append(f"  {node['label']} ({node['instance_id']}) {node['outcome']}: {why}")
+        lines.append(f"    what to do: {first['hint'] if first else node['hint']}")
+    if len(bad) > MOST_NODES:
+        lines.append(f"  and {len(bad) - MOST_NODES} more nodes, in the report")
     return lines
 
 

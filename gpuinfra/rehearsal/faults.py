@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from gpuinfra.errors import UsageError
+from gpuinfra.plan.model import Plan
 
 CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool or capacity kind>  the groups get no machines, in the cloud's own words",
@@ -43,6 +44,38 @@ def node_faults() -> dict[str, str]:
 def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple[Fault, ...]:
     """Check every fault; raises `UsageError` with what is allowed. `pools` (name -> nodes) is None when nobody knows them."""
     return tuple(_one(text, pools) for text in texts)
+
+
+def against_plan(faults: Iterable[Fault], plan: Plan) -> None:
+    """Refuse what this plan holds nothing of: a fault that can never happen would pass for one that did no harm."""
+    groups = [group for pool in plan.pools for group in pool.groups]
+    able = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"))})
+    counts = {pool.name: pool.count for pool in plan.pools}
+    for fault in faults:
+        if fault.scope == "node":
+            pool, _, number = fault.target.rpartition("-")
+            if int(number) > counts[pool]:
+                raise UsageError(
+                    f"--fault {fault.text}: pool {pool} has {counts[pool]} nodes, {pool}-1 to {pool}-{counts[pool]}"
+                )
+        elif fault.name == "no-capacity":
+            if fault.target.replace("_", "-") not in able:
+                raise UsageError(
+                    f"--fault {fault.text}: there is no pool, group or capacity kind {fault.target!r}; "
+                    f"allowed are {', '.join(able)}"
+                )
+        else:
+            _type_in_plan(fault, plan)
+
+
+def _type_in_plan(fault: Fault, plan: Plan) -> None:
+    wanted = fault.target.rpartition(":")[0]
+    names = {token.rpartition(":")[2]: token for token in plan.resources}
+    if any(token == wanted or token.endswith((f":{wanted}", f"/{wanted}")) for token in plan.resources):
+        return
+    near = get_close_matches(wanted.rpartition(":")[2], names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"types of this stack are {', '.join(sorted(names))}"
+    raise UsageError(f"--fault {fault.text}: this stack makes no {wanted}; {hint}")
 
 
 def _one(text: str, pools: Mapping[str, int] | None) -> Fault:

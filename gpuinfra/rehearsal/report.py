@@ -7,7 +7,7 @@ credentials - not copied from what the plugin said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.handover import wire
@@ -132,7 +132,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
         return None
     from gpuinfra.cost import price
 
-    return price(plan, date.today()).as_dict()
+    return price(plan, datetime.now().astimezone().date()).as_dict()
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover import wire
+from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal import faults as fault_list
 from gpuinfra.rehearsal import private, processes, recover
@@ -85,14 +86,12 @@ class Session:
         """The plan of the declaration as it is now, if the stack file holds it."""
         if self.loaded is None:
             return None
-        from gpuinfra.plan import make_plan
-
-        return make_plan(self.loaded.spec, date.today())
+        return make_plan(self.loaded.spec, today())
 
     def reload(self) -> None:
         """Read the copy of the stack file again, after an edit."""
         if self.loaded is not None:
-            self.loaded = load_stack(self.folder.stack_file, date.today())
+            self.loaded = load_stack(self.folder.stack_file, today())
 
     def adopt_kept(self) -> int:
         """Import what an earlier destroy kept; returns how many."""
@@ -150,7 +149,7 @@ def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
     path = find_stack(order.stack)
     program = find_program(path)
     try:
-        loaded: LoadedStack | None = load_stack(path, date.today())
+        loaded: LoadedStack | None = load_stack(path, today())
     except SpecError:
         if _declares(path):
             raise
@@ -161,8 +160,15 @@ def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
         except ValueError as error:
             raise UsageError(f"--deadline {error}") from None
     pools = {pool.name: _count(pool) for pool in loaded.spec.pools} if loaded else None
-    fault_list.parse(order.faults, pools)
+    faults = fault_list.parse(order.faults, pools)
+    if loaded is not None:
+        fault_list.against_plan(faults, make_plan(loaded.spec, today()))
     return path, program, loaded
+
+
+def today() -> date:
+    """The date that rules and prices go by: the person's own, not Greenwich's."""
+    return datetime.now().astimezone().date()
 
 
 def _count(pool: object) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.watch import never_reported
+from gpuinfra.handover.wording import hint
 
 SCHEMA = "gpuinfra.report/1"
 CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason")
@@ -30,6 +31,7 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
         "zone": node.zone,
         "outcome": "never reported" if never_reported(node) else node.outcome,
         "reason": node.reason,
+        "hint": hint(node),
         "stage": stage,
         "boot_id": node.boot_id,
         "evidence": node.evidence_key,
