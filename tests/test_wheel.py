@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from gpuinfra.rehearsal.nodes import available
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("bootstrap", "engine", "plugin", "stacks")
@@ -77,3 +81,44 @@ def test_wheel_names_its_command_and_extras(wheel):
     assert "gpuinfra = gpuinfra.cli:run" in archive.read(entry).decode()
     lines = archive.read(metadata).decode().splitlines()
     assert {line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")} == {"aws", "azure", "gcp"}
+
+
+def test_program_of_a_person_is_rehearsed_from_the_wheel(wheel, tmp_path):
+    """A program outside this checkout declares a cluster with `GpuCluster` and its node is verified; all is the wheel's."""
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
+    (own / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (own / "__main__.py").write_text(
+        "from pathlib import Path\n"
+        "import gpuinfra\n"
+        "from gpuinfra import Aws, ClusterSpec, GpuCluster, Pool, Spot\n"
+        f"Path({str(own)!r}, 'imported').write_text(gpuinfra.__file__)\n"
+        "pool = Pool(name='gpu', machine='p4d.24xlarge', capacity=[Spot(count=1)])\n"
+        "spec = ClusterSpec(name='mine', where=Aws(region='us-east-1', zone='use1-az4'), pools=[pool])\n"
+        "GpuCluster('mine', spec)\n"
+    )
+
+    def rehearse(action: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpuinfra", "rehearse", action, "dev"],
+            cwd=own,
+            env=os.environ | {"PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    up = rehearse("up")
+    assert up.returncode == 0, up.stdout + up.stderr
+    assert (own / "imported").read_text() == str(site / "gpuinfra" / "__init__.py")
+    report = json.loads((own / ".rehearsal" / "dev" / "report.json").read_text())
+    assert report["rehearsal"] is True
+    possible, reason = available()
+    if not possible:
+        pytest.skip(f"the cloud was rehearsed, its nodes were not: {reason}")
+    assert (report["totals"]["nodes_verified"], report["totals"]["gpus_verified"]) == (1, 8)
+    down = rehearse("destroy")
+    assert down.returncode == 0, down.stdout + down.stderr
