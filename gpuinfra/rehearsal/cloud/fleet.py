@@ -4,8 +4,8 @@ One thread compares what each group wants with what it has. An instance is first
 node host, so that a kill between the two leaves work to do and nothing twice.
 
 Names are launch order within a pool (`gpu-1`, `gpu-2`), over its groups in the order reserved, block, on-demand, spot; a group waits a
-moment for its siblings before its first launch, because the engine creates them side by side. A number is never used twice:
-the replacement of `gpu-1` gets the next free one.
+moment for its siblings before its first launch, because the engine creates them side by side. While a pool has groups, a
+number is never used twice: the replacement of `gpu-1` gets the next free one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gpuinfra.rehearsal.cloud import ids, places, wire
 from gpuinfra.rehearsal.cloud.errors import CloudError
 from gpuinfra.rehearsal.cloud.groups import (
     GROUP,
+    cluster_and_pool,
     desired,
     first_to_go,
     instance_tags,
@@ -100,6 +101,17 @@ class Fleet:
         """The group is deleted: its instances go with it."""
         for instance in self.of_group(group):
             self.terminate(instance["id"], "the group was deleted")
+        if not any(pool_key(other) == pool_key(group) for other in self.store.list(GROUP) if other.id != group.id):
+            self._forget(group)
+
+    def _forget(self, group: Resource) -> None:
+        """A pool that has ended begins at 1 when it comes again, so nothing may be left that bears its names."""
+        cluster, pool = cluster_and_pool(group)
+        with self.store.change():
+            self.store.reset(f"pool {pool_key(group)}")
+            for instance in self.instances().values():
+                if (instance["cluster"], instance["pool"]) == (cluster, pool):
+                    self.store.drop("instance", instance["id"])
 
     def has_capacity(self, group: Resource, wanted: int) -> bool:
         """Whether the cloud would give the group what it wants now."""
@@ -235,8 +247,8 @@ class Fleet:
         assert resolved is not None
         template, version, data = resolved
         tags = tags_of(inputs)
-        cluster, pool = tags.get("gpuinfra:cluster", "cluster"), tags.get("gpuinfra:pool") or group.id
-        number = self.store.next(f"pool {cluster}/{pool}")
+        cluster, pool = cluster_and_pool(group)
+        number = self.store.next(f"pool {pool_key(group)}")
         serial = self.store.next("i")
         image: Image = image_of(self.store, str(data.get("imageId") or ""))
         zone, zone_id, subnet = self._zone(group, inputs)

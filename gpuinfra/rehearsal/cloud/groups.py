@@ -60,10 +60,15 @@ def tags_of(inputs: dict[str, Any]) -> dict[str, str]:
     return {tag["key"]: str(tag["value"]) for tag in inputs.get("tags") or [] if tag.get("propagateAtLaunch")}
 
 
-def pool_key(group: Resource) -> str:
-    """The pool that a group belongs to, by its tags."""
+def cluster_and_pool(group: Resource) -> tuple[str, str]:
+    """Whose instances a group makes, by its tags; a group without them is a pool of its own."""
     tags = tags_of(wire.plain(group.inputs))
-    return f"{tags.get('gpuinfra:cluster', '')}/{tags.get('gpuinfra:pool') or group.id}"
+    return tags.get("gpuinfra:cluster", "cluster"), tags.get("gpuinfra:pool") or group.id
+
+
+def pool_key(group: Resource) -> str:
+    """The pool that a group belongs to."""
+    return "/".join(cluster_and_pool(group))
 
 
 def kind_of(cloud: Cloud, group: Resource) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 ACCOUNT = "000000000000"
@@ -200,44 +201,66 @@ def aws_arn(token: str, id: str, inputs: Mapping[str, Any], region: str) -> str:
     return f"arn:aws:{service}:{where}:{resource}"
 
 
-_AZURE_SCOPES = {"resources": "Microsoft.Resources"}
+# ARM namespaces and collections whose spelling does not follow from the SDK's names. ARM template reference, read 2026-11-21.
+_AZURE_NAMESPACES = {
+    "monitor": "Insights",
+    "keyvault": "KeyVault",
+    "storagecache": "StorageCache",
+    "managedidentity": "ManagedIdentity",
+    "operationalinsights": "OperationalInsights",
+    "containerservice": "ContainerService",
+    "recoveryservices": "RecoveryServices",
+}
+_AZURE_COLLECTIONS = {
+    ("storage", "account"): "storageAccounts",
+    ("storage", "BlobContainer"): "blobServices/default/containers",
+}
 
 
 def azure_id(token: str, name: str, inputs: Mapping[str, Any]) -> str:
     """The path of a new Azure resource, as ARM writes it."""
+    service, kind = module(token), class_name(token)
+    parents, own_key = azure_path(token)
+    own = str(inputs.get(own_key) or name)
     base = f"/subscriptions/{inputs.get('subscriptionId') or SUBSCRIPTION}"
-    kind = class_name(token)
-    own = next((str(inputs[key]) for key in azure_names(token, inputs)[-1:]), name)
     if token == "azure-native:resources:ResourceGroup":
         return f"{base}/resourceGroups/{own}"
-    if group := inputs.get("resourceGroupName"):
+    scope = next((str(inputs[key]) for key in _AZURE_SCOPES if inputs.get(key)), None)
+    if scope is not None:
+        base = "/" + scope.strip("/")
+    elif group := inputs.get("resourceGroupName"):
         base += f"/resourceGroups/{group}"
-    elif scope := inputs.get("scope") or inputs.get("resourceUri") or inputs.get("resourceScope"):
-        base = str(scope).rstrip("/") if str(scope).startswith("/") else f"/{scope}"
-    provider = _AZURE_SCOPES.get(module(token)) or "Microsoft." + module(token)[0].upper() + module(token)[1:]
-    parents = [str(inputs[key]) for key in azure_names(token, inputs)[:-1]]
-    segments = "/".join([*parents, plural(kind[0].lower() + kind[1:]), own])
-    return f"{base}/providers/{provider}/{segments}"
+    segments = [f"Microsoft.{_AZURE_NAMESPACES.get(service, service[0].upper() + service[1:])}"]
+    for key in parents:
+        what = key.removesuffix("Name")
+        segments += [_AZURE_COLLECTIONS.get((service, what)) or plural(what), str(inputs.get(key) or "default")]
+    segments += [_AZURE_COLLECTIONS.get((service, kind)) or plural(kind[0].lower() + kind[1:]), own]
+    return f"{base}/providers/{'/'.join(segments)}"
 
 
-def azure_names(token: str, inputs: Mapping[str, Any]) -> list[str]:
-    """The inputs that are segments of the path, outermost first; the last one names the resource itself."""
-    kind = class_name(token)
-    names = [
-        key for key in inputs if key.endswith("Name") and key != "resourceGroupName" and isinstance(inputs[key], str)
-    ]
-    own = [key for key in names if kind.lower().endswith(key[:-4].lower())]
-    own.sort(key=len)
-    chosen = own[-1:]
-    parents = [key for key in names if key not in chosen and key in _AZURE_PARENTS]
-    return [*sorted(parents), *chosen]
+_AZURE_SCOPES = ("scope", "resourceUri", "resourceScope", "resourceId")
 
 
-_AZURE_PARENTS = frozenset({
-    "virtualNetworkName", "accountName", "workspaceName", "vaultName", "serverName", "clusterName", "containerName",
-    "networkSecurityGroupName", "routeTableName", "namespaceName", "databaseName", "galleryName", "galleryImageName",
-    "vmName", "vmScaleSetName", "profileName", "parentName", "resourceName", "amlFilesystemName", "capacityReservationGroupName",
-})  # fmt: skip
+@cache
+def azure_path(token: str) -> tuple[tuple[str, ...], str]:
+    """The inputs that are segments of the path: those of the parents, and the one that names the resource itself.
+
+    A resource's `get` function takes exactly the segments; the resource's own is the one that Pulumi can make up.
+    """
+    from gpuinfra.rehearsal.cloud.sdk import NotDeclared, sdk
+
+    azure, kind = sdk("azure-native"), class_name(token)
+    inputs = azure.resource(token).inputs
+    try:
+        taken = azure.function(token.replace(f":{kind}", f":get{kind}")).inputs
+        names = [key for key, prop in taken.items() if prop.required and key in inputs and key not in _AZURE_SCOPES]
+    except NotDeclared:
+        names = [key for key in inputs if key.endswith("Name") and inputs[key].type.kind == "str"]
+    own = [key for key in names if not inputs[key].required and inputs[key].type.kind == "str"]
+    parents = tuple(
+        key for key in names if key not in own and key != "resourceGroupName" and inputs[key].type.kind == "str"
+    )
+    return parents, own[-1] if own else ""
 
 
 def plural(word: str) -> str:
@@ -253,6 +276,18 @@ def gcp_id(token: str, name: str, inputs: Mapping[str, Any], project: str) -> st
         inputs.get("name")
         or next((inputs[k] for k in inputs if k.endswith("Id") and kind.lower().startswith(k[:-2].lower())), name)
     )
+    if kind.startswith("IAM") and inputs.get("role"):
+        held = next(
+            (
+                str(inputs[key])
+                for key in ("project", "bucket", "serviceAccountId", "name", "folder", "organization")
+                if inputs.get(key)
+            ),
+            project,
+        )
+        return "/".join(part for part in (held, str(inputs["role"]), str(inputs.get("member") or "")) if part)
+    if token == "gcp:serviceaccount/account:Account":
+        own = f"{own}@{inputs.get('project') or project}.iam.gserviceaccount.com"
     where = f"projects/{inputs.get('project') or project}"
     if zone := inputs.get("zone"):
         where += f"/zones/{str(zone).rsplit('/', 1)[-1]}"

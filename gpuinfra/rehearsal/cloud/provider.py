@@ -317,7 +317,8 @@ def _autoname(token: str, name: str, news: dict[str, Any], olds: dict[str, Any],
 def _own_names(token: str, inputs: Any) -> list[str]:
     """The inputs that name the resource itself."""
     if token.startswith("azure-native:"):
-        return ids.azure_names(token, dict.fromkeys(inputs, ""))[-1:]
+        own = ids.azure_path(token)[1]
+        return [own] if own.lower().endswith("name") else []
     return [ids.AWS_NAMED[token]] if token in ids.AWS_NAMED else ["name"]
 
 

@@ -137,7 +137,8 @@ def _table(token: str) -> tuple[frozenset[str], frozenset[str]]:
         forced |= set(inputs) if token in _GCP_IMMUTABLE else set()
     else:
         forced |= set(_AZURE_FORCED.get(token, ()))
-        forced |= set(ids.azure_names(token, dict.fromkeys(inputs, "")))
+        parents, own = ids.azure_path(token)
+        forced |= {*parents, own} & set(inputs)
     forced |= {name for name, prop in inputs.items() if _says_so(prop.doc)}
     return frozenset(forced - {"tags", "labels"}), frozenset(_IN_PLACE.get(token, ()))
 

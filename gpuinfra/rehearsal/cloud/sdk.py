@@ -14,7 +14,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
@@ -248,10 +248,13 @@ def _properties(body: str, folder: Path) -> dict[str, Property]:
 
 
 def _arguments(path: Path, folder: Path) -> dict[str, Property]:
-    """What a function takes: names on the wire come from the body, types from the signature."""
+    """What a function takes: names on the wire come from the body, types from the signature.
+
+    The signature is that of the form that takes outputs: there `Optional` twice means optional, once means required.
+    """
     text = _text(path)
     names = dict((python, wire) for wire, python in re.findall(r"__args__\['([^']+)'\] = (\w+)", text))
-    signature = re.search(r"^def \w+\((.*?)\)(?: -> [^\n]+)?:\n", text, re.M | re.S)
+    signature = re.search(r"^def \w+_output\((.*?)\)(?: -> [^\n]+)?:\n", text, re.M | re.S)
     if not signature:
         return {}
     function = ast.parse(f"def f({signature.group(1)}): ...").body[0]
@@ -260,7 +263,8 @@ def _arguments(path: Path, folder: Path) -> dict[str, Property]:
     for argument in [*function.args.args, *function.args.kwonlyargs]:
         if (wire := names.get(argument.arg)) and argument.annotation is not None:
             kind = _of(argument.annotation, folder)
-            found[wire] = Property(wire, kind)
+            optional = ast.unparse(argument.annotation).count("Optional[") > 1
+            found[wire] = Property(wire, replace(kind, optional=optional))
     return found
 
 

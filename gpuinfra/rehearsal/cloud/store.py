@@ -182,6 +182,10 @@ class Store:
             self._run("UPDATE counters SET value = value + 1 WHERE name=?", name)
             return int(self._rows("SELECT value FROM counters WHERE name=?", name)[0][0])
 
+    def reset(self, name: str) -> None:
+        """The next number of a series is 1 again."""
+        self._run("DELETE FROM counters WHERE name=?", name)
+
     def put(self, kind: str, id: str, data: Any) -> None:
         """Keep a thing that is no Pulumi resource: an instance, an activity, a credential."""
         self._run(

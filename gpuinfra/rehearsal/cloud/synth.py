@@ -44,6 +44,8 @@ def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], abo
                 made[name] = _default(name, prop.type, about)
         else:
             made[name] = _value(name, prop.type, about, (name,))
+    if about.package == "azure-native" and "name" in declared:
+        made["name"] = about.id.rsplit("/", 1)[-1]
     if "tagsAll" in declared:
         made["tagsAll"] = {**(wire.peel(about.inputs.get("tags")) or {})}
     return made
@@ -79,6 +81,8 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
             if made.get(key) is None and not prop.type.optional:
                 made[key] = _default(key, prop.type, about, (*path, key))
         return made
+    if type.kind in ("int", "float") and isinstance(given, str):
+        return float(given) if "." in given else int(given)  # a number in a path is text on the way in
     if type.kind == "list" and isinstance(given, list) and type.item:
         return [_echo(item, type.item, about, (*path, str(index))) for index, item in enumerate(given)]
     return given
@@ -171,7 +175,8 @@ def _gcp(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
     if name == "project":
         return ids.PROJECT
     if name == "email":
-        return f"{about.id.rsplit('/', 1)[-1]}@{ids.PROJECT}.iam.gserviceaccount.com"
+        last = about.id.rsplit("/", 1)[-1]
+        return last if "@" in last else f"{last}@{ids.PROJECT}.iam.gserviceaccount.com"
     if name in ("region", "location") and len(path) == 1:
         return about.region or "us-central1"
     if name == "zone" and len(path) == 1:

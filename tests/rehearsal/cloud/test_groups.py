@@ -78,7 +78,7 @@ def test_a_lost_instance_is_replaced_under_a_new_number(aws: Client, cloud: Clou
 
 
 def test_scaling_in_and_deleting_end_instances(aws: Client, cloud: Cloud, host: Host) -> None:
-    """One node fewer ends one instance, and the group's end ends them all."""
+    """One node fewer ends one instance, the group's end ends them all, and a pool that comes again begins at 1."""
     _, subnet = stacks.network(aws)
     made = stacks.group(aws, stacks.template(aws), 3, subnet)
     cloud.fleet.reconcile()
@@ -87,6 +87,10 @@ def test_scaling_in_and_deleting_end_instances(aws: Client, cloud: Cloud, host: 
     assert names(cloud) == ["gpu-1", "gpu-2"]
     aws.delete(made)
     assert names(cloud) == []
+    assert sorted(host.terminated) == [f"i-0000000000000000{n}" for n in (1, 2, 3)]
+    stacks.group(aws, stacks.template(aws, "again"), 1, subnet, "again")
+    cloud.fleet.reconcile()
+    assert names(cloud) == ["gpu-1"]
 
 
 def test_reserved_nodes_are_numbered_before_spot_ones(aws: Client, cloud: Cloud, host: Host) -> None:
