@@ -1,0 +1,147 @@
+"""A fleet in memory behind the four ports, and evidence for it. Only what is outside is replaced: cloud and clock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gpuinfra.handover.ports import (
+    EvidenceRef,
+    GroupExpected,
+    Identity,
+    IdentityRefused,
+    Member,
+    PoolExpected,
+    Ports,
+    PortUnavailable,
+    Trouble,
+)
+
+LAUNCHED = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+BUNDLE = "b" * 64
+ROLE, OWNER = "train-node", "AROA00000000000000001"
+
+
+def instance(number: int) -> str:
+    """A well-formed synthetic instance id."""
+    return f"i-{number:017x}"
+
+
+def pool(count: int = 2, **more: Any) -> PoolExpected:
+    """One pool with one group, whose machine requires one check."""
+    group = GroupExpected(name="gpu-reserved-0", group="asg-1", count=count, template_id="lt-1", template_version="3")
+    given: dict[str, Any] = {
+        "name": "gpu",
+        "machine": "p4d.24xlarge",
+        "groups": (group,),
+        "expectation": {"gpus": 8, "required": ["G1"], "skips": {}},
+        "bundle_sha256": BUNDLE,
+        "node_role": ROLE,
+        "evidence_owner": OWNER,
+    }
+    return PoolExpected(**{**given, **more})
+
+
+def judge(
+    probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
+) -> list[dict[str, object]]:
+    """One check: how many GPUs the raw output names."""
+    found = probes.get("gpus")
+    outcome = "pass" if found == expectation["gpus"] else "fail"
+    return [
+        {
+            "id": "G1", "name": "gpu_count", "phase": "presence", "severity": "block", "outcome": outcome,
+            "found": found, "expected": expectation["gpus"], "unit": "GPUs", "hint": "replace the node",
+            "reason": None if outcome == "pass" else "the driver lists fewer GPUs",
+        }
+    ]  # fmt: skip
+
+
+@dataclass
+class Fleet:
+    """What the cloud would answer; tests change it between two looks."""
+
+    members_: list[Member] = field(default_factory=list)
+    refs: list[EvidenceRef] = field(default_factory=list)
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    proofs: dict[str, bytes] = field(default_factory=dict)
+    troubles_: list[Trouble] = field(default_factory=list)
+    consoles: dict[str, list[str]] = field(default_factory=dict)
+    unavailable: int = 0
+    verified: list[str] = field(default_factory=list)
+    """Evidence hashes that somebody asked an identity for, in order."""
+
+    def launch(self, number: int, **more: Any) -> str:
+        """An instance in the group."""
+        given: dict[str, Any] = {
+            "instance_id": instance(number),
+            "group": "asg-1",
+            "template_id": "lt-1",
+            "template_version": "3",
+            "launched": LAUNCHED + timedelta(seconds=number),
+        }
+        self.members_.append(Member(**{**given, **more}))
+        return instance(number)
+
+    def report(self, number: int, *, gpus: int = 8, boot: str = "boot-0001", seq: int = 1, **more: Any) -> EvidenceRef:
+        """Evidence of an instance, with a proof that holds."""
+        document = {
+            "schema": "gpuinfra.evidence/1",
+            "instance_id": instance(number),
+            "boot_id": boot,
+            "bundle_sha256": BUNDLE,
+            "probes": {"gpus": gpus},
+            "gpus": [{"index": i, "uuid": f"GPU-{number}-{i}"} for i in range(gpus)],
+            "state": {"steps": [{"id": "10-prepare", "status": "done"}]},
+            **more.pop("document", {}),
+        }
+        data = more.pop("data", None) or json.dumps(document).encode()
+        key = f"evidence/train/{OWNER}:{instance(number)}/{boot}/{seq:06d}.json"
+        given: dict[str, Any] = {
+            "instance_id": instance(number), "boot_id": boot, "seq": seq, "key": key, "owner": OWNER,
+            "etag": hashlib.sha256(data).hexdigest(), "modified": LAUNCHED + timedelta(minutes=5, seconds=seq),
+        }  # fmt: skip
+        signer = more.pop("signer", instance(number))
+        ref = EvidenceRef(**{**given, **more})
+        self.refs.append(ref)
+        self.bodies[ref.key] = data
+        self.proofs[ref.key] = json.dumps({"signer": signer, "sha256": hashlib.sha256(data).hexdigest()}).encode()
+        return ref
+
+    @property
+    def ports(self) -> Ports:
+        """This fleet as the four ports."""
+        return Ports(membership=self, store=self, identity=self, console=self)
+
+    def members(self, groups: Any) -> list[Member]:
+        if self.unavailable:
+            self.unavailable -= 1
+            raise PortUnavailable("Throttling: Rate exceeded")
+        return list(self.members_)
+
+    def troubles(self, groups: Any) -> list[Trouble]:
+        return list(self.troubles_)
+
+    def list(self) -> list[EvidenceRef]:
+        return list(self.refs)
+
+    def read(self, ref: EvidenceRef) -> bytes:
+        return self.bodies[ref.key]
+
+    def proof(self, ref: EvidenceRef) -> bytes | None:
+        return self.proofs.get(ref.key)
+
+    def verify(self, proof: dict[str, object]) -> Identity:
+        self.verified.append(str(proof["sha256"]))
+        if proof["signer"] == "nobody":
+            raise IdentityRefused("the identity service refused its proof: SignatureDoesNotMatch")
+        return Identity(
+            account="000000000000", role=ROLE, instance_id=str(proof["signer"]), evidence_sha256=str(proof["sha256"])
+        )
+
+    def tail(self, instance_id: str, lines: int) -> list[str]:
+        return self.consoles.get(instance_id, [])[-lines:]

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuinfra.handover.aws import PROOF_BODY, StsIdentity, check_proof, classify, harmless, parse_caller, parse_key
+from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
+
+SHA = "a" * 64
+HOST = "sts.us-east-1.amazonaws.com"
+SIGNED = "content-type;host;x-amz-date;x-amz-security-token;x-gpuinfra-evidence"
+CALLER = """<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
+<Arn>arn:aws:sts::{account}:assumed-role/train-node/i-00000000000000001</Arn><UserId>AROA:i-1</UserId>
+<Account>{account}</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"""
+
+
+def proof(host: str = HOST, **more: Any) -> dict[str, Any]:
+    """A proof as a node makes it."""
+    headers = {
+        "Authorization": f"AWS4-HMAC-SHA256 Credential=ASIA/x, SignedHeaders={SIGNED}, Signature=00",
+        "Host": host,
+        "X-Amz-Date": "20261121T090000Z",
+        "X-Amz-Security-Token": "token",
+        "X-Gpuinfra-Evidence": SHA,
+        "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+    }
+    request = {"method": "POST", "path": "/", "query": "", "headers": headers, "body": PROOF_BODY}
+    headers.update(more.pop("headers", {}))
+    request.update(more)
+    return {"schema": "gpuinfra.proof/1", "cloud": "aws", "request": request}
+
+
+def test_a_good_proof_gives_its_hash_and_signed_headers() -> None:
+    """What is sent on is what was signed, and the host is left to the sender."""
+    headers, sha256 = check_proof(proof(), HOST)
+    assert sha256 == SHA
+    assert "host" not in headers
+    assert headers["x-gpuinfra-evidence"] == SHA
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"host": "sts.evil.example"}, "for host sts.evil.example"),
+        ({"method": "GET"}, "method 'GET'"),
+        ({"path": "/evil"}, "path '/evil'"),
+        ({"query": "Action=AssumeRole"}, "query"),
+        ({"body": "Action=AssumeRole&RoleArn=x"}, "body"),
+        (
+            {"headers": {"Authorization": "AWS4-HMAC-SHA256 SignedHeaders=host;x-amz-date, Signature=0"}},
+            "does not sign",
+        ),
+        ({"headers": {"Authorization": ""}}, "does not sign host"),
+        ({"headers": {"X-Gpuinfra-Evidence": "abc"}}, "no evidence hash"),
+        ({"headers": {"x-gpuinfra-evidence": "b" * 64}}, "doubled"),
+        ({"headers": {"X-Amz-Date": "x\r\nHost: evil"}}, "broken"),
+        ({"headers": None}, "no headers"),
+    ],
+)
+def test_a_proof_that_says_more_than_it_may_is_refused(change: dict[str, Any], words: str) -> None:
+    """Host, method, path, query, body and signed headers are fixed to the letter; anything else is refused."""
+    if change.get("headers", "") is None:
+        given = proof()
+        given["request"]["headers"] = None
+    else:
+        given = proof(**change)
+    with pytest.raises(IdentityRefused, match=words):
+        check_proof(given, HOST)
+
+
+@contextmanager
+def sts(status: int, body: str, seen: list[dict[str, str]]) -> Iterator[str]:
+    """An identity service that answers one thing, on loopback."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            seen.append({**{k.lower(): v for k, v in self.headers.items()}, "body": self.rfile.read(length).decode()})
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args: object) -> None:
+            return None
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def client(endpoint: str, account: str = "000000000000") -> Any:
+    """The operator's own STS client, as far as it is used."""
+    return SimpleNamespace(
+        meta=SimpleNamespace(endpoint_url=endpoint), get_caller_identity=lambda: {"Account": account}
+    )
+
+
+def asked(status: int, body: str, account: str = "000000000000") -> tuple[Any, list[dict[str, str]]]:
+    seen: list[dict[str, str]] = []
+    with sts(status, body, seen) as endpoint:
+        return StsIdentity(client(endpoint, account)).verify(proof(host=endpoint.removeprefix("http://"))), seen
+
+
+def test_the_regions_own_endpoint_is_asked() -> None:
+    """The signed request goes to the operator's endpoint unchanged, and its answer names role and instance."""
+    identity, seen = asked(200, CALLER.format(account="000000000000"))
+    assert (identity.role, identity.instance_id, identity.evidence_sha256) == ("train-node", "i-00000000000000001", SHA)
+    assert seen[0]["body"] == PROOF_BODY
+    assert seen[0]["x-gpuinfra-evidence"] == SHA
+
+
+def test_another_account_is_refused() -> None:
+    """A role and session of the same name in somebody else's account vouches for nothing."""
+    with pytest.raises(IdentityRefused, match="account 111111111111, not in 000000000000"):
+        asked(200, CALLER.format(account="111111111111"))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (403, "<Code>SignatureDoesNotMatch</Code>", IdentityRefused),
+        (403, "<Code>InvalidClientTokenId</Code>", IdentityRefused),
+        (403, "<Code>ExpiredToken</Code>", IdentityExpired),
+        (403, "<Code>SignatureDoesNotMatch</Code> Signature expired: 20261121T090000Z", IdentityExpired),
+        (400, "<Code>Throttling</Code>", PortUnavailable),
+        (503, "busy", PortUnavailable),
+        (302, "", IdentityRefused),
+        (200, "not xml", PortUnavailable),
+        (200, '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', PortUnavailable),
+        (200, "<x><Arn>arn:aws:iam::000000000000:user/mallory</Arn></x>", IdentityRefused),
+    ],
+)
+def test_answers_of_the_identity_service(status: int, body: str, kind: type[Exception]) -> None:
+    """Each answer is a refusal, an expiry that a newer proof mends, or a reason to ask again; redirects are not followed."""
+    with pytest.raises(kind):
+        asked(status, body)
+
+
+def test_an_identity_service_that_is_not_there() -> None:
+    """No connection is a reason to ask again, not a verdict."""
+    with pytest.raises(PortUnavailable, match="cannot be reached"):
+        StsIdentity(client("http://127.0.0.1:9")).verify(proof(host="127.0.0.1:9"))
+
+
+def test_other_partitions_are_understood() -> None:
+    """China's and GovCloud's ARNs name role and instance as well."""
+    answer = b"<x><Arn>arn:aws-cn:sts::000000000000:assumed-role/r/i-0abc</Arn></x>"
+    assert parse_caller(answer, SHA).instance_id == "i-0abc"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (
+            "We currently do not have sufficient p4d.24xlarge capacity in the Availability Zone you requested",
+            "capacity",
+        ),
+        ("Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity", "capacity"),
+        ("The requested reservation does not have sufficient compatible and available capacity", "capacity"),
+        ("You have requested more vCPU capacity than your current vCPU limit of 0 allows: VcpuLimitExceeded", "quota"),
+        ("MaxSpotInstanceCountExceeded - Max spot instance count exceeded", "quota"),
+        ("You are not authorized to perform this operation: UnauthorizedOperation", "permission"),
+        ("Client.InternalError: Client error on launch", "permission"),
+        ("The image id '[ami-0]' does not exist", "image"),
+        ("something new", "other"),
+    ],
+)
+def test_scaling_failures_are_told_apart(message: str, kind: str) -> None:
+    """A stock-out, a quota, a permission and a bad image are different things to a person."""
+    assert classify(message) == kind
+
+
+def test_keys_of_another_shape_are_not_evidence() -> None:
+    """Proofs, folders and foreign keys in the listing are passed over; both forms of a node's folder are read."""
+    prefix = "evidence/train/"
+    for name, owner in (("i-0abc", ""), ("AROAX:i-0abc", "AROAX")):
+        entry = {"Key": f"{prefix}{name}/1234-abcd/000007.json", "LastModified": None, "ETag": "e"}
+        ref = parse_key(prefix, entry)
+        assert ref is not None
+        assert (ref.owner, ref.instance_id, ref.seq) == (owner, "i-0abc", 7)
+    for name in ("i-0abc/1234-abcd/000007.proof.json", "i-0abc/x", "../i-0abc/1234-abcd/000007.json", ""):
+        assert parse_key(prefix, {"Key": prefix + name, "LastModified": None}) is None
+
+
+def test_console_text_cannot_move_the_terminal() -> None:
+    """Escape sequences of a node's console are made visible."""
+    assert "\x1b" not in harmless("\x1b[2Jgone")

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.handover.ports import PoolExpected, Trouble
+from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
+from gpuinfra.handover.wording import reasons
+
+from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
+
+
+def look(fleet: Fleet, expected: PoolExpected | None = None, **more: object) -> FleetVerdict:
+    return Gatherer(fleet.ports, [expected or pool()], judge_node=judge).look(**more)  # type: ignore[arg-type]
+
+
+def healthy(count: int = 2) -> Fleet:
+    fleet = Fleet()
+    for number in range(1, count + 1):
+        fleet.launch(number)
+        fleet.report(number)
+    return fleet
+
+
+def waited(fleet: Fleet, wait: Wait, expected: PoolExpected | None = None) -> tuple[Outcome, list[str]]:
+    said: list[str] = []
+    outcome = watch(
+        Gatherer(fleet.ports, [expected or pool()], judge_node=judge),
+        wait,
+        say=said.append,
+        cancelled=threading.Event(),
+    )
+    return outcome, said
+
+
+def test_healthy_fleet_is_complete() -> None:
+    """Nodes that are there, signed for and pass every required check are verified, with all their GPUs."""
+    verdict = look(healthy())
+    assert verdict.complete
+    assert [n.outcome for n in verdict.nodes] == ["verified", "verified"]
+    assert sum(n.gpus_verified for n in verdict.nodes) == 16
+
+
+def test_raw_output_counts_not_the_nodes_opinion() -> None:
+    """A node that writes `pass` beside raw output with seven GPUs has failed."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1, gpus=7, document={"checks": [{"id": "G1", "severity": "block", "outcome": "pass"}]})
+    node = look(fleet, pool(1)).nodes[0]
+    assert (node.outcome, node.settled, node.gpus_verified) == ("failed", True, 0)
+    assert "found 7, expected 8 GPUs" in node.reason
+
+
+def test_newest_boot_counts() -> None:
+    """After a reboot only the new boot's evidence counts, and of a boot its highest number."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1, boot="boot-0001", seq=7)
+    fleet.report(1, boot="boot-0002", seq=1, gpus=7, modified=LAUNCHED + timedelta(hours=1))
+    assert look(fleet, pool(1)).nodes[0].outcome == "failed"
+    fleet.report(1, boot="boot-0002", seq=2, modified=LAUNCHED + timedelta(hours=2))
+    assert look(fleet, pool(1)).nodes[0].outcome == "verified"
+
+
+def test_dead_instances_do_not_count() -> None:
+    """Evidence of an instance that its group no longer holds, or that is leaving, makes nobody verified."""
+    fleet = healthy(2)
+    fleet.members_ = [fleet.members_[0], *fleet.members_[2:]]
+    verdict = look(fleet)
+    assert (verdict.verified, verdict.missing) == (1, {"gpu-reserved-0": 1})
+    fleet = Fleet()
+    fleet.launch(1, leaving=True)
+    fleet.report(1)
+    assert look(fleet, pool(1)).missing == {"gpu-reserved-0": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"document": {"bundle_sha256": "c" * 64}}, "set up by bundle cccccccccccc"),
+        ({"document": {"instance_id": instance(9)}}, f"names {instance(9)}"),
+        ({"document": {"boot_id": "another"}}, "boot another"),
+        ({"document": {"schema": "gpuinfra.evidence/9"}}, "not of schema"),
+        ({"document": {"probes": None}}, "no raw output"),
+        ({"data": b"\xff\x00 not json"}, "not JSON"),
+        ({"data": b"[" * 100_000}, "not JSON"),
+        ({"signer": instance(9)}, f"signed by {instance(9)}"),
+        ({"signer": "nobody"}, "SignatureDoesNotMatch"),
+    ],
+)
+def test_evidence_that_cannot_be_believed(change: dict[str, object], words: str) -> None:
+    """Evidence of a wrong bundle, instance, boot, schema or signer is refused at once, with its reason."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1, **change)
+    node = look(fleet, pool(1)).nodes[0]
+    assert (node.outcome, node.settled) == ("refused", True)
+    assert words in node.reason
+
+
+def test_proof_over_other_evidence() -> None:
+    """A proof that is genuine but was signed over other evidence does not vouch for this one."""
+    fleet = Fleet()
+    fleet.launch(1)
+    first = fleet.report(1)
+    second = fleet.report(1, seq=2, gpus=6)
+    fleet.proofs[second.key] = fleet.proofs[first.key]
+    assert "over other evidence" in look(fleet, pool(1)).nodes[0].reason
+
+
+def test_role_is_compared() -> None:
+    """A signature under another role of the account is refused, because its session name could be chosen."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1)
+    node = look(fleet, pool(1, node_role="another")).nodes[0]
+    assert node.outcome == "refused"
+    assert "role train-node" in node.reason
+
+
+def test_foreign_folder_cannot_hide_evidence() -> None:
+    """Newer evidence for an instance in somebody else's folder changes nothing."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1)
+    fleet.report(1, boot="boot-0009", gpus=1, owner="AROAOTHER", modified=LAUNCHED + timedelta(days=1))
+    assert look(fleet, pool(1, evidence_owner=OWNER)).complete
+
+
+def test_stale_template_waits_for_its_group() -> None:
+    """A node of another template version is refused, but may still be replaced, so it is not settled."""
+    fleet = Fleet()
+    fleet.launch(1, template_version="2")
+    fleet.report(1)
+    node = look(fleet, pool(1)).nodes[0]
+    assert (node.outcome, node.settled) == ("refused", False)
+    assert "version 2, wanted is 3" in node.reason
+
+
+def test_evidence_from_before_the_launch() -> None:
+    """Evidence that is older than the instance's launch does not count."""
+    fleet = Fleet()
+    fleet.launch(1, launched=LAUNCHED + timedelta(hours=1))
+    fleet.report(1)
+    assert look(fleet, pool(1)).nodes[0].outcome == "waiting"
+
+
+def test_failing_node_in_the_middle_of_its_steps_is_not_settled() -> None:
+    """While the journal says that steps are to come, failed checks are not the last word; a failed step ends that."""
+    for status, settled in (("reboot", False), ("running", False), ("failed", True), ("done", True)):
+        fleet = Fleet()
+        fleet.launch(1)
+        fleet.report(1, gpus=0, document={"state": {"steps": [{"id": "30-driver", "status": status}]}})
+        assert look(fleet, pool(1)).nodes[0].settled is settled, status
+
+
+def test_required_check_that_did_not_run_fails() -> None:
+    """A check that the machine requires and that has no outcome keeps the node from being verified."""
+    expectation = {"gpus": 8, "required": ["G1", "N1"], "skips": {}}
+    node = look(healthy(1), pool(1, expectation=expectation)).nodes[0]
+    assert node.outcome == "failed"
+    assert "N1" in node.reason
+
+
+def test_labels_stay_and_are_not_given_again() -> None:
+    """A node keeps its label, and the replacement of a lost one gets the next number."""
+    fleet = healthy(2)
+    labels = {n.instance_id: n.label for n in look(fleet).nodes}
+    assert labels == {instance(1): "gpu-1", instance(2): "gpu-2"}
+    fleet.members_.pop(0)
+    fleet.launch(3)
+    fleet.report(3)
+    assert {n.instance_id: n.label for n in look(fleet, labels=labels).nodes} == {
+        instance(2): "gpu-2",
+        instance(3): "gpu-3",
+    }
+
+
+def test_identity_is_asked_for_once() -> None:
+    """One verification for each evidence, however often one looks; a refused proof is not asked again either."""
+    fleet = healthy(1)
+    gatherer = Gatherer(fleet.ports, [pool(1)], judge_node=judge)
+    for _ in range(3):
+        gatherer.look()
+    assert len(fleet.verified) == 1
+
+
+def test_watch_ends_when_every_node_has_answered() -> None:
+    """A fleet with one failed node ends before the deadline and is not ready."""
+    fleet = healthy(1)
+    fleet.launch(2)
+    fleet.report(2, gpus=7)
+    outcome, _ = waited(fleet, Wait(deadline_s=60))
+    assert (outcome.ended, outcome.ready) == ("settled", False)
+    text = "\n".join(reasons(outcome))
+    assert f"gpu-2 ({instance(2)})" in text
+    assert "what to do: replace the node" in text
+
+
+def test_silent_node_ends_at_the_deadline_with_its_console() -> None:
+    """A node that never reports costs the deadline and no more, and the end of its console log is told."""
+    fleet = healthy(1)
+    fleet.launch(2)
+    fleet.consoles[instance(2)] = [f"line {n}" for n in range(40)]
+    outcome, _ = waited(fleet, Wait(deadline_s=0.3))
+    assert outcome.ended == "deadline"
+    text = "\n".join(reasons(outcome))
+    assert f"gpu-2 ({instance(2)}): never reported" in text
+    assert "| line 39" in text
+    assert "| line 20" not in text
+
+
+def test_stock_out_is_told_early_in_the_clouds_words() -> None:
+    """A group that gets no machines is told at once and ends the waiting before the deadline."""
+    fleet = healthy(1)
+    fleet.troubles_ = [Trouble(group="asg-1", kind="capacity", message="We currently do not have sufficient capacity")]
+    outcome, said = waited(fleet, Wait(deadline_s=2))
+    assert outcome.ended == "stock-out"
+    assert outcome.seconds < 2
+    assert "asg-1: We currently do not have sufficient capacity" in said
+    text = "\n".join(reasons(outcome))
+    assert "1 node never launched: We currently do not have sufficient capacity" in text
+    assert "another zone" in text
+
+
+def test_floor_and_none() -> None:
+    """`floor` is content with its number, `none` looks once and waits for nobody."""
+    fleet = healthy(1)
+    fleet.launch(2)
+    floor, _ = waited(fleet, Wait(mode="floor", floor=1, deadline_s=5))
+    assert (floor.ready, floor.ended) == (True, "ready")
+    once, _ = waited(fleet, Wait(mode="none", deadline_s=5))
+    assert (once.ready, once.ended) == (False, "once")
+
+
+def test_empty_fleet_is_never_ready() -> None:
+    """No members and no evidence is a fleet that lacks everything, not one that is complete."""
+    outcome, _ = waited(Fleet(), Wait(deadline_s=0.1))
+    assert not outcome.ready
+    assert outcome.verdict.missing == {"gpu-reserved-0": 2}
+
+
+def test_cancel_ends_promptly() -> None:
+    """A cancel ends the waiting at once, whatever the deadline."""
+    cancelled = threading.Event()
+    cancelled.set()
+    gatherer = Gatherer(Fleet().ports, [pool()], judge_node=judge)
+    outcome = watch(gatherer, Wait(deadline_s=600), say=lambda _: None, cancelled=cancelled)
+    assert outcome.ended == "cancelled"
+    assert outcome.seconds < 5
+
+
+def test_throttling_is_waited_out() -> None:
+    """A cloud that throttles once is asked again, and the person is told."""
+    fleet = healthy(1)
+    fleet.unavailable = 1
+    outcome, said = waited(fleet, Wait(deadline_s=30), pool(1))
+    assert outcome.ready
+    assert any("Throttling" in line for line in said)

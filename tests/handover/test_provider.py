@@ -1,0 +1,272 @@
+"""The plugin as the engine sees it: over gRPC, with a fleet in memory behind the four ports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
+
+from gpuinfra.handover import provider as module
+from gpuinfra.handover import wire
+from gpuinfra.shipped import shipped
+
+from .fleet import BUNDLE, OWNER, ROLE, Fleet, instance, judge
+
+URN = "urn:pulumi:s::p::gpuinfra:index:NodesReady::train-ready"
+
+
+def inputs(**more: Any) -> dict[str, Any]:
+    """The resource's inputs, as the engine sends them."""
+    group = {"name": "gpu-reserved-0", "group": "asg-1", "count": 2, "templateId": "lt-1", "templateVersion": "3"}
+    pool = {
+        "name": "gpu", "machine": "p4d.24xlarge", "bundleSha256": BUNDLE, "nodeRole": ROLE, "evidenceOwner": OWNER,
+        "expectation": {"gpus": 8, "required": ["G1"], "skips": {}}, "groups": [group],
+    }  # fmt: skip
+    given: dict[str, Any] = {
+        "cloud": "aws", "cluster": "train", "region": "us-east-1", "evidenceBucket": "b", "evidencePrefix": "evidence/train",
+        "pools": [pool], "wait": "all", "deadlineS": 20,
+    }  # fmt: skip
+    return {**given, **more}
+
+
+class EngineLog(engine_pb2_grpc.EngineServicer):
+    """The engine's side of progress."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def Log(self, request: Any, context: Any) -> Any:
+        assert request.ephemeral
+        self.lines.append(request.message)
+        return empty_pb2.Empty()
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """Two healthy nodes."""
+    fleet = Fleet()
+    for number in (1, 2):
+        fleet.launch(number)
+        fleet.report(number)
+    return fleet
+
+
+@pytest.fixture
+def log() -> EngineLog:
+    """What the engine heard."""
+    return EngineLog()
+
+
+@pytest.fixture
+def stub(fleet: Fleet, log: EngineLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The plugin behind a real gRPC connection."""
+    monkeypatch.setattr(module, "connect", lambda _inputs: fleet.ports)
+    monkeypatch.setattr(module, "judge_node", judge)
+    monkeypatch.delenv(module.DEADLINE_VARIABLE, raising=False)
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(module.NodesReadyProvider("1.2.3"), server)
+    engine_pb2_grpc.add_EngineServicer_to_server(log, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        made = provider_pb2_grpc.ResourceProviderStub(channel)
+        made.Handshake(provider_pb2.ProviderHandshakeRequest(engine_address=f"127.0.0.1:{port}"))
+        yield made
+    server.stop(0).wait()
+
+
+def create(stub: Any, **more: Any) -> dict[str, Any]:
+    """Create, and the properties that the state would keep."""
+    request = provider_pb2.CreateRequest(urn=URN, properties=wire.to_struct(inputs(**more)))
+    return wire.from_struct(stub.Create(request).properties)
+
+
+def failure(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:
+    """What the engine unpacks from a failed call to keep the state."""
+    trailing = {key: value for key, value in error.trailing_metadata()}  # type: ignore[attr-defined]
+    status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
+    detail = provider_pb2.ErrorResourceInitFailed()
+    assert status.details[0].Unpack(detail)
+    return detail
+
+
+def test_create_waits_and_tells(stub: Any, log: EngineLog) -> None:
+    """A healthy fleet is ready, its nodes are in the state, and progress went to the engine."""
+    state = create(stub)
+    assert state["ready"] is True
+    assert (state["nodesVerified"], state["gpusVerified"]) == (2, 16)
+    assert [n["label"] for n in state["nodes"]] == ["gpu-1", "gpu-2"]
+    assert state["nodes"][0]["evidenceSha256"]
+    assert log.lines == ["2 of 2 nodes verified"]
+
+
+def test_a_failed_fleet_keeps_its_state(stub: Any, fleet: Fleet) -> None:
+    """The error carries id, properties and every reason, so that the engine keeps the resource and judges again."""
+    fleet.report(2, seq=2, gpus=7)
+    with pytest.raises(grpc.RpcError) as caught:
+        create(stub)
+    detail = failure(caught.value)
+    assert detail.id == "train@us-east-1"
+    state = wire.from_struct(detail.properties)
+    assert (state["ready"], state["nodesVerified"]) == (False, 1)
+    text = "\n".join(detail.reasons)
+    assert f"gpu-2 ({instance(2)}): failed 1 check" in text
+    assert "what to do: replace the node" in text
+
+
+def test_diff_of_a_ready_fleet(stub: Any) -> None:
+    """Nothing changed is no difference; how one looks is none either; who should be there is one."""
+    state = create(stub)
+    kinds = provider_pb2.DiffResponse
+
+    def diff(**news: Any) -> Any:
+        request = provider_pb2.DiffRequest(
+            olds=wire.to_struct(state), news=wire.to_struct(inputs(**news)), old_inputs=wire.to_struct(inputs())
+        )
+        return stub.Diff(request)
+
+    assert diff().changes == kinds.DIFF_NONE
+    assert diff(deadlineS=99, profile="other").changes == kinds.DIFF_NONE
+    changed = diff(pools=[{**inputs()["pools"][0], "bundleSha256": "c" * 64}])
+    assert (changed.changes, list(changed.diffs), list(changed.replaces)) == (kinds.DIFF_SOME, ["pools"], [])
+
+
+def test_refresh_shows_a_replaced_node_as_drift(stub: Any, fleet: Fleet) -> None:
+    """Read looks anew: a replacement that has not reported makes the state not ready, and that makes up judge again."""
+    state = create(stub)
+    fleet.members_.pop(0)
+    fleet.launch(3)
+    request = provider_pb2.ReadRequest(
+        id="train@us-east-1", urn=URN, properties=wire.to_struct(state), inputs=wire.to_struct(inputs())
+    )
+    seen = wire.from_struct(stub.Read(request).properties)
+    assert seen["ready"] is False
+    assert [n["label"] for n in seen["nodes"]] == ["gpu-2", "gpu-3"]
+    assert module.changes(seen, inputs(), inputs()) == ["ready"]
+    fleet.report(3)
+    update = provider_pb2.UpdateRequest(
+        id="train@us-east-1", urn=URN, olds=wire.to_struct(seen), news=wire.to_struct(inputs())
+    )
+    after = wire.from_struct(stub.Update(update).properties)
+    assert after["ready"] is True
+    assert [n["label"] for n in after["nodes"]] == ["gpu-2", "gpu-3"]
+
+
+def test_refresh_of_an_untouched_fleet_changes_nothing(stub: Any, fleet: Fleet) -> None:
+    """Read of what is as it was gives the same properties, without asking for an identity again."""
+    state = create(stub)
+    asked = len(fleet.verified)
+    request = provider_pb2.ReadRequest(
+        id="train@us-east-1", urn=URN, properties=wire.to_struct(state), inputs=wire.to_struct(inputs())
+    )
+    assert wire.from_struct(stub.Read(request).properties) == state
+    assert len(fleet.verified) == asked
+
+
+def test_preview_knows_nothing_and_waits_for_nobody(stub: Any, fleet: Fleet) -> None:
+    """A preview answers at once with unknown outputs, even when inputs are unknown."""
+    fleet.unavailable = 99
+    request = provider_pb2.CreateRequest(
+        urn=URN, properties=wire.to_struct(inputs(evidenceBucket=wire.UNKNOWN)), preview=True
+    )
+    state = wire.from_struct(stub.Create(request).properties)
+    assert state["ready"] == wire.UNKNOWN
+    assert state["cluster"] == "train"
+
+
+def test_check_names_what_is_wrong(stub: Any) -> None:
+    """Missing inputs, a wrong word and a floor without a number are refused with the property's name."""
+    bad = inputs(wait="floor", region="")
+    answer = stub.Check(provider_pb2.CheckRequest(urn=URN, type=wire.TYPE, news=wire.to_struct(bad)))
+    assert {f.property for f in answer.failures} == {"region", "floor"}
+    answer = stub.Check(provider_pb2.CheckRequest(type=wire.TYPE, news=wire.to_struct(inputs(wait="some"))))
+    assert "allowed are all, floor, none" in answer.failures[0].reason
+    answer = stub.Check(provider_pb2.CheckRequest(type="gpuinfra:index:Other", news=wire.to_struct(inputs())))
+    assert "known is gpuinfra:index:NodesReady" in answer.failures[0].reason
+
+
+def test_cancel_ends_a_wait(stub: Any, fleet: Fleet) -> None:
+    """The engine's cancel ends a long wait within a second or two, and the state is kept."""
+    fleet.launch(3)
+    threading.Timer(0.5, lambda: stub.Cancel(empty_pb2.Empty())).start()
+    begun = time.monotonic()
+    with pytest.raises(grpc.RpcError) as caught:
+        create(stub, deadlineS=600)
+    assert time.monotonic() - begun < 5
+    assert "cancelled" in failure(caught.value).reasons[0]
+
+
+def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator shortens one run's wait; a duration that is none is refused."""
+    fleet.launch(3)
+    monkeypatch.setenv(module.DEADLINE_VARIABLE, "0.2s")
+    with pytest.raises(grpc.RpcError) as caught:
+        create(stub, deadlineS=600)
+    assert "the deadline passed" in failure(caught.value).reasons[0]
+    monkeypatch.setenv(module.DEADLINE_VARIABLE, "soon")
+    with pytest.raises(grpc.RpcError, match="write seconds, minutes or hours"):
+        create(stub)
+
+
+def test_wait_none_is_ready_without_nodes(stub: Any, fleet: Fleet) -> None:
+    """With `wait: none` the resource is there although nobody reported."""
+    fleet.refs.clear()
+    assert create(stub, wait="none")["ready"] is True
+
+
+def test_schema_is_one_that_pulumi_reads(stub: Any) -> None:
+    """The schema names the resource, and every output that the provider gives is declared in it."""
+    import json
+
+    schema = json.loads(stub.GetSchema(provider_pb2.GetSchemaRequest()).schema)
+    declared = schema["resources"][wire.TYPE]["properties"]
+    assert set(create(stub)) <= set(declared)
+
+
+@pytest.mark.parametrize(("text", "value"), [("90s", 90), ("15m", 900), ("1h", 3600), ("5", 5)])
+def test_durations(text: str, value: float) -> None:
+    """Durations are written as people write them."""
+    assert wire.seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "0", "25h", "1d", "nan", "inf", "1e99"])
+def test_durations_that_are_none(text: str) -> None:
+    """Anything else is refused with what is allowed."""
+    with pytest.raises(ValueError, match="write seconds, minutes or hours"):
+        wire.seconds(text)
+
+
+def test_the_plugin_ends_with_its_engine(tmp_path: Path) -> None:
+    """The real plugin process prints its port, answers, and is gone soon after the process that started it was killed."""
+    script = tmp_path / "engine.py"
+    script.write_text(
+        "import subprocess, sys, time\n"
+        f"p = subprocess.Popen([sys.executable, {str(shipped('plugin'))!r}, '127.0.0.1:1'], stdout=subprocess.PIPE, text=True)\n"
+        "print(p.pid, p.stdout.readline().strip(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid, port = map(int, parent.stdout.readline().split())
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        info = provider_pb2_grpc.ResourceProviderStub(channel).GetPluginInfo(empty_pb2.Empty(), timeout=10)
+        assert info.version
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit and Path(f"/proc/{pid}").exists():
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists(), os.kill(pid, signal.SIGKILL)
