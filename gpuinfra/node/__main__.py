@@ -66,6 +66,16 @@ def _parser() -> argparse.ArgumentParser:
         help="only this phase; may be repeated",
     )
     verify.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="ask for this check too, though the machine does not require it: B2, B4 and B5 measure; may be repeated",
+    )
+    verify.add_argument(
+        "--watch", type=float, metavar="SECONDS", help="verify again and again; one line of JSON a round"
+    )
+    verify.add_argument(
         "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file again instead of this node"
     )
     verify.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
@@ -74,6 +84,10 @@ def _parser() -> argparse.ArgumentParser:
         "attest", help="renew the identity proof of the newest evidence, and upload it if it never arrived"
     )
     attest.set_defaults(run=_attest)
+    nccl = commands.add_parser("nccl", help="all-reduce over this node's GPUs; prints one JSON object")
+    nccl.add_argument("--gib", type=float, default=8.0, help="bytes summed on each GPU, twice of that is allocated")
+    nccl.add_argument("--rounds", type=int, default=20)
+    nccl.set_defaults(run=_nccl)
     explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
     explain.set_defaults(run=_explain)
@@ -81,13 +95,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _verify(args: argparse.Namespace) -> int:
+    if args.watch is not None:
+        return _watch(args)
     from .judge import judge, not_checked, verdict
 
     expectation = _load(
         args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or give --expectation FILE"
     )
+    from .checks import ALL
+
+    unknown = [name for name in args.also if name not in ALL]
+    if unknown:
+        _say("there is no check %s; there are %s" % (unknown[0][:40], ", ".join(ALL)))
+        return WRONG_USE
     try:
         unchecked = not_checked(expectation)
+        expectation = dict(expectation, required=list(dict.fromkeys([*expectation["required"], *args.also])))
     except ValueError as error:
         raise Missing(str(error)) from None
     if args.evidence:
@@ -128,6 +151,35 @@ def _verify(args: argparse.Namespace) -> int:
         _say(upload_problem, console=True)
         return ENVIRONMENT
     return OK if result.verified else NOT_VERIFIED
+
+
+def _watch(args: argparse.Namespace) -> int:
+    """Verify again and again until somebody ends it; what changed is told, and evidence is uploaded only then."""
+    import time
+
+    from .judge import verdict
+
+    if not args.watch >= 1:
+        _say("give --watch at least 1 second")
+        return WRONG_USE
+    expectation = _load(args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap")
+    before: dict[str, str] | None = None
+    while True:
+        document = _gather(expectation, args.phase)
+        outcomes = {check["id"]: check["outcome"] for check in document["checks"]}
+        changed = sorted(name for name, outcome in outcomes.items() if (before or {}).get(name) != outcome)
+        problem = _upload(document) if args.upload and changed else None
+        line = {
+            "schema": "gpuinfra.watch/1",
+            "time": document["finished"],
+            "changed": {name: outcomes[name] for name in changed},
+        }
+        line["verified"] = verdict(document["checks"], expectation).verified
+        if problem:
+            line["problem"] = problem
+        print(json.dumps(line), flush=True)
+        before = outcomes
+        time.sleep(args.watch)
 
 
 def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, Any]:
@@ -199,6 +251,24 @@ def _say(line: str, console: bool = False) -> None:
             os.close(handle)
         except OSError:
             pass  # no console here
+
+
+def _nccl(args: argparse.Namespace) -> int:
+    import tempfile
+
+    from . import nccl
+
+    if not (0 < args.gib <= 64 and 0 < args.rounds <= 10_000):
+        _say("give --gib between 0 and 64, and --rounds between 1 and 10000")
+        return WRONG_USE
+    with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
+        try:
+            result = nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log")
+        except nccl.NcclError as error:
+            raise Missing(str(error)) from None
+    json.dump(result, sys.stdout)
+    print()
+    return OK
 
 
 def _explain(args: argparse.Namespace) -> int:

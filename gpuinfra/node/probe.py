@@ -11,10 +11,11 @@ import re
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from typing import Any, Callable, Iterable
 
-from .probes import GPU_FIELDS, OLDER_NAMES, PROBES, Probe
+from .probes import GPU_FIELDS, NODE_PART, OLDER_NAMES, PROBES, Probe
 from .words import harmless
 
 _FIRST_LINES = 20
@@ -24,7 +25,7 @@ Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
 def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     """Run one command; whatever happens, there is a record of it."""
-    words = list(argv)
+    words = _own(list(argv))
     started = time.monotonic()
     environment = dict(os.environ, LC_ALL="C", LANG="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="", TERM="dumb")
     try:
@@ -48,6 +49,15 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
         code = 124 if problem.startswith("timed out") else code if code is not None else 125
         problem = problem.replace("@", "%d s" % probe.timeout_s)
     return _record(words, code, keeper.stdout(), keeper.stderr(), keeper.truncated, started, problem, probe.keep)
+
+
+def _own(words: list[str]) -> list[str]:
+    """This node part as a command: the zipapp that runs now, or the package of a checkout."""
+    if words[0] != NODE_PART:
+        return words
+    program = os.path.abspath(sys.argv[0])
+    part = [program] if program.endswith(".pyz") else ["-m", __package__ or "gpuinfra.node"]
+    return [sys.executable, *part, *words[1:]]
 
 
 def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> str | None:

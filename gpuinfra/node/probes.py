@@ -67,6 +67,9 @@ class Probe:
     """Commands to try where the first is missing or fails."""
 
 
+NODE_PART = "@node-part"
+"""Stands for this interpreter and this node part, which runs NCCL in a process of its own."""
+
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
 
 PROBES: dict[str, Probe] = {
@@ -111,5 +114,11 @@ PROBES: dict[str, Probe] = {
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe(("findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE")),
+    # These two measure, and take minutes: only a node that is asked for speed runs them.
+    "nccl": Probe((NODE_PART, "nccl"), timeout_s=600),
+    "nvbandwidth": Probe(
+        ("nvbandwidth", "-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce"),
+        timeout_s=600,
+    ),
     "cloud-init": Probe(("cloud-init", "status", "--format=json")),
 }

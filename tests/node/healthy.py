@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from gpuinfra.node import evidence
 from gpuinfra.node.probe import probe_all
-from gpuinfra.node.probes import Probe
+from gpuinfra.node.probes import NODE_PART, Probe
 from gpuinfra.rehearsal.devices import FOLDER
 
 sys.path.insert(0, str(FOLDER))
@@ -96,10 +97,21 @@ H100 = {
     "pcie_gen": 5,
     "nvlinks_per_gpu": 18,
     "nvlink_gb_s": 26.562,
-    "required": [*P4D["required"], "F2", "F6"],
+    "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}],
+    "required": [*P4D["required"], "F2", "F6", "B2", "B4", "B5"],
     "skips": {},
 }
-"""An H100 node, asked the Blackwell question F6 as well, so that every check has a healthy answer somewhere."""
+"""An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
+
+NCCL = {"schema": "gpuinfra.nccl/1", "ranks": 8, "busbw_gb_s": 478.2, "wrong": 0, "network": ["AWS Libfabric"]}
+COPIES = {
+    "nvbandwidth": {
+        "testcases": [
+            {"name": name, "status": "Passed", "bandwidth_matrix": [["52.10"] * 8]}
+            for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
+        ]
+    }
+}
 
 JOURNAL = {
     "schema": "gpuinfra.state/1",
@@ -108,6 +120,8 @@ JOURNAL = {
 }
 
 _HOST = {
+    NODE_PART: json.dumps(NCCL) + "\n",
+    "nvbandwidth": json.dumps(COPIES) + "\n",
     "uname": KERNEL + "\n",
     "find": f"/lib/modules/{KERNEL}/build\n",
     "df": "       Avail\n107374182400\n",

@@ -236,6 +236,27 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
 }
 """For each check what it has to notice. A check without an entry here cannot be added."""
 
+MUTATIONS["B2"] = [
+    swaps("nccl", r'"busbw_gb_s": 478.2', '"busbw_gb_s": 119.0'),
+    swaps("nccl", r'"busbw_gb_s": 478.2', '"busbw_gb_s": NaN'),
+    swaps("nccl", r'"busbw_gb_s": 478.2', '"busbw_gb_s": Infinity'),
+    swaps("nccl", r'"wrong": 0', '"wrong": 4'),
+    swaps("nccl", r'"ranks": 8', '"ranks": 7'),
+    lambda one: one["expectation"].pop("floors"),
+]
+MUTATIONS["B4"] = [
+    swaps("nccl", "AWS Libfabric", "Socket"),
+    swaps("nccl", r'\["AWS Libfabric"\]', '["AWS Libfabric", "Socket"]'),
+    swaps("nccl", r'\["AWS Libfabric"\]', "[]"),
+]
+MUTATIONS["B5"] = [
+    swaps("nvbandwidth", "52.10", "24.10"),
+    swaps("nvbandwidth", r'"52.10", ', ""),
+    swaps("nvbandwidth", "Passed", "Error"),
+    swaps("nvbandwidth", "52.10", "nan"),
+    swaps("nvbandwidth", "52.10", "inf"),
+]
+
 CASES = [(check, at) for check, mutations in MUTATIONS.items() for at in range(len(mutations))]
 
 
@@ -402,7 +423,7 @@ def test_causes_are_told_before_consequences() -> None:
 
 def test_what_was_not_checked_is_known() -> None:
     """Reports can list the checks that a machine neither requires nor skips."""
-    assert not_checked(P4D) == []
+    assert not_checked(P4D) == ["B2", "B4", "B5"]
     assert "F2" in not_checked({"required": ["P1"]})
 
 

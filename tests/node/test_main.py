@@ -46,7 +46,7 @@ def test_a_healthy_node_exits_with_0_and_json(zipapp: Path, files: tuple[Path, P
     done = call(zipapp, "verify", "--evidence", str(files[1]), "--expectation", str(files[0]))
     assert (done.returncode, done.stderr) == (0, "")
     said = json.loads(done.stdout)
-    assert (said["schema"], said["verified"], said["not_checked"]) == ("gpuinfra.verify/1", True, [])
+    assert (said["schema"], said["verified"], said["not_checked"]) == ("gpuinfra.verify/1", True, ["B2", "B4", "B5"])
     assert len(said["checks"]) == len(P4D["required"]) + 2
 
 
@@ -127,3 +127,27 @@ def test_verifying_this_machine_never_passes_without_gpus(zipapp: Path, files: t
     assert done.returncode == 1
     assert outcomes["G1"] in ("fail", "error")
     assert "Traceback" not in done.stderr
+
+
+def test_more_can_be_asked_for_than_the_machine_requires(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """Checks that measure run on demand; without their answer the node is not verified."""
+    args = ("verify", "--evidence", str(files[1]), "--expectation", str(files[0]))
+    done = call(zipapp, *args, "--also", "B2")
+    said = json.loads(done.stdout)
+    assert (done.returncode, {c["id"]: c["outcome"] for c in said["checks"]}["B2"]) == (1, "error")
+    assert call(zipapp, *args, "--also", "Z9").returncode == 2
+
+
+def test_watching_tells_what_changed(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """Each round is one line of JSON: the first names every outcome, the next only what is different."""
+    command = [sys.executable, "-I", str(zipapp), "verify", "--watch", "1", "--phase", "presence", "--expectation"]
+    with subprocess.Popen(
+        [*command, str(files[0])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first, second = json.loads(process.stdout.readline()), json.loads(process.stdout.readline())
+        process.terminate()
+    assert (first["schema"], first["verified"]) == ("gpuinfra.watch/1", False)
+    assert "G1" in first["changed"]
+    assert second["changed"] == {}
+    assert call(zipapp, "verify", "--watch", "0", "--expectation", str(files[0])).returncode == 2

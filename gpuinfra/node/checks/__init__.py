@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..words import Phase
-from . import driver, fabric, gpu_health, gpus, kernel_log, network, platform, software
+from . import driver, fabric, gpu_health, gpus, kernel_log, network, platform, software, speed
 from .base import Check
 
-_MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, software)
+_MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, software, speed)
 _PHASES = list(Phase)
 _LETTERS = "PDGFXNCLSB"
 """From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, burn-in."""

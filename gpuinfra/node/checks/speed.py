@@ -1,0 +1,150 @@
+"""B: how fast the node is, against the figures of its machine type. These take minutes, so a node is asked on demand.
+
+Floors come from the machine's record (`floors`), which names where each was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Mapping
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from .base import Check, listed
+
+PLUGINS = {
+    "efa": ("AWS Libfabric",),
+    "infiniband": ("IB", "IBext", "IBext_v8", "IBext_v9", "IBext_v10"),
+    "gib": ("gIB", "IB"),
+    "fastrak": ("FasTrak",),
+    "tcpx": ("GPUDirectTCPX_v7",),
+}
+"""Fabric -> how NCCL names the network plugin of it. `Socket` is in none of them."""
+
+
+def nccl_result(answers: Answers) -> dict[str, Any]:
+    """The one JSON object that `node.pyz nccl` prints."""
+    try:
+        said = json.loads(answers.text("nccl"))
+    except (ValueError, RecursionError):
+        raise Unreadable("the all-reduce printed no JSON") from None
+    if not isinstance(said, dict) or said.get("schema") != "gpuinfra.nccl/1":
+        raise Unreadable("the all-reduce printed something else than its result")
+    return said
+
+
+def floor(machine: Machine, check: str) -> float:
+    """The lowest figure that a healthy machine of this type reaches."""
+    for entry in machine.need("floors", list):
+        if isinstance(entry, Mapping) and entry.get("check") == check:
+            value = entry.get("at_least")
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+                return float(value)
+    raise Unreadable(
+        "the machine's record has no floor for %s" % check, "measure a healthy machine and record its figure"
+    )
+
+
+class AllReduce(Check):
+    """An all-reduce over all GPUs of the node is right and reaches the machine's bandwidth."""
+
+    id, name = "B2", "all_reduce"
+    phase, severity = Phase.SPEED, Severity.DRAIN
+    probes = ("nccl",)
+    hint = "compare F3 and G3 of this node with a fast one, reboot, measure again; a node that stays slow is replaced"
+    source = "nodes.md 7.9"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
+        return nccl_result(answers)
+
+    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+        least = floor(machine, "B2")
+        bandwidth, wrong, ranks = found.get("busbw_gb_s"), found.get("wrong"), found.get("ranks")
+        if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float)) or not isinstance(wrong, int):
+            raise Unreadable("the all-reduce does not say how fast or how right it was")
+        if ranks != machine.gpus:
+            return failed(ranks, machine.gpus, "the all-reduce ran over %s of %d GPUs" % (ranks, machine.gpus), "GPUs")
+        if wrong:
+            return failed(
+                wrong,
+                0,
+                "%d bytes of the sum are wrong" % wrong,
+                "bytes",
+                "drain the node at once: it computes wrongly",
+            )
+        if not least <= bandwidth < math.inf:
+            why = "%.1f GB/s, a healthy machine reaches %g GB/s" % (bandwidth, least)
+            return failed(round(bandwidth, 1), least, why, "GB/s")
+        return passed(round(bandwidth, 1), least, "GB/s")
+
+
+class NetworkPlugin(Check):
+    """NCCL uses the fabric's own plugin: with sockets a job runs, at a twentieth of the speed."""
+
+    id, name = "B4", "network_plugin"
+    phase, severity = Phase.SPEED, Severity.BLOCK
+    probes = ("nccl",)
+    hint = "rerun the fabric step; look at NCCL_DEBUG=INFO for why the plugin was not loaded (library path, version)"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        names = nccl_result(answers).get("network")
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise Unreadable("NCCL did not say which network it uses")
+        return names
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        provider = machine.need("fabric_provider", str)
+        wanted = PLUGINS.get(provider)
+        if wanted is None:
+            raise Unreadable("no plugin is known for fabric %s" % shortened(provider, 40))
+        if all(name in wanted for name in found):
+            return passed(found, list(wanted))
+        return failed(found, list(wanted), "NCCL uses %s" % listed(found))
+
+
+class HostCopy(Check):
+    """Each GPU copies from and to host memory at the machine's rate."""
+
+    id, name = "B5", "host_copy"
+    phase, severity = Phase.SPEED, Severity.DRAIN
+    probes = ("nvbandwidth",)
+    hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again, then replace the node"
+    source = "nodes.md 7.9"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, list[float]]:
+        try:
+            cases = json.loads(answers.text("nvbandwidth"))["nvbandwidth"]["testcases"]
+            figures = {}
+            for case in cases:
+                if case["status"] != "Passed":
+                    raise Unreadable(
+                        "nvbandwidth: %s is %s" % (shortened(str(case["name"]), 60), shortened(str(case["status"]), 40))
+                    )
+                figures[str(case["name"])] = [
+                    float(cell) for row in case["bandwidth_matrix"] for cell in row if cell != "N/A"
+                ]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            raise Unreadable("nvbandwidth printed no result that can be read") from None
+        return figures
+
+    def judge(self, found: dict[str, list[float]], machine: Machine) -> Outcome:
+        least = floor(machine, "B5")
+        slow = []
+        for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce"):
+            rates = found.get(name, [])
+            if len(rates) != machine.gpus:
+                return failed(
+                    len(rates), machine.gpus, "%s measured %d of %d GPUs" % (name, len(rates), machine.gpus), "GPUs"
+                )
+            slow += [
+                "GPU %d: %s %.1f GB/s" % (gpu, name.split("_memcpy")[0], rate)
+                for gpu, rate in enumerate(rates)
+                if not least <= rate < math.inf
+            ]
+        lowest = round(min(min(rates) for rates in found.values()), 1)
+        return failed(lowest, least, listed(slow), "GB/s") if slow else passed(lowest, least, "GB/s")
+
+
+CHECKS = (AllReduce, NetworkPlugin, HostCopy)

@@ -1,0 +1,275 @@
+"""An all-reduce straight on libnccl and libcudart through ctypes: no framework, no MPI, no SSH.
+
+One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; with more ranks than GPUs here, the others
+are on other nodes and share the unique id. The sum is checked, so a link that is fast and wrong does not pass.
+It runs in a process of its own (`node.pyz nccl`), because a hanging collective can only be ended with its process.
+
+Signatures are those of nccl.h (2.x) and cuda_runtime_api.h; what the log says about the network is read in `network_of`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import re
+import time
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+NCCL_NAMES = ("libnccl.so.2",)
+CUDART_NAMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so")
+CUDART_GLOBS = ("/usr/local/cuda/lib64/libcudart.so.*", "/usr/local/cuda-*/lib64/libcudart.so.*")
+INT32, SUM, DEVICE_TO_HOST = 2, 0, 2
+"""ncclInt32, ncclSum, cudaMemcpyDeviceToHost."""
+SAMPLE = 1 << 20
+GIB = 1 << 30
+
+
+class NcclError(Exception):
+    """A call failed; the message names call, library and reason."""
+
+
+class UniqueId(ctypes.Structure):
+    """ncclUniqueId: 128 bytes that all ranks share, passed by value."""
+
+    _fields_ = [("internal", c_char * 128)]
+
+    def tobytes(self) -> bytes:
+        """All 128 bytes; the field alone would end at the first zero."""
+        return bytes(bytearray(self))
+
+
+@dataclass
+class _Rank:
+    device: int
+    rank: int
+    comm: c_void_p
+    stream: c_void_p
+    send: c_void_p
+    receive: c_void_p
+
+
+class Libraries:
+    """Both libraries with typed functions; each call raises `NcclError` when it fails."""
+
+    def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
+        self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
+        found = [path for pattern in CUDART_GLOBS for path in sorted(glob.glob(pattern), reverse=True)]
+        self._cuda = _load([cudart] if cudart else list(CUDART_NAMES) + found, "the CUDA runtime")
+        for library, table in ((self._nccl, _NCCL), (self._cuda, _CUDA)):
+            for name, arguments in table.items():
+                function = getattr(library, name)
+                function.argtypes, function.restype = arguments, c_int
+        self._nccl.ncclGetErrorString.argtypes, self._nccl.ncclGetErrorString.restype = [c_int], c_char_p
+        self._cuda.cudaGetErrorString.argtypes, self._cuda.cudaGetErrorString.restype = [c_int], c_char_p
+
+    def nccl(self, name: str, *arguments: Any) -> None:
+        """Call NCCL."""
+        code = getattr(self._nccl, name)(*arguments)
+        if code:
+            raise NcclError("%s failed: %s (%d)" % (name, _text(self._nccl.ncclGetErrorString(code)), code))
+
+    def cuda(self, name: str, *arguments: Any) -> None:
+        """Call the CUDA runtime."""
+        code = getattr(self._cuda, name)(*arguments)
+        if code:
+            raise NcclError("%s failed: %s (%d)" % (name, _text(self._cuda.cudaGetErrorString(code)), code))
+
+    def devices(self) -> int:
+        """How many GPUs the runtime sees."""
+        count = c_int()
+        self.cuda("cudaGetDeviceCount", byref(count))
+        return count.value
+
+    def version(self) -> int:
+        """NCCL's version as a number: 22707 is 2.27.7."""
+        version = c_int()
+        self.nccl("ncclGetVersion", byref(version))
+        return version.value
+
+    def unique_id(self) -> UniqueId:
+        """A new id for a group of ranks."""
+        one = UniqueId()
+        self.nccl("ncclGetUniqueId", byref(one))
+        return one
+
+
+_NCCL = {
+    "ncclGetVersion": [POINTER(c_int)],
+    "ncclGetUniqueId": [POINTER(UniqueId)],
+    "ncclCommInitRank": [POINTER(c_void_p), c_int, UniqueId, c_int],
+    "ncclAllReduce": [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p],
+    "ncclGroupStart": [],
+    "ncclGroupEnd": [],
+    "ncclCommGetAsyncError": [c_void_p, POINTER(c_int)],
+    "ncclCommDestroy": [c_void_p],
+    "ncclCommAbort": [c_void_p],
+}
+_CUDA = {
+    "cudaGetDeviceCount": [POINTER(c_int)],
+    "cudaSetDevice": [c_int],
+    "cudaMalloc": [POINTER(c_void_p), c_size_t],
+    "cudaFree": [c_void_p],
+    "cudaMemset": [c_void_p, c_int, c_size_t],
+    "cudaMemcpy": [c_void_p, c_void_p, c_size_t, c_int],
+    "cudaStreamCreate": [POINTER(c_void_p)],
+    "cudaStreamSynchronize": [c_void_p],
+    "cudaStreamDestroy": [c_void_p],
+}
+
+
+def all_reduce(
+    libraries: Libraries,
+    *,
+    size: int,
+    rounds: int = 20,
+    warm_up: int = 5,
+    unique_id: UniqueId | None = None,
+    first_rank: int = 0,
+    ranks: int | None = None,
+) -> dict[str, Any]:
+    """Sum `size` bytes over all ranks, `rounds` times, and check the result."""
+    here = libraries.devices()
+    if not here:
+        raise NcclError("the CUDA runtime sees no GPU")
+    total = ranks or here
+    if size % 4 or size <= 0 or not 0 < total < 256:
+        raise NcclError("size must be a positive multiple of 4 bytes, and ranks fewer than 256")
+    made: list[_Rank] = []
+    try:
+        _make(libraries, made, here, size, unique_id or libraries.unique_id(), first_rank, total)
+        for _ in range(warm_up):
+            _round(libraries, made, size)
+        _wait(libraries, made)
+        started = time.perf_counter()
+        for _ in range(rounds):
+            _round(libraries, made, size)
+        _wait(libraries, made)
+        seconds = (time.perf_counter() - started) / rounds
+        # What each rank sends is known, so every int32 of the sum is too.
+        wrong = sum(_wrong_bytes(libraries, one, size, total) for one in made)
+    finally:
+        _free(libraries, made)
+    bandwidth = size / seconds / 1e9
+    return {
+        "schema": "gpuinfra.nccl/1",
+        "nccl": libraries.version(),
+        "ranks": total,
+        "gpus": here,
+        "bytes": size,
+        "rounds": rounds,
+        "seconds": seconds,
+        "algbw_gb_s": bandwidth,
+        # https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        "busbw_gb_s": bandwidth * 2 * (total - 1) / total,
+        "wrong": wrong,
+    }
+
+
+def _make(
+    libraries: Libraries, made: list[_Rank], here: int, size: int, one_id: UniqueId, first: int, total: int
+) -> None:
+    for device in range(here):
+        rank = _Rank(device, first + device, c_void_p(), c_void_p(), c_void_p(), c_void_p())
+        made.append(rank)
+        libraries.cuda("cudaSetDevice", device)
+        libraries.cuda("cudaStreamCreate", byref(rank.stream))
+        libraries.cuda("cudaMalloc", byref(rank.send), size)
+        libraries.cuda("cudaMalloc", byref(rank.receive), size)
+        libraries.cuda("cudaMemset", rank.send, _value(rank.rank), size)
+        libraries.cuda("cudaMemset", rank.receive, 0, size)
+    libraries.nccl("ncclGroupStart")
+    for rank in made:
+        libraries.cuda("cudaSetDevice", rank.device)
+        libraries.nccl("ncclCommInitRank", byref(rank.comm), total, one_id, rank.rank)
+    libraries.nccl("ncclGroupEnd")
+
+
+def _value(rank: int) -> int:
+    """The byte that a rank sends: 1 to 7 in turn, so that neighbours differ."""
+    return 1 + rank % 7
+
+
+def _sum(total: int) -> int:
+    """What every int32 of the result must be, with the carry of a 32-bit addition."""
+    return sum(_value(rank) * 0x01010101 for rank in range(total)) & 0xFFFFFFFF
+
+
+def _round(libraries: Libraries, made: list[_Rank], size: int) -> None:
+    libraries.nccl("ncclGroupStart")
+    for rank in made:
+        libraries.nccl("ncclAllReduce", rank.send, rank.receive, size // 4, INT32, SUM, rank.comm, rank.stream)
+    libraries.nccl("ncclGroupEnd")
+
+
+def _wait(libraries: Libraries, made: list[_Rank]) -> None:
+    for rank in made:
+        libraries.cuda("cudaSetDevice", rank.device)
+        libraries.cuda("cudaStreamSynchronize", rank.stream)
+        late = c_int()
+        libraries.nccl("ncclCommGetAsyncError", rank.comm, byref(late))
+        if late.value:
+            raise NcclError("rank %d met an error while it ran (%d)" % (rank.rank, late.value))
+
+
+def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> int:
+    """How many bytes differ in samples of the beginning, the middle and the end."""
+    libraries.cuda("cudaSetDevice", rank.device)
+    length = min(SAMPLE, size)
+    expected = _sum(total).to_bytes(4, "little") * (length // 4)
+    wrong = 0
+    for start in sorted({0, (size - length) // 2 // 4 * 4, size - length}):
+        buffer = ctypes.create_string_buffer(length)
+        libraries.cuda("cudaMemcpy", buffer, c_void_p((rank.receive.value or 0) + start), length, DEVICE_TO_HOST)
+        if buffer.raw != expected:
+            wrong += sum(a != b for a, b in zip(buffer.raw, expected))
+    return wrong
+
+
+def _free(libraries: Libraries, made: list[_Rank]) -> None:
+    """Give everything back; an error here must not hide the one that led here."""
+    for rank in made:
+        for call, name, handle in (
+            (libraries.cuda, "cudaSetDevice", rank.device),
+            (libraries.nccl, "ncclCommDestroy", rank.comm),
+            (libraries.cuda, "cudaFree", rank.send),
+            (libraries.cuda, "cudaFree", rank.receive),
+            (libraries.cuda, "cudaStreamDestroy", rank.stream),
+        ):
+            try:
+                if isinstance(handle, int) or handle.value:
+                    call(name, handle)
+            except NcclError:
+                pass
+
+
+def _load(names: list[str], what: str) -> ctypes.CDLL:
+    for name in names:
+        try:
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    raise NcclError("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"?").decode("utf-8", "replace")
+
+
+def run(size: int, rounds: int, log: str) -> dict[str, Any]:
+    """One all-reduce inside this node, with NCCL's own log read for the network that it chose."""
+    os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
+    result = all_reduce(Libraries(), size=size, rounds=rounds)
+    try:
+        with open(log, encoding="utf-8", errors="backslashreplace") as file:
+            result["network"] = network_of(file.read(1 << 20))
+    except OSError:
+        result["network"] = []
+    return result
+
+
+def network_of(log: str) -> list[str]:
+    """Names of the network plugins that NCCL says it uses; sockets are one of them, and never what a GPU node wants."""
+    return sorted(set(re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+?)\s*$", log, re.MULTILINE)))

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.bundle import node_part
+from gpuinfra.node.judge import judge
+from gpuinfra.node.nccl import network_of
+from gpuinfra.node.probe import run
+from gpuinfra.node.probes import PROBES, Probe
+from tests.node.healthy import P4D, record
+
+HERE = Path(__file__).parent
+FLOORS = [{"check": "B2", "what": "all-reduce", "at_least": 0.000001, "unit": "GB/s"}]
+SMALL = ("nccl", "--gib", "0.001", "--rounds", "2")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """libnccl and libcudart as one small library that checks every call; and the zipapp that calls it."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler on this machine")
+    folder = tmp_path_factory.mktemp("nccl")
+    built = folder / "libfake.so"
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(built), str(HERE / "fake_nccl.c")]
+    subprocess.run([compiler, *flags], check=True, capture_output=True, timeout=120)
+    for name in ("libnccl.so.2", "libcudart.so.13"):
+        (folder / name).symlink_to(built.name)
+    (folder / "node.pyz").write_bytes(node_part())
+    return folder
+
+
+def call(libraries: Path, *args: str, timeout: int = 60, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the node part's all-reduce on the library."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), **environ}
+    command = [sys.executable, str(libraries / "node.pyz"), *(args or SMALL)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def judged(stdout: str, expectation: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+    """B2 and B4 on what it printed."""
+    machine = {**P4D, "required": ["B2", "B4"], "skips": {}, "floors": FLOORS, **(expectation or {})}
+    return {check["id"]: check for check in judge({"nccl": record(["python3", "nccl"], stdout)}, machine)}
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 8])
+def test_the_sum_over_all_gpus_is_right_and_measured(libraries: Path, gpus: int) -> None:
+    """Every call has the arguments that the real libraries want, and the result says how fast and over how many GPUs."""
+    done = call(libraries, FAKE_GPUS=str(gpus))
+    assert (done.returncode, done.stderr) == (0, "")
+    said = json.loads(done.stdout)
+    assert (said["ranks"], said["wrong"], said["nccl"]) == (gpus, 0, 22707)
+    assert said["network"] == ["AWS Libfabric"]
+    assert said["busbw_gb_s"] == pytest.approx(said["algbw_gb_s"] * 2 * (gpus - 1) / gpus)
+
+
+def test_a_healthy_result_passes_and_a_slow_one_fails(libraries: Path) -> None:
+    """The figure is compared with the machine's floor, and the plugin with the machine's fabric."""
+    stdout = call(libraries).stdout
+    assert {name: check["outcome"] for name, check in judged(stdout).items()} == {"B2": "pass", "B4": "pass"}
+    slow = judged(stdout, {"floors": [{"check": "B2", "at_least": 228.0}]})["B2"]
+    assert slow["outcome"] == "fail"
+    assert "a healthy machine reaches 228 GB/s" in slow["reason"]
+
+
+def test_a_wrong_sum_fails_however_fast_it_was(libraries: Path) -> None:
+    """One wrong byte at the far end of the last GPU's buffer is found."""
+    found = judged(call(libraries, FAKE_WRONG="1").stdout)["B2"]
+    assert (found["outcome"], found["found"]) == ("fail", 1)
+    assert "computes wrongly" in found["hint"]
+
+
+def test_sockets_never_pass(libraries: Path) -> None:
+    """A job over sockets runs at a twentieth of the speed; the plugin's name has to be the fabric's."""
+    found = judged(call(libraries, FAKE_NETWORK="Socket").stdout)["B4"]
+    assert (found["outcome"], found["found"]) == ("fail", ["Socket"])
+    assert judged(call(libraries, FAKE_NETWORK="").stdout)["B4"]["outcome"] == "error"
+
+
+def test_fewer_gpus_than_the_machine_has_fail(libraries: Path) -> None:
+    """Seven fast GPUs are not eight."""
+    assert "7 of 8 GPUs" in judged(call(libraries, FAKE_GPUS="7").stdout)["B2"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "cudaGetDeviceCount:1", "cudaMalloc:1", "cudaMalloc:7", "cudaStreamCreate:3", "cudaStreamSynchronize:2", "cudaMemcpy:1",
+        "ncclGetUniqueId:1", "ncclCommInitRank:1", "ncclCommInitRank:5", "ncclAllReduce:1", "ncclAllReduce:20", "ncclGroupEnd:1",
+        "ncclGroupEnd:3",
+    ],
+)  # fmt: skip
+def test_an_error_of_any_call_is_told_and_everything_is_given_back(libraries: Path, order: str) -> None:
+    """The message names the call and the library's reason; memory and communicators are freed on every way out."""
+    done = call(libraries, FAKE_FAIL=order)
+    assert done.returncode == 3
+    assert f"gpuinfra: {order.split(':')[0]} failed: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert {check["outcome"] for check in judged(done.stdout).values()} == {"error"}
+
+
+def test_an_error_that_comes_later_is_noticed(libraries: Path) -> None:
+    """NCCL reports some errors only when asked; they are asked for after each wait."""
+    done = call(libraries, FAKE_ASYNC="1")
+    assert done.returncode == 3
+    assert "rank 0 met an error" in done.stderr
+
+
+def test_a_collective_that_hangs_is_ended_with_its_process(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe's time limit holds for a hanging network too, and the check ends in error."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
+    monkeypatch.setenv("FAKE_HANG", "1")
+    command = (sys.executable, str(libraries / "node.pyz"), *SMALL)
+    answer = run(command, Probe(command, timeout_s=3))
+    assert answer["problem"] == "timed out after 3 s"
+    machine = {**P4D, "required": ["B2"], "skips": {}, "floors": FLOORS}
+    assert judge({"nccl": answer}, machine)[0]["outcome"] == "error"
+
+
+def test_missing_libraries_are_told(libraries: Path) -> None:
+    """A node without NCCL says that, and what was looked for."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": "/nonexistent"}
+    command = [sys.executable, str(libraries / "node.pyz"), *SMALL]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 0:
+        pytest.skip("this machine has NCCL and GPUs")
+    assert done.returncode == 3
+    assert "is not installed" in done.stderr or "sees no GPU" in done.stderr or "failed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [("nccl", "--gib", "0"), ("nccl", "--gib", "nan"), ("nccl", "--rounds", "0"), ("nccl", "--gib", "x")]
+)
+def test_impossible_sizes_are_wrong_use(libraries: Path, args: tuple[str, ...]) -> None:
+    """Nothing is allocated for a size that makes no sense."""
+    assert call(libraries, *args).returncode == 2
+
+
+def test_the_probe_runs_this_node_part() -> None:
+    """The probe names no path, so it works from the zipapp and from a checkout."""
+    answer = run((*PROBES["nccl"].argv, "--gib", "0"), PROBES["nccl"])
+    assert answer["exit"] == 2
+    assert answer["argv"][0] == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("log", "names"),
+    [
+        ("ip-1:5:5 [0] NCCL INFO Using network AWS Libfabric\n", ["AWS Libfabric"]),
+        (
+            "h:1:1 [3] NCCL INFO [3] Using network IBext_v9\nh:1:1 [0] NCCL INFO Using network Socket\n",
+            ["IBext_v9", "Socket"],
+        ),
+        ("NET/Plugin: Using network lines without the prefix\n", []),
+        ("", []),
+    ],
+)
+def test_the_network_is_read_from_nccls_own_log(log: str, names: list[str]) -> None:
+    """All names that the log gives count, so one rank on sockets among seven on the fabric shows."""
+    assert network_of(log) == names
+
+
+def test_copies_from_and_to_the_host_are_judged_gpu_by_gpu() -> None:
+    """nvbandwidth's slowest GPU decides, in both directions."""
+    machine = {**P4D, "required": ["B5"], "skips": {}, "floors": [{"check": "B5", "at_least": 21}]}
+
+    def of(*rates: float, status: str = "Passed") -> dict[str, Any]:
+        cases = [
+            {"name": name, "status": status, "bandwidth_matrix": [[f"{rate:.2f}" for rate in rates]]}
+            for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
+        ]
+        text = json.dumps({"nvbandwidth": {"testcases": cases}})
+        return judge({"nvbandwidth": record(["nvbandwidth", "-j"], text)}, machine)[0]
+
+    assert of(*[24.1] * 8)["outcome"] == "pass"
+    slow = of(*[24.1] * 7, 11.9)
+    assert slow["outcome"] == "fail"
+    assert "GPU 7: host_to_device 11.9 GB/s" in slow["reason"]
+    assert of(*[24.1] * 7)["outcome"] == "fail"
+    assert of(*[24.1] * 8, status="Error")["outcome"] == "error"
