@@ -49,35 +49,14 @@ loaded_version() {
 }
 
 install_driver() {
-  need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
   dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
-  if [[ -z $(package_version cuda-keyring) ]]; then
-    would "add NVIDIA's repository" || add_nvidia_repository
-  fi
+  use_nvidia_repository
   # The pinning package first, in a transaction of its own: apt reads pins when it starts.
   install_packages "nvidia-driver-pinning-$DRIVER_VERSION"
   dry_run || [[ $(package_candidate "$DRIVER_PACKAGE") == "$DRIVER_VERSION"-* ]] ||
     refuse "apt would install $DRIVER_PACKAGE $(package_candidate "$DRIVER_PACKAGE") although $DRIVER_VERSION is pinned (apt-cache policy)"
   install_packages "$DRIVER_PACKAGE"
   dry_run || prove_built
-}
-
-add_nvidia_repository() {
-  local deb
-  deb=$(work_folder driver)/cuda-keyring.deb
-  fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
-  dpkg -i "$deb"
-  point_at_mirror
-  changed "added NVIDIA's repository"
-}
-
-point_at_mirror() {
-  local list
-  [[ -n ${MIRROR_URL:-} ]] || return 0
-  for list in /etc/apt/sources.list.d/cuda-*.list; do
-    [[ -f $list ]] || continue
-    sed -i "s|https://developer.download.nvidia.com|${MIRROR_URL%/}/developer.download.nvidia.com|" "$list"
-  done
 }
 
 # "added" or "built" is not "installed": then the module is missing after the next boot.

@@ -2,6 +2,7 @@
 # Runs NVIDIA's fabric manager, which joins the GPUs of an NVSwitch machine; without it CUDA fails with error 802.
 #
 # Reads:  FABRIC_MANAGER_PACKAGE  nvidia-fabricmanager
+#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
 # Proves: its version equals the loaded driver's to the last digit, and the service runs now and at the next boot.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -22,6 +23,7 @@ main() {
     unchanged "fabric manager $found is installed, as the driver"
   else
     # One letter of difference and the service refuses to start, so the version is the driver's and not the lock's.
+    use_nvidia_repository
     install_packages "$FABRIC_MANAGER_PACKAGE=${driver:-${DRIVER_VERSION:?}}-*"
   fi
   service_on "$UNIT"

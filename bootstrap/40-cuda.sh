@@ -3,6 +3,7 @@
 #
 # Reads:  CUDA_VERSION  major and minor: 13.0
 #         CUDA_PACKAGE  cuda-toolkit-13-0
+#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
 # Proves: /usr/local/cuda-<version>/bin/nvcc answers with that version.
 # Never installs cuda-compat: on a host with a matching driver it only brings CUDA error 804.
 set -euo pipefail
@@ -19,6 +20,7 @@ main() {
   if [[ $(toolkit_release "$home") == "$CUDA_VERSION" ]]; then
     unchanged "CUDA $CUDA_VERSION is in $home"
   else
+    use_nvidia_repository
     install_packages "$CUDA_PACKAGE"
   fi
   put_file /etc/profile.d/gpuinfra-cuda.sh "export CUDA_HOME=$home PATH=\"$home/bin:\$PATH\"" || true

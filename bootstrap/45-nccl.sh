@@ -3,6 +3,7 @@
 #
 # Reads:  NCCL_VERSION          version of NVIDIA's packages: 2.27.5-1+cuda12.9
 #         NCCL_RANGE_MIN, _MAX  versions that an image may bring: 2.27, 3 (excluded)
+#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
 # Proves: the loader finds libnccl.so.2, and its version is accepted.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -19,6 +20,7 @@ main() {
   if [[ -n $found ]] && accepted NCCL "$found"; then
     unchanged "NCCL $found is installed; the lock accepts $(wanted NCCL)"
   else
+    use_nvidia_repository
     install_packages "libnccl2=$NCCL_VERSION" "libnccl-dev=$NCCL_VERSION"
     dry_run || ldconfig
   fi

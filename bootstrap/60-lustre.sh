@@ -4,7 +4,8 @@
 # Reads:  LUSTRE_CLIENT_RANGE_MIN, _MAX     versions of the client that fit the file system: 2.12, 2.18 (excluded)
 #         LUSTRE_REPOSITORY, LUSTRE_SUITE   https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu, jammy
 #         LUSTRE_KEY_URL, _KEY_FINGERPRINT  the repository's key; 40 hex digits
-#         LUSTRE_META_PACKAGE               lustre-client-modules-aws
+#         LUSTRE_PACKAGES                   what to install, the client for this kernel first; @KERNEL@ is the running one:
+#                                           lustre-client-modules-@KERNEL@ lustre-client-modules-aws
 #         GPUINFRA_FILE_SYSTEMS             lines of `kind mount dns_name mount_name`, from node.json
 # Proves: the module fits the running kernel, and each file system is mounted from its own server and takes a write.
 set -euo pipefail
@@ -44,22 +45,23 @@ client_version() { lfs --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+'
 in_range() { version_in "$(client_version)" "$LUSTRE_CLIENT_RANGE_MIN" "$LUSTRE_CLIENT_RANGE_MAX"; }
 
 install_client() {
-  local modules
-  modules=lustre-client-modules-$(uname -r)
+  local packages
   need_tools gpg curl
-  need_variables LUSTRE_REPOSITORY LUSTRE_SUITE LUSTRE_KEY_URL LUSTRE_KEY_FINGERPRINT LUSTRE_META_PACKAGE
-  add_repository fsx-lustre-client "$LUSTRE_REPOSITORY" "$LUSTRE_SUITE main" "$LUSTRE_KEY_URL" "$LUSTRE_KEY_FINGERPRINT"
+  need_variables LUSTRE_REPOSITORY LUSTRE_SUITE LUSTRE_KEY_URL LUSTRE_KEY_FINGERPRINT LUSTRE_PACKAGES
+  add_repository lustre-client "$LUSTRE_REPOSITORY" "$LUSTRE_SUITE main" "$LUSTRE_KEY_URL" "$LUSTRE_KEY_FINGERPRINT"
+  read -ra packages <<<"${LUSTRE_PACKAGES//@KERNEL@/$(uname -r)}"
   if ! dry_run; then
     apt_refresh
-    package_known "$modules" ||
+    package_known "${packages[0]}" ||
       refuse "the vendor has no Lustre client for kernel $(uname -r); it has $(known_kernels); set one of them as the lock's kernel"
   fi
-  install_packages "$modules" "$LUSTRE_META_PACKAGE"
+  install_packages "${packages[@]}"
 }
 
+# The vendor's newest kernels, by the names of its packages.
 known_kernels() {
-  apt-cache pkgnames lustre-client-modules- | sed -n 's/^lustre-client-modules-\([0-9]\)/\1/p' |
-    sort -V | tail -n 3 | paste -sd ' ' -
+  local before=${LUSTRE_PACKAGES%%@KERNEL@*}
+  apt-cache pkgnames "$before" | sed -n "s/^$before\([0-9]\)/\1/p" | sort -V | tail -n 3 | paste -sd ' ' -
 }
 
 mount_one() {

@@ -257,6 +257,25 @@ add_repository() {
   fi
 }
 
+# use_nvidia_repository: by the package that brings its key and its list. CUDA_KEYRING_URL, CUDA_KEYRING_SHA256.
+use_nvidia_repository() {
+  local deb list
+  [[ -z $(package_version cuda-keyring) ]] || return 0
+  would "add NVIDIA's repository" && return 0
+  need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
+  need_tools curl
+  deb=$(work_folder nvidia)/cuda-keyring.deb
+  fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
+  dpkg -i "$deb"
+  if [[ -n ${MIRROR_URL:-} ]]; then
+    for list in /etc/apt/sources.list.d/cuda-*.list; do
+      sed -i "s|https://developer.download.nvidia.com|${MIRROR_URL%/}/developer.download.nvidia.com|" "$list"
+    done
+  fi
+  unset _APT_REFRESHED
+  changed "added NVIDIA's repository"
+}
+
 # --- downloads --------------------------------------------------------------------------------------------------
 
 # mirrored URL: the same below MIRROR_URL (https://vendor/path becomes MIRROR_URL/vendor/path), for networks without internet.

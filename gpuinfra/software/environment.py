@@ -62,7 +62,7 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
             "LUSTRE_KEY_FINGERPRINT": tables.LUSTRE_AWS_KEY_FINGERPRINT,
             "LUSTRE_CLIENT_RANGE_MIN": lustre.low,
             "LUSTRE_CLIENT_RANGE_MAX": lustre.high,
-            "LUSTRE_META_PACKAGE": "lustre-client-modules-aws",
+            "LUSTRE_PACKAGES": "lustre-client-modules-@KERNEL@ lustre-client-modules-aws",
         }
     if toolkit := chosen.choice("container_toolkit"):
         values |= {

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Brings gIB, Google's NCCL plugin for GPUDirect RDMA (A3 Ultra, A4), or proves the one that the image brought.
+#
+# Reads:  GIB_VERSION, GIB_RANGE_MIN, _MAX  1.1.0; versions that an image may bring: 1.1, 2 (excluded)
+#         GIB_REPOSITORY, GIB_SUITE         https://us-apt.pkg.dev/projects/gce-ai-infra, gpudirect-gib-apt
+#         GIB_KEY_URL, GIB_KEY_FINGERPRINT  the repository's key; 40 hex digits
+# Proves: nccl-gib has an accepted version, and the script that sets NCCL's environment is there.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+readonly ENVIRONMENT=/usr/local/gib/scripts/set_nccl_env.sh
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg-query
+  need_variables GIB_VERSION
+  local found
+  found=$(package_version nccl-gib)
+
+  if accepted GIB "$found"; then
+    unchanged "gIB $found is installed; the lock accepts $(wanted GIB)"
+  else
+    need_variables GIB_REPOSITORY GIB_SUITE GIB_KEY_URL GIB_KEY_FINGERPRINT
+    # Peers take this repository unsigned (trusted=yes); here its key is pinned.
+    add_repository gpudirect-gib "$GIB_REPOSITORY" "$GIB_SUITE main" "$GIB_KEY_URL" "$GIB_KEY_FINGERPRINT"
+    install_packages "nccl-gib=$GIB_VERSION"
+  fi
+
+  end_dry_run
+  found=$(package_version nccl-gib)
+  accepted GIB "$found" || die "nccl-gib is ${found:-absent}, the lock accepts $(wanted GIB)"
+  [[ -r $ENVIRONMENT ]] || die "$ENVIRONMENT is missing; NCCL would fall back to TCP"
+  compgen -G '/usr/local/gib/lib64/libnccl-net*.so*' >/dev/null || die "/usr/local/gib/lib64 has no NCCL plugin"
+  record gib "$found"
+  proved "gIB $found with its NCCL plugin"
+}
+
+main "$@"

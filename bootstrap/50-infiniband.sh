@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Brings InfiniBand by NVIDIA's DOCA-OFED, or proves the one that the image brought.
+#
+# Reads:  DOCA_VERSION, DOCA_RANGE_MIN, _MAX  3.2.1; versions that an image may bring: 2.9, 4 (excluded)
+#         DOCA_HOST_URL, DOCA_HOST_SHA256     the package that brings DOCA's repository
+# Proves: DOCA-OFED has an accepted version, and mlx5_ib and ib_umad are loaded for this kernel.
+#         Ports, their state and their rate are for the checks to judge.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg dpkg-query modprobe modinfo lsmod
+  need_variables DOCA_VERSION
+
+  if accepted DOCA "$(doca_version)"; then
+    unchanged "DOCA-OFED $(doca_version) is installed; the lock accepts $(wanted DOCA)"
+  else
+    install_doca
+  fi
+  load_module mlx5_ib
+  load_module ib_umad
+
+  end_dry_run
+  accepted DOCA "$(doca_version)" || die "DOCA-OFED is $(doca_version), the lock accepts $(wanted DOCA)"
+  module_fits mlx5_ib || die "module mlx5_ib was built for $(modinfo -F vermagic mlx5_ib), not for $(uname -r)"
+  record doca "$(doca_version)"
+  proved "DOCA-OFED $(doca_version): mlx5_ib and ib_umad are loaded"
+}
+
+# The version without the build's tail: 3.2.1 of 3.2.1-044000-25.10-ubuntu2204.
+doca_version() { package_version doca-ofed | grep -oE '^[0-9]+\.[0-9]+\.[0-9]+' || true; }
+
+install_doca() {
+  local deb
+  need_variables DOCA_HOST_URL DOCA_HOST_SHA256
+  if [[ -z $(package_version doca-host) ]]; then
+    would "add DOCA's repository" || {
+      deb=$(work_folder doca)/doca-host.deb
+      fetch "$DOCA_HOST_URL" "$DOCA_HOST_SHA256" "$deb"
+      dpkg -i "$deb"
+      changed "added DOCA's repository"
+    }
+  fi
+  # DOCA's dkms would take the place of the distribution's, which the driver's module was built with.
+  put_file /etc/apt/preferences.d/gpuinfra-doca.pref \
+    'Package: dkms
+Pin: release l=DOCA-HOST*
+Pin-Priority: -1' || true
+  install_packages doca-ofed
+}
+
+main "$@"

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Brings GDRCopy, by which small messages reach GPU memory without a copy engine, or proves the image's.
+#
+# Reads:  GDRCOPY_VERSION, _RANGE_MIN, _MAX  2.5; versions that an image may bring: 2.4, 3 (excluded)
+#         GDRCOPY_DEBS                       `URL SHA256; URL SHA256`: gdrdrv-dkms and libgdrapi, which are in no repository
+# Proves: module gdrdrv is loaded, fits this kernel, and has an accepted version.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg-query modprobe modinfo lsmod
+  need_variables GDRCOPY_VERSION
+
+  if accepted GDRCOPY "$(gdrdrv_version)" && module_fits gdrdrv; then
+    unchanged "GDRCopy $(gdrdrv_version) is installed; the lock accepts $(wanted GDRCOPY)"
+  else
+    install_gdrcopy
+  fi
+  load_module gdrdrv
+
+  end_dry_run
+  accepted GDRCOPY "$(gdrdrv_version)" || die "gdrdrv is $(gdrdrv_version), the lock accepts $(wanted GDRCOPY)"
+  module_fits gdrdrv || die "module gdrdrv was built for $(modinfo -F vermagic gdrdrv), not for $(uname -r)"
+  record gdrcopy "$(gdrdrv_version)"
+  proved "GDRCopy $(gdrdrv_version): module gdrdrv is loaded"
+}
+
+gdrdrv_version() { modinfo -F version gdrdrv 2>/dev/null || true; }
+
+install_gdrcopy() {
+  local work url sha256 debs=()
+  would "install GDRCopy $GDRCOPY_VERSION" && return 0
+  need_variables GDRCOPY_DEBS
+  work=$(work_folder gdrcopy)
+  while read -r url sha256; do
+    [[ -n $url ]] || continue
+    fetch "$url" "$sha256" "$work/${url##*/}"
+    debs+=("$work/${url##*/}")
+  done <<<"${GDRCOPY_DEBS//;/$'\n'}"
+  mend_packages
+  apt_refresh
+  retry 3 "installing GDRCopy" apt-get "${APT_OPTIONS[@]}" install "${debs[@]}"
+  changed "installed GDRCopy $GDRCOPY_VERSION"
+}
+
+main "$@"

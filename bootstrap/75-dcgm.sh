@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Brings NVIDIA's data center GPU manager, which diagnoses and counts, or proves the one that the image brought.
+#
+# Reads:  DCGM_PACKAGE               datacenter-gpu-manager-4-cuda13
+#         DCGM_RANGE_MIN, _MAX       versions that are accepted: 4.2, 5 (excluded)
+#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
+# Proves: dcgmi answers with an accepted version, and nvidia-dcgm runs now and at the next boot.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get dpkg-query systemctl
+  need_variables DCGM_PACKAGE DCGM_RANGE_MIN DCGM_RANGE_MAX
+
+  if accepted DCGM "$(dcgm_version)"; then
+    unchanged "DCGM $(dcgm_version) is installed; the lock accepts $(wanted DCGM)"
+  else
+    use_nvidia_repository
+    install_packages "$DCGM_PACKAGE"
+  fi
+  service_on nvidia-dcgm.service
+
+  end_dry_run
+  accepted DCGM "$(dcgm_version)" || die "DCGM is $(dcgm_version), the lock accepts $(wanted DCGM)"
+  systemctl is-active --quiet nvidia-dcgm.service || die "nvidia-dcgm is not active: $(service_reason nvidia-dcgm.service)"
+  record dcgm "$(dcgm_version)"
+  proved "DCGM $(dcgm_version) runs"
+}
+
+dcgm_version() { dcgmi --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1 || true; }
+
+main "$@"
