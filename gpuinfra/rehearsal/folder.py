@@ -92,7 +92,7 @@ class Folder:
         """Make the folders."""
         for path in (self.project, self.state, self.home, self.person):
             path.mkdir(parents=True, exist_ok=True)
-        os.chmod(self.root, 0o700)
+        self.root.chmod(0o700)
 
     def passphrase(self) -> str:
         """The passphrase of this rehearsal's state: random, kept here, of no use elsewhere."""

@@ -65,7 +65,8 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
 def with_cloud(env: Mapping[str, str], ready: Mapping[str, object], region: str) -> dict[str, str]:
     """The environment once the stand-in cloud answers: engine plugins attached, the SDKs' own endpoint variables set."""
     providers, operator = ready["providers"], ready["operator"]
-    assert isinstance(providers, dict) and isinstance(operator, dict)
+    assert isinstance(providers, dict)
+    assert isinstance(operator, dict)
     endpoint = f"http://127.0.0.1:{ready['http']}"
     return {
         **env,

@@ -140,4 +140,4 @@ def _command(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return str(pid)
-    return os.path.basename(words[0].decode(errors="replace")) or str(pid)
+    return Path(words[0].decode(errors="replace")).name or str(pid)

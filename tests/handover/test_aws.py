@@ -110,6 +110,7 @@ def client(endpoint: str, account: str = "000000000000") -> Any:
 
 
 def asked(status: int, body: str, account: str = "000000000000") -> tuple[Any, list[dict[str, str]]]:
+    """What comes of one answer, and what the service was asked."""
     seen: list[dict[str, str]] = []
     with sts(status, body, seen) as endpoint:
         return StsIdentity(client(endpoint, account)).verify(proof(host=endpoint.removeprefix("http://"))), seen

@@ -14,10 +14,12 @@ from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
 
 
 def look(fleet: Fleet, expected: PoolExpected | None = None, **more: object) -> FleetVerdict:
+    """One look."""
     return Gatherer(fleet.ports, [expected or pool()], judge_node=judge).look(**more)  # type: ignore[arg-type]
 
 
 def healthy(count: int = 2) -> Fleet:
+    """Nodes that have all reported well."""
     fleet = Fleet()
     for number in range(1, count + 1):
         fleet.launch(number)
@@ -26,6 +28,7 @@ def healthy(count: int = 2) -> Fleet:
 
 
 def waited(fleet: Fleet, wait: Wait, expected: PoolExpected | None = None) -> tuple[Outcome, list[str]]:
+    """A whole wait, and what was said meanwhile."""
     said: list[str] = []
     outcome = watch(
         Gatherer(fleet.ports, [expected or pool()], judge_node=judge),

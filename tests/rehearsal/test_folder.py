@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.rehearsal import private, processes
+from gpuinfra.rehearsal.folder import SECRET_STAND_IN, find_program, write_project
+from gpuinfra.shipped import shipped
+
+from .folders import folder_in
+
+DECLARATION = "config:\n  gpuinfra:cluster: {name: train, pools: []}\n"
+
+
+def yaml(path: Path) -> dict[str, object]:
+    """A file as a mapping."""
+    return dict(YAML(typ="safe").load(path.read_text()))
+
+
+def test_program_of_a_project_is_found_by_absolute_paths(tmp_path: Path) -> None:
+    """The rehearsal's project names the person's program, environment and plugin absolutely, and writes nothing there."""
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_text("")
+    (tmp_path / "Pulumi.yaml").write_text(
+        "name: mine\nruntime: {name: python, options: {virtualenv: none-here}}\nmain: app/\n"
+        "plugins: {providers: [{name: gpuinfra, path: ../elsewhere}]}\n"
+    )
+    stack = tmp_path / "Pulumi.try.yaml"
+    stack.write_text(DECLARATION)
+    before = sorted(tmp_path.rglob("*"))
+    program = find_program(stack)
+    assert (program.project, program.main) == ("mine", tmp_path / "app")
+    assert program.plugin == tmp_path.parent / "elsewhere"
+    folder = folder_in(tmp_path / "r")
+    write_project(folder, program, stack)
+    project = yaml(folder.project / "Pulumi.yaml")
+    assert project["main"] == str(tmp_path / "app")
+    assert [p for p in sorted(tmp_path.rglob("*")) if tmp_path / "r" not in (p, *p.parents)] == before
+
+
+def test_file_without_a_project_runs_the_shipped_program(tmp_path: Path) -> None:
+    """A declaration alone is rehearsed by the program that ships with gpuinfra, under config of its own."""
+    stack = tmp_path / "Pulumi.try.yaml"
+    stack.write_text("name: train\nwhere: {cloud: aws, region: us-east-1}\npools: []\n")
+    program = find_program(stack)
+    assert program.main == shipped("stacks")
+    folder = folder_in(tmp_path)
+    write_project(folder, program, stack)
+    assert yaml(folder.stack_file)["config"]["gpuinfra:cluster"]["name"] == "train"  # type: ignore[index]
+
+
+def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
+    """Secrets that only the person's key opens are replaced and said; the rehearsal's own salt survives a second run."""
+    stack = tmp_path / "Pulumi.try.yaml"
+    stack.write_text(
+        "secretsprovider: awskms://alias/mine\nencryptedkey: AAAA\nencryptionsalt: v1:theirs\n"
+        "config:\n  app:token: {secure: v1:cipher}\n  gpuinfra:cluster: {name: train}\n"
+    )
+    folder = folder_in(tmp_path)
+    program = find_program(stack)
+    notes = write_project(folder, program, stack)
+    copy = yaml(folder.stack_file)
+    assert set(copy) == {"config"}
+    assert copy["config"]["app:token"] == SECRET_STAND_IN  # type: ignore[index]
+    assert len(notes) == 1
+    assert "app:token" in notes[0]
+    folder.stack_file.write_text("encryptionsalt: v1:ours\n" + folder.stack_file.read_text())
+    write_project(folder, program, stack)
+    assert yaml(folder.stack_file)["encryptionsalt"] == "v1:ours"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: x\nruntime: nodejs\n", "a rehearsal runs Python programs"),
+        ("name: x\nruntime: python\nmain: nowhere\n", "no __main__.py"),
+        ("name: [\n", "is not YAML"),
+        ("- a list\n", "holds no mapping"),
+    ],
+)
+def test_projects_that_cannot_be_rehearsed(tmp_path: Path, text: str, words: str) -> None:
+    """A project that cannot be rehearsed is refused with one sentence."""
+    (tmp_path / "Pulumi.yaml").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        find_program(tmp_path / "Pulumi.try.yaml")
+
+
+def test_environment_is_made_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a person's environment nothing but a short harmless list is passed on."""
+    for name in (
+        "AWS_PROFILE",
+        "AWS_ACCESS_KEY_ID",
+        "PULUMI_ACCESS_TOKEN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "SSH_AUTH_SOCK",
+    ):
+        monkeypatch.setenv(name, "theirs")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example")
+    env = private.environment(folder_in(tmp_path))
+    assert "theirs" not in env.values()
+    assert "HTTPS_PROXY" not in env
+    assert env["LANG"] == "C.UTF-8"
+    inside = {"HOME", "PULUMI_HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}
+    assert all(env[name].startswith(str(tmp_path)) for name in inside)
+    assert env["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}")
+
+
+def test_worn_environment_is_taken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own process wears the private environment and gets the person's back, also after an error."""
+    monkeypatch.setenv("AWS_PROFILE", "theirs")
+
+    def fail() -> None:
+        assert dict(os.environ) == {"ONLY": "this"}
+        raise KeyError
+
+    with pytest.raises(KeyError), private.worn({"ONLY": "this"}):
+        fail()
+    assert os.environ["AWS_PROFILE"] == "theirs"
+
+
+def test_one_rehearsal_at_a_time(tmp_path: Path) -> None:
+    """A second rehearsal of the same stack is refused while the first one runs, and not after it was killed."""
+    folder = folder_in(tmp_path)
+    script = (
+        "import sys, time\nfrom pathlib import Path\nfrom gpuinfra.rehearsal.folder import Folder\n"
+        f"with Folder(root=Path({str(folder.root)!r}), stack='try').locked():\n    print('in', flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+        with pytest.raises(DeploymentError, match=f"process {other.pid}"), folder.locked():
+            pass
+        other.kill()
+    with folder.locked():
+        pass
+
+
+def test_left_over_processes_are_ended_and_others_are_not(tmp_path: Path) -> None:
+    """A next run ends what carries its mark or was recorded with its start time; nobody else's process is touched."""
+    folder = folder_in(tmp_path)
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    marked = subprocess.Popen(sleep, env={**os.environ, private.MARK: str(folder.root)})
+    stranger = subprocess.Popen(sleep, env={**os.environ, private.MARK: str(folder.root) + "-other"})
+    recorded = subprocess.Popen(sleep)
+    try:
+        processes.record(folder, {"engine": recorded.pid})
+        document = json.loads(folder.processes.read_text())
+        document["processes"].append({"name": "reused number", "pid": stranger.pid, "started": "1"})
+        folder.processes.write_text(json.dumps(document))
+        while private.MARK.encode() not in Path(f"/proc/{marked.pid}/environ").read_bytes():
+            time.sleep(0.01)  # Until it has become Python, it is a copy of us.
+        left = processes.sweep(folder)
+        assert "engine" in left
+        assert marked.wait(5) == -signal.SIGKILL
+        assert recorded.wait(5) == -signal.SIGKILL
+        assert stranger.poll() is None
+        assert not folder.processes.exists()
+    finally:
+        for process in (marked, stranger, recorded):
+            process.kill()
+            process.wait()
+
+
+def test_children_end_with_their_parent(tmp_path: Path) -> None:
+    """A process of a rehearsal is gone soon after the leading one was killed."""
+    folder = folder_in(tmp_path)
+    script = (
+        "import subprocess, sys, time, os\nfrom pathlib import Path\nfrom gpuinfra.rehearsal import processes\n"
+        "p = processes.start([sys.executable, '-c', 'import time; time.sleep(60)'], env=dict(os.environ), "
+        f"cwd=Path({str(folder.root)!r}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "print(p.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as leader:
+        assert leader.stdout is not None
+        child = int(leader.stdout.readline())
+        leader.kill()
+    limit = time.monotonic() + 5
+    while time.monotonic() < limit and Path(f"/proc/{child}").exists():
+        time.sleep(0.02)
+    assert not Path(f"/proc/{child}").exists()
