@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud import ids, places, wire
+from gpuinfra.rehearsal.cloud import ids, places, schedules, wire
 from gpuinfra.rehearsal.cloud.errors import CloudError
 from gpuinfra.rehearsal.cloud.groups import (
     GROUP,
@@ -141,6 +141,7 @@ class Fleet:
 
     def reconcile(self) -> None:
         """One pass over all groups."""
+        schedules.run_due(self.store)
         groups = sorted(
             self.store.list(GROUP), key=lambda one: (_ORDER.index(kind_of(self.cloud, one)), one.created, one.id)
         )
@@ -274,7 +275,6 @@ class Fleet:
             "kind": kind_of(self.cloud, group),
             "reservations": reservations_of(inputs, data),
             "profile": data.get("iamInstanceProfile") or {},
-            "user_data": data.get("userData") or "",
             "metadata": data.get("metadataOptions") or {},
             "interfaces": data.get("networkInterfaces") or [],
             "tags": {**instance_tags(data), **tags, "aws:autoscaling:groupName": group.id},

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud import schedules
 from gpuinfra.rehearsal.cloud.cloud import Cloud
 from tests.rehearsal.cloud import stacks
 from tests.rehearsal.cloud.conftest import Client
@@ -196,3 +197,28 @@ def test_the_image_says_what_is_on_it(cloud: Cloud, aws: Client, host: Host) -> 
         ("ubuntu-22.04", True),
         ("ubuntu-24.04", False),
     ]
+
+
+def test_a_schedule_fills_and_empties_its_group(aws: Client, cloud: Cloud, host: Host) -> None:
+    """An action whose time has come changes what the group wants, once; a later one waits for its time, or for somebody to hurry it."""
+    _, subnet = stacks.network(aws)
+    stacks.group(aws, stacks.template(aws), 0, subnet)
+    for name, start, count in (("start", "2020-01-01T00:00:00Z", 2), ("end", "2099-01-01T00:00:00Z", 0)):
+        inputs = {
+            "scheduledActionName": name,
+            "autoscalingGroupName": "gpu",
+            "startTime": start,
+            "desiredCapacity": count,
+            "minSize": -1,
+            "maxSize": -1,
+        }
+        aws.create("aws:autoscaling/schedule:Schedule", inputs, name)
+    cloud.fleet.reconcile()
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    assert aws.read("aws:autoscaling/group:Group", "gpu").outputs["desiredCapacity"] == 2
+    assert schedules.run(cloud.store, "end")
+    cloud.fleet.reconcile()
+    assert names(cloud) == []
+    cloud.fleet.reconcile()
+    assert names(cloud) == []
+    assert not schedules.run(cloud.store, "never")

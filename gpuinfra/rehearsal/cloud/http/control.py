@@ -16,6 +16,7 @@ Every request carries the token that the process printed when it was ready. Answ
 | POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure would |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
 | POST `existing` `{"type", "id", "inputs", "region"}` | puts in place what the account had before, with what is known of it |
+| POST `schedule` `{"name"}` | runs a group's scheduled action now, whenever it is due |
 | POST `external` `{"id", ...}` | says what the account had before: a reservation of 2 is `{"id": "cr-...", "count": 2}` |
 """
 
@@ -28,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud import wire
+from gpuinfra.rehearsal.cloud import schedules, wire
 from gpuinfra.rehearsal.cloud.errors import CloudError
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
 
@@ -55,6 +56,7 @@ class Control:
             ("POST", "vanish"): self._vanish,
             ("POST", "terminate"): self._terminate,
             ("POST", "reboot"): self._reboot,
+            ("POST", "schedule"): self._schedule,
             ("POST", "external"): self._external,
             ("POST", "existing"): self._existing,
         }
@@ -176,6 +178,12 @@ class Control:
         self.cloud.store.put("external", str(asked["id"]), {key: value for key, value in asked.items() if key != "id"})
         self.cloud.wake()
         return {"id": asked["id"]}
+
+    def _schedule(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if not schedules.run(self.cloud.store, str(asked["name"])):
+            raise ValueError(f"no group has a scheduled action {asked['name']}")
+        self.cloud.wake()
+        return {"name": asked["name"]}
 
     def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.existing(

@@ -65,7 +65,10 @@ class Metadata:
 
     def _find(self, instance: dict[str, Any], path: str) -> Response:
         if path == "latest/user-data":
-            data = base64.b64decode(instance["user_data"]) if instance["user_data"] else b""
+            version = (
+                self.cloud.store.get("template-version", f"{instance['template']}:{instance['template_version']}") or {}
+            )
+            data = base64.b64decode(version.get("userData") or "")
             return Response(200, data, "application/octet-stream") if data else _NOT_FOUND
         if path == "latest/dynamic/instance-identity/document":
             return Response(200, json.dumps(self._document(instance), indent=2).encode())
