@@ -21,6 +21,7 @@ COMMANDS = {
     "catalog": "machine types: GPUs, fabric, prices, where they are",
     "schema": "the JSON schema of a stack's declaration",
     "explain": "any field, finding or check",
+    "adopt": "take back what an earlier destroy kept",
     "verify": "judge evidence again: which node to drain, reset, reboot or replace",
 }
 """Name -> one line of help; `gpuinfra.cli.<name>` holds the command."""

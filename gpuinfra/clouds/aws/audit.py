@@ -7,6 +7,7 @@ An account that has these things hands them in instead; each of the components h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -28,6 +29,8 @@ class KeyArgs:
     """Part of its alias: `audit`, `data`."""
     description: str
     policy: pulumi.Input[str]
+    guards: Sequence[pulumi.Resource] = ()
+    """What has to be made first. A key's name is not its own, so a second one is made where another thing would say that everything is there already."""
 
 
 class Key(pulumi.ComponentResource):
@@ -46,7 +49,7 @@ class Key(pulumi.ComponentResource):
             policy=args.policy,
             region=args.scope.region,
             tags=args.scope.tagged(name),
-            opts=child(self, keep=True),
+            opts=child(self, keep=True, depends_on=args.guards),
         )
         alias = aws.kms.Alias(
             naming.logical(name, "alias"),
@@ -88,6 +91,9 @@ class AuditTrail(pulumi.ComponentResource):
         trail_name = scope.unique_name("trail", 128)
         # Made from its name, not taken from the resource: the bucket's policy and the key's policy name it before it exists.
         trail_arn = scope.arn("cloudtrail", f"trail/{trail_name}")
+        logs = None if plan.existing_bucket else self._access_logs(name, args)
+        self.log_bucket = logs.bucket if logs else None
+        self.guards = (logs.resource,) if logs else ()
         self.key_arn = Key(
             naming.logical(name, "key"),
             KeyArgs(
@@ -95,14 +101,14 @@ class AuditTrail(pulumi.ComponentResource):
                 purpose="audit",
                 description=f"Audit trail and logs of {scope.cluster}",
                 policy=policies.document(policies.audit_key(scope, trail_arn)),
+                guards=self.guards,
             ),
             pulumi.ResourceOptions(parent=self),
         ).arn
-        self.log_bucket = None
         self.bucket = (
-            pulumi.Output.from_input(plan.existing_bucket)
-            if plan.existing_bucket
-            else self._locked_bucket(name, args, trail_arn)
+            self._locked_bucket(name, args, trail_arn, logs)
+            if logs
+            else pulumi.Output.from_input(plan.existing_bucket or "")
         )
         group, role, delivery = self._log_group(name, args)
         trail = aws.cloudtrail.Trail(
@@ -126,13 +132,11 @@ class AuditTrail(pulumi.ComponentResource):
             {"key_arn": self.key_arn, "bucket": self.bucket, "log_bucket": self.log_bucket, "trail_arn": self.trail_arn}
         )
 
-    def _locked_bucket(self, name: str, args: AuditTrailArgs, trail_arn: pulumi.Output[str]) -> pulumi.Output[str]:
-        scope, plan = args.scope, args.plan
+    def _access_logs(self, name: str, args: AuditTrailArgs) -> PrivateBucket:
+        scope = args.scope
         # A site and its clusters log here too, so the account and region of the name are held fast and not the stack.
-        own_buckets = pulumi.Output.concat(
-            "arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-{scope.token}"
-        )
-        logs = PrivateBucket(
+        own_buckets = pulumi.Output.concat("arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-*")
+        return PrivateBucket(
             naming.logical(name, "access"),
             PrivateBucketArgs(
                 scope=scope,
@@ -140,22 +144,25 @@ class AuditTrail(pulumi.ComponentResource):
                 keep=True,
                 # Access logs can be written with S3's own key only.
                 key_arn=None,
-                expire_days=plan.log_retention_days,
+                expire_days=args.plan.log_retention_days,
                 statements=lambda arn: policies.access_log_delivery(arn, own_buckets, scope.account),
             ),
             pulumi.ResourceOptions(parent=self),
         )
-        self.log_bucket = logs.bucket
+
+    def _locked_bucket(
+        self, name: str, args: AuditTrailArgs, trail_arn: pulumi.Output[str], logs: PrivateBucket
+    ) -> pulumi.Output[str]:
         return PrivateBucket(
             naming.logical(name, "records"),
             PrivateBucketArgs(
-                scope=scope,
+                scope=args.scope,
                 purpose="audit",
                 keep=True,
                 key_arn=self.key_arn,
-                lock=Lock(days=plan.lock_days, mode=plan.lock_mode),
+                lock=Lock(days=args.plan.lock_days, mode=args.plan.lock_mode),
                 log_to=logs.bucket,
-                statements=lambda arn: policies.trail_delivery(arn, trail_arn, scope.account),
+                statements=lambda arn: policies.trail_delivery(arn, trail_arn, args.scope.account),
             ),
             pulumi.ResourceOptions(parent=self),
         ).bucket
@@ -346,6 +353,7 @@ class Foundation(pulumi.ComponentResource):
                 purpose="data",
                 description=f"Disks, evidence and file systems of {scope.cluster}",
                 policy=policies.document(policies.data_key(scope)),
+                guards=self.audit.guards if self.audit else (),
             ),
             within,
         ).arn

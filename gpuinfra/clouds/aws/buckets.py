@@ -63,7 +63,7 @@ class PrivateBucket(pulumi.ComponentResource):
         def options(*after: pulumi.Resource) -> pulumi.ResourceOptions:
             return child(self, keep=args.keep, depends_on=list(after))
 
-        bucket = aws.s3.Bucket(
+        self.resource = bucket = aws.s3.Bucket(
             naming.logical(name, "bucket"),
             bucket=scope.bucket_name(args.purpose),
             object_lock_enabled=True if args.lock else None,
@@ -71,6 +71,7 @@ class PrivateBucket(pulumi.ComponentResource):
             tags=scope.tagged(naming.logical(name, "bucket")),
             opts=options(),
         )
+        """The bucket itself, for what may be made only where its name was free."""
         public = aws.s3.BucketPublicAccessBlock(
             naming.logical(name, "public"),
             bucket=bucket.bucket,

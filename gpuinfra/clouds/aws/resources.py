@@ -20,6 +20,20 @@ DATA = "holds data"
 SETTINGS = "a bucket whose settings are gone is not locked any more"
 
 
+Parents = tuple[tuple[str, str], ...]
+"""Type and logical name of components, outermost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handle:
+    """What a thing is called in the account, before its region, account and stack are put into the name."""
+
+    kind: str
+    """`bucket`, `key`, `alias`, `logs`, `file-system`."""
+    purpose: str
+    """The part of its name that says what it is for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Thing:
     """One resource of a plan."""
@@ -29,6 +43,10 @@ class Thing:
     """Logical name."""
     kept: str | None = None
     """Why a destroy leaves it, None where it is removed."""
+    parents: Parents = ()
+    """Components around a kept thing, outermost first: with them it can be taken back under the same name."""
+    handle: Handle | None = None
+    """How a kept thing is found again in the account."""
 
 
 def count(plan: Plan) -> dict[str, int]:
@@ -50,7 +68,7 @@ def things(plan: Plan) -> tuple[Thing, ...]:
         found += _foundation(plan, audited=audited, logged=logged)
     if "site" in plan.layers:
         if plan.network and plan.network.existing_id is None:
-            found += _network(naming.logical(plan.name, "network"), plan.network)
+            found += _network(_top(plan), naming.logical(plan.name, "network"), plan.network)
         found += _security(plan)
         for file_system in plan.file_systems:
             found += _file_system(plan, file_system, logged=logged)
@@ -62,29 +80,44 @@ def things(plan: Plan) -> tuple[Thing, ...]:
     return tuple(found)
 
 
+def _top(plan: Plan) -> Parents:
+    return (("gpuinfra:index:GpuCluster", plan.name),)
+
+
 def _foundation(plan: Plan, *, audited: bool, logged: bool) -> Iterator[Thing]:
     name = naming.logical(plan.name, "foundation")
     audit = naming.logical(name, "audit")
+    within: Parents = (*_top(plan), ("gpuinfra:aws:Foundation", name))
+    within_audit: Parents = (*within, ("gpuinfra:aws:AuditTrail", audit))
     if audited:
-        yield from _key(naming.logical(audit, "key"))
+        yield from _key(within_audit, naming.logical(audit, "key"), "audit")
         events = naming.logical(audit, "events")
-        yield Thing(type="aws:cloudwatch/logGroup:LogGroup", name=events, kept=AUDIT)
+        yield _log_group(within_audit, events, "trail")
         yield Thing(type="aws:iam/role:Role", name=events)
         yield Thing(type="aws:iam/rolePolicy:RolePolicy", name=events)
         yield Thing(type="aws:cloudtrail/trail:Trail", name=naming.logical(audit, "trail"))
     if logged:
-        yield from _bucket(naming.logical(audit, "access"), AUDIT)
-        yield from _bucket(naming.logical(audit, "records"), AUDIT, "lock", "logging")
-    yield from _key(naming.logical(name, "data"))
-    store = naming.logical(name, "evidence", "store")
-    yield from _bucket(store, EVIDENCE, *(("logging",) if logged else ()))
+        yield from _bucket(within_audit, naming.logical(audit, "access"), "access", AUDIT)
+        yield from _bucket(within_audit, naming.logical(audit, "records"), "audit", AUDIT, "lock", "logging")
+    yield from _key(within, naming.logical(name, "data"), "data")
+    evidence = naming.logical(name, "evidence")
+    within_evidence: Parents = (*within, ("gpuinfra:aws:Evidence", evidence))
+    extras = ("logging",) if logged else ()
+    yield from _bucket(within_evidence, naming.logical(evidence, "store"), "evidence", EVIDENCE, *extras)
     if plan.budget:
         yield Thing(type="aws:budgets/budget:Budget", name=naming.logical(name, "budget", "month"))
 
 
-def _key(name: str) -> Iterator[Thing]:
-    yield Thing(type="aws:kms/key:Key", name=naming.logical(name, "key"), kept=KEY)
-    yield Thing(type="aws:kms/alias:Alias", name=naming.logical(name, "alias"), kept=KEY)
+def _key(within: Parents, name: str, purpose: str) -> Iterator[Thing]:
+    parents: Parents = (*within, ("gpuinfra:aws:Key", name))
+    for part, type_ in (("key", "aws:kms/key:Key"), ("alias", "aws:kms/alias:Alias")):
+        handle = Handle(kind=part, purpose=purpose)
+        yield Thing(type=type_, name=naming.logical(name, part), kept=KEY, parents=parents, handle=handle)
+
+
+def _log_group(within: Parents, name: str, purpose: str) -> Thing:
+    handle = Handle(kind="logs", purpose=purpose)
+    return Thing(type="aws:cloudwatch/logGroup:LogGroup", name=name, kept=AUDIT, parents=within, handle=handle)
 
 
 _BUCKET_SETTINGS = {
@@ -101,17 +134,21 @@ _BUCKET_EXTRAS = {
 }
 
 
-def _bucket(name: str, why: str, *extras: str) -> Iterator[Thing]:
-    yield Thing(type="aws:s3/bucket:Bucket", name=naming.logical(name, "bucket"), kept=why)
-    for part, type_ in _BUCKET_SETTINGS.items():
-        yield Thing(type=type_, name=naming.logical(name, part), kept=SETTINGS)
-    for part in extras:
-        yield Thing(type=_BUCKET_EXTRAS[part], name=naming.logical(name, part), kept=SETTINGS)
+def _bucket(within: Parents, name: str, purpose: str, why: str, *extras: str) -> Iterator[Thing]:
+    parents: Parents = (*within, ("gpuinfra:aws:PrivateBucket", name))
+    # A setting of a bucket has the bucket's name as its id.
+    handle = Handle(kind="bucket", purpose=purpose)
+    settings = {**_BUCKET_SETTINGS, **{part: _BUCKET_EXTRAS[part] for part in extras}}
+    yield Thing(
+        type="aws:s3/bucket:Bucket", name=naming.logical(name, "bucket"), kept=why, parents=parents, handle=handle
+    )
+    for part, type_ in settings.items():
+        yield Thing(type=type_, name=naming.logical(name, part), kept=SETTINGS, parents=parents, handle=handle)
 
 
-def _network(name: str, plan: NetworkPlan) -> Iterator[Thing]:
-    def thing(type_: str, *parts: str | int, why: str | None = None) -> Thing:
-        return Thing(type=type_, name=naming.logical(name, *parts), kept=why)
+def _network(within: Parents, name: str, plan: NetworkPlan) -> Iterator[Thing]:
+    def thing(type_: str, *parts: str | int) -> Thing:
+        return Thing(type=type_, name=naming.logical(name, *parts))
 
     yield thing("aws:ec2/vpc:Vpc", "vpc")
     yield thing("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "default-group")
@@ -136,7 +173,7 @@ def _network(name: str, plan: NetworkPlan) -> Iterator[Thing]:
     if plan.interface_endpoints:
         yield thing("aws:ec2/securityGroup:SecurityGroup", "endpoints")
         yield thing("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "endpoints", "https")
-    yield thing("aws:cloudwatch/logGroup:LogGroup", "flow", why=AUDIT)
+    yield _log_group((*within, ("gpuinfra:aws:Network", name)), naming.logical(name, "flow"), "flow")
     yield thing("aws:iam/role:Role", "flow")
     yield thing("aws:iam/rolePolicy:RolePolicy", "flow")
     yield thing("aws:ec2/flowLog:FlowLog", "flow")
@@ -176,9 +213,17 @@ def _file_system(plan: Plan, file_system: FileSystemPlan, *, logged: bool) -> It
     name = naming.logical(plan.name, file_system.name)
     stays = file_system.lifetime_reason or DATA if file_system.lifetime is Lifetime.KEPT else None
     yield Thing(type="aws:cloudwatch/logGroup:LogGroup", name=naming.logical(name, "log"))
-    yield Thing(type="aws:fsx/lustreFileSystem:LustreFileSystem", name=naming.logical(name, "lustre"), kept=stays)
+    within: Parents = (*_top(plan), ("gpuinfra:aws:SharedFilesystem", name))
+    yield Thing(
+        type="aws:fsx/lustreFileSystem:LustreFileSystem",
+        name=naming.logical(name, "lustre"),
+        kept=stays,
+        parents=within if stays else (),
+        handle=Handle(kind="file-system", purpose=name) if stays else None,
+    )
     if file_system.bucket == "auto":
-        yield from _bucket(naming.logical(name, "data"), DATA, *(("logging",) if logged else ()))
+        extras = ("logging",) if logged else ()
+        yield from _bucket(within, naming.logical(name, "data"), file_system.name, DATA, *extras)
     if file_system.bucket is not None:
         yield Thing(
             type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", name=naming.logical(name, "link")

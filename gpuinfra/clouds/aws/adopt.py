@@ -1,0 +1,96 @@
+"""Taking back what an earlier destroy kept: which of it is there, and under which ids.
+
+The names are made from account, region and stack (`gpuinfra.naming`), so nobody has to have written anything down.
+Only reading calls are made here; the importing is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra import naming
+from gpuinfra.clouds.aws.resources import Handle, Thing, things
+from gpuinfra.plan.model import Plan
+
+if TYPE_CHECKING:
+    import boto3
+
+_GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
+"""How the services say that a thing is not there. Anything else, a refusal above all, is an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A kept thing that is in the account."""
+
+    thing: Thing
+    id: str
+    """What the engine imports it by."""
+
+
+class Account:
+    """Questions to one account and region, each asked once."""
+
+    def __init__(self, session: boto3.Session, plan: Plan, token: str) -> None:
+        self._session, self._plan, self._token = session, plan, token
+        self._known: dict[tuple[str, str], str | None] = {}
+        self.id: str = self._client("sts").get_caller_identity()["Account"]
+
+    def find(self, handle: Handle) -> str | None:
+        """The import id of a thing, None where it is not there."""
+        kind = "key" if handle.kind == "alias" else handle.kind
+        if (kind, handle.purpose) not in self._known:
+            ask = {"bucket": self._bucket, "key": self._key, "logs": self._log_group, "file-system": self._file_system}
+            self._known[kind, handle.purpose] = ask[kind](handle.purpose)
+        found = self._known[kind, handle.purpose]
+        return self._alias(handle.purpose) if found and handle.kind == "alias" else found
+
+    def _client(self, service: str) -> Any:
+        return self._session.client(service, region_name=self._plan.region)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    def _bucket(self, purpose: str) -> str | None:
+        name = naming.bucket_name(self._plan.name, purpose, self.id, self._plan.region, self._token)
+        return name if _there(self._client("s3").head_bucket, Bucket=name, ExpectedBucketOwner=self.id) else None
+
+    def _alias(self, purpose: str) -> str:
+        return f"alias/gpuinfra/{naming.unique_name(self._plan.name, purpose, self._token)}"
+
+    def _key(self, purpose: str) -> str | None:
+        answer = _there(self._client("kms").describe_key, KeyId=self._alias(purpose))
+        return answer["KeyMetadata"]["KeyId"] if answer else None
+
+    def _log_group(self, purpose: str) -> str | None:
+        name = f"/gpuinfra/{naming.unique_name(self._plan.name, purpose, self._token)}"
+        groups = self._client("logs").describe_log_groups(logGroupNamePrefix=name)["logGroups"]
+        return name if any(group["logGroupName"] == name for group in groups) else None
+
+    def _file_system(self, purpose: str) -> str | None:
+        wanted = {**self._plan.tags, "Name": purpose}
+        for page in self._client("fsx").get_paginator("describe_file_systems").paginate():
+            for one in page["FileSystems"]:
+                tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+                if wanted.items() <= tags.items() and one.get("Lifecycle") != "DELETING":
+                    return one["FileSystemId"]
+        return None
+
+
+def kept_there(account: Account, plan: Plan) -> Sequence[Found]:
+    """What a destroy of this plan's stack kept and the account still holds."""
+    found = []
+    for thing in things(plan):
+        if thing.kept and thing.handle and (id_ := account.find(thing.handle)):
+            found.append(Found(thing=thing, id=id_))
+    return found
+
+
+def _there(ask: Any, **question: str) -> dict[str, Any] | None:
+    from botocore.exceptions import ClientError
+
+    try:
+        return ask(**question)
+    except ClientError as problem:
+        if problem.response["Error"]["Code"] in _GONE:
+            return None
+        raise

@@ -1,0 +1,42 @@
+"""What is said when something that an earlier destroy kept is made a second time.
+
+The engine reports the provider's words (`BucketAlreadyOwnedByYou`), which do not say what to do; this adds the command that does it.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import pulumi
+from pulumi.runtime.settings import get_root_resource
+
+WORDS = ("BucketAlreadyOwnedByYou", "AlreadyExistsException", "ResourceAlreadyExistsException", "already exists")
+"""How the services say that a name is taken by something of the same account."""
+
+_hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
+"""One hook for each running program, by its stack: a hook's name is registered once."""
+_told: set[str] = set()
+"""Stacks that were told already: dozens of things are kept together, and one message is about all of them."""
+
+
+def taken_hook() -> pulumi.ErrorHook | None:
+    """The hook of the program that runs now, None outside of one."""
+    stack = get_root_resource()
+    if stack is None:
+        return None
+    if stack not in _hooks:
+        _hooks[stack] = pulumi.ErrorHook("gpuinfra-kept-before", explain)
+    return _hooks[stack]
+
+
+def explain(failed: pulumi.ErrorHookArgs) -> bool:
+    """Say what to do, once; never try again, because the name stays taken."""
+    stack = pulumi.get_stack()
+    taken = failed.failed_operation == "create" and any(word in error for error in failed.errors for word in WORDS)
+    if taken and stack not in _told:
+        _told.add(stack)
+        pulumi.log.error(
+            f"{failed.name} is there already: an earlier destroy of {stack} kept it. "
+            f"`gpuinfra adopt {stack}` finds everything that was kept and says how to take it back; then go on with `pulumi up`."
+        )
+    return False
