@@ -9,7 +9,8 @@ from __future__ import annotations
 from gpuinfra.clouds.records import MachineType
 from gpuinfra.plan.model import Step
 
-_FABRIC_STEP = {"efa": "50-efa", "infiniband": "50-infiniband", "tcpx": "50-tcpx", "tcpxo": "50-tcpxo", "gib": "50-gib"}
+_FABRIC_STEP = {"efa": "50-efa", "infiniband": "50-infiniband", "tcpxo": "50-tcpxo", "gib": "50-gib"}
+"""TCPX has none: its plugin comes in containers, and its kernel in the image that the declaration names."""
 
 
 def steps(machine: MachineType, *, lustre: bool, fabric: bool) -> tuple[Step, ...]:
@@ -20,12 +21,15 @@ def steps(machine: MachineType, *, lustre: bool, fabric: bool) -> tuple[Step, ..
     ]
     if machine.gpu:
         chosen.append(Step(id="30-driver", timeout_s=1800, retries=2, why="the GPUs need their driver"))
+        if machine.nvswitch and machine.gpu.arch == "blackwell":
+            why = "fourth-generation NVSwitch has a subnet manager, which fabric manager expects"
+            chosen.append(Step(id="33-nvlink-subnet-manager", timeout_s=600, retries=2, why=why))
         if machine.nvswitch:
             why = "NVSwitch connects the GPUs, and CUDA starts only with a fabric manager of the driver's version"
             chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
         chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are built on the node"))
         chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that bring no NCCL of their own"))
-    if machine.fabric and fabric:
+    if machine.fabric and fabric and machine.fabric.provider in _FABRIC_STEP:
         why = f"{machine.fabric.devices} {machine.fabric.provider} devices connect the nodes"
         chosen.append(Step(id=_FABRIC_STEP[machine.fabric.provider], timeout_s=1200, retries=2, why=why))
     if lustre:

@@ -33,7 +33,7 @@ def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         image, _ = cloud.image(spec, pool, machine)
         for conflict in pool_lock(spec, pool, machine, image).conflicts:
             path = _PATHS.get(conflict.piece, f"software.{conflict.piece}")
-            if conflict.piece in ("tcpx", "tcpxo", "gib"):
+            if conflict.piece in ("tcpx", "tcpxo", "gib", "doca_ofed"):
                 path = f"pools[{i}].image"
             yield error(
                 software_goes_together, path, f"does not go with {machine.name}: {conflict.message}", conflict.hint

@@ -54,16 +54,10 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
             "EFA_INSTALLER_RANGE_MAX": efa.high,
             "EFA_DEVICES": str(machine.fabric.devices if machine.fabric else 0),
         }
-    if (lustre := chosen.choice("lustre_client")) and cloud == "aws":
-        values |= {
-            "LUSTRE_REPOSITORY": tables.LUSTRE_AWS_REPOSITORY,
-            "LUSTRE_SUITE": distribution.suite,
-            "LUSTRE_KEY_URL": tables.LUSTRE_AWS_KEY_URL,
-            "LUSTRE_KEY_FINGERPRINT": tables.LUSTRE_AWS_KEY_FINGERPRINT,
-            "LUSTRE_CLIENT_RANGE_MIN": lustre.low,
-            "LUSTRE_CLIENT_RANGE_MAX": lustre.high,
-            "LUSTRE_PACKAGES": "lustre-client-modules-@KERNEL@ lustre-client-modules-aws",
-        }
+    if lustre := chosen.choice("lustre_client"):
+        values |= {"LUSTRE_CLIENT_RANGE_MIN": lustre.low, "LUSTRE_CLIENT_RANGE_MAX": lustre.high}
+        values |= _lustre(cloud, chosen.os, distribution.suite)
+    values |= _fabric(chosen)
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             "CONTAINER_TOOLKIT_VERSION": toolkit.version,
@@ -76,6 +70,57 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
     if machine.local_disk_gb:
         values |= {"SCRATCH_MOUNT": "/mnt/nvme", "SCRATCH_MODEL": _SCRATCH_MODEL[cloud]}
     return dict(sorted(values.items()))
+
+
+def _lustre(cloud: str, os: str, suite: str) -> dict[str, str]:
+    """Where the client for exactly the running kernel is fetched; `@KERNEL@` stands for that kernel."""
+    if cloud == "aws":
+        return {
+            "LUSTRE_REPOSITORY": tables.LUSTRE_AWS_REPOSITORY,
+            "LUSTRE_SUITE": suite,
+            "LUSTRE_KEY_URL": tables.LUSTRE_AWS_KEY_URL,
+            "LUSTRE_KEY_FINGERPRINT": tables.LUSTRE_AWS_KEY_FINGERPRINT,
+            "LUSTRE_PACKAGES": "lustre-client-modules-@KERNEL@ lustre-client-modules-aws",
+        }
+    if cloud == "azure":
+        return {
+            "LUSTRE_REPOSITORY": f"https://packages.microsoft.com/repos/amlfs-{suite}/",
+            "LUSTRE_SUITE": suite,
+            "LUSTRE_KEY_URL": tables.MICROSOFT_KEY_URL,
+            "LUSTRE_KEY_FINGERPRINT": tables.MICROSOFT_KEY_FINGERPRINT,
+            "LUSTRE_PACKAGES": f"{tables.LUSTRE_AZURE_PACKAGES[os]}=@KERNEL@",
+        }
+    return {
+        "LUSTRE_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/lustre-client-binaries",
+        "LUSTRE_SUITE": f"lustre-client-ubuntu-{suite}",
+        "LUSTRE_KEY_URL": tables.GOOGLE_KEY_URL,
+        "LUSTRE_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+        "LUSTRE_PACKAGES": "lustre-client-modules-@KERNEL@ lustre-client-utils",
+    }
+
+
+def _fabric(chosen: Lock) -> dict[str, str]:
+    """InfiniBand's and Google's stacks; what has no public address is proven in the image and never fetched."""
+    if doca := chosen.choice("doca_ofed"):
+        return {"DOCA_VERSION": doca.version, "DOCA_RANGE_MIN": doca.low, "DOCA_RANGE_MAX": doca.high}
+    if gib := chosen.choice("gib"):
+        return {
+            "GIB_VERSION": gib.version,
+            "GIB_RANGE_MIN": gib.low,
+            "GIB_RANGE_MAX": gib.high,
+            "GIB_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/gce-ai-infra",
+            "GIB_SUITE": "gpudirect-gib-apt",
+            "GIB_KEY_URL": tables.GOOGLE_KEY_URL,
+            "GIB_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+        }
+    if chosen.choice("tcpxo"):
+        return {
+            "TCPXO_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/gce-ai-infra",
+            "TCPXO_SUITE": "gpudirect-tcpxo-apt",
+            "TCPXO_KEY_URL": tables.GOOGLE_KEY_URL,
+            "TCPXO_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+        }
+    return {}
 
 
 def _arch(machine: MachineType) -> str:

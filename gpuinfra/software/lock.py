@@ -309,6 +309,10 @@ def _fabric(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> 
         why = f"of {row.released}; brings libfabric {row.libfabric} and aws-ofi-nccl {row.aws_ofi_nccl}; GPUDirect needs {tables.EFA_FLOOR}"
         return [Choice(piece="efa_installer", version=row.version, why=why, low=tables.EFA_FLOOR, high="2")]
     if provider == "infiniband":
+        if not wanted.prebuilt:
+            message = "no public address of DOCA-OFED is in the lock, so a plain image cannot get InfiniBand"
+            hint = "take Azure's HPC image (image: default), name an image that has it, or say fabric: none"
+            conflicts.append(Conflict(piece="doca_ofed", message=message, hint=hint))
         why = "what the cloud's own HPC images of this release carry"
         return [Choice(piece="doca_ofed", version=tables.DOCA[wanted.os], why=why, low="3.2", high="4")]
     if provider == "tcpx":
@@ -319,7 +323,15 @@ def _fabric(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> 
         return [Choice(piece="tcpx", version=tables.TCPX_PLUGIN, why="the NCCL plugin of Google's own recipe")]
     if provider == "tcpxo":
         return [Choice(piece="tcpxo", version="image", why="comes with the accelerator image")]
-    return [Choice(piece="gib", version=tables.GIB_PIN, why="the package of Google's own recipe for RDMA machines")]
+    return [
+        Choice(
+            piece="gib",
+            version=tables.GIB_PIN,
+            low="1.1",
+            high="2",
+            why="the package of Google's own recipe for RDMA machines",
+        )
+    ]
 
 
 def _lustre(wanted: Wanted, conflicts: list[Conflict]) -> Choice:

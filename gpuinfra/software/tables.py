@@ -215,6 +215,18 @@ CONTAINER_TOOLKIT_REPOSITORY = "https://nvidia.github.io/libnvidia-container/sta
 CONTAINER_TOOLKIT_KEY_URL = "https://nvidia.github.io/libnvidia-container/gpgkey"
 CONTAINER_TOOLKIT_KEY_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
+LUSTRE_AZURE_PACKAGES = {
+    "ubuntu-24.04": "amlfs-lustre-client-2.17.0-24-gf517bc4",
+    "ubuntu-22.04": "amlfs-lustre-client-2.15.8-35-gdf4872c",
+}
+"""Azure/azhpc-images:versions.json; the version of the package is the kernel it has modules for."""
+MICROSOFT_KEY_URL = "https://packages.microsoft.com/keys/microsoft.asc"
+MICROSOFT_KEY_FINGERPRINT = "BC528686B50D79E339D3721CEB3E94ADBE1229CF"
+GOOGLE_PACKAGES = "https://us-apt.pkg.dev/projects"
+GOOGLE_KEY_URL = "https://us-apt.pkg.dev/doc/repo-signing-key.gpg"
+GOOGLE_KEY_FINGERPRINT = "35BAA0B33E9EB396F59CA838C0BA5CE6DC6315A3"
+"""The key of Artifact Registry's apt repositories, which other vendors that use it print."""
+
 GIB_PIN = "1.1.0"
 TCPX_PLUGIN = "3.1.9"
 DOCA = {"ubuntu-24.04": "3.2.3", "ubuntu-22.04": "3.2.1"}

@@ -12,6 +12,7 @@ from gpuinfra.clouds import CLOUDS, profile_of
 from gpuinfra.plan import Plan, make_plan
 from gpuinfra.plan.expectation import REQUIRED
 from gpuinfra.rules import check
+from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
 from tests.plan.goldens import CASES, FOLDER, plans, text
 from tests.rules.cases import ACCEPTED, TODAY, block, declaration, lustre, pool, reserved
@@ -116,7 +117,9 @@ def test_every_machine_can_be_planned() -> None:
             ids = [step.id for step in plan.pools[0].steps]
             assert ids == sorted(ids)
             assert ("35-fabric-manager" in ids) == machine.nvswitch
-            assert any(step.startswith("50-") for step in ids) == (machine.fabric is not None)
+            step = machine.fabric is not None and machine.fabric.provider != "tcpx"
+            assert any(one.startswith("50-") for one in ids) == step
+            assert all((shipped("bootstrap") / f"{one}.sh").is_file() for one in ids)
 
 
 def test_the_p4d_expectation_is_what_the_machine_shows() -> None:

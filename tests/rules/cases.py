@@ -453,6 +453,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software.kernel": "4.18.0-425.3.1", "storage": lustre()}),
         ("azure", {"software.kernel": "6.2.0-1001-azure", "storage": lustre(capacity_gib=8192)}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
+        ("azure", {"software.image": "plain"}),
     ],
     "price_is_known": [
         ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}}),
