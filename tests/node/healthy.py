@@ -139,7 +139,7 @@ _HOST = {
 }
 
 
-def state(*faults: str, gpu: str = "A100-SXM4-40GB") -> dict[str, Any]:
+def state(*faults: str, gpu: str = "NVIDIA A100-SXM4-40GB") -> dict[str, Any]:
     """What standin.json says of a node whose steps have run."""
     return {
         "instance": {"id": "i-00000000000000001", "name": "gpu-1"},
@@ -189,9 +189,8 @@ def probes(
     *faults: str, expectation: dict[str, Any] = P4D, device_state: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """What every probe of the machine answers."""
-    name = "H100-SXM5-80GB" if expectation["gpus"] and "H100" in expectation["gpu_name"] else "A100-SXM4-40GB"
     names = evidence.needed_probes(expectation)
-    return probe_all(names, played(device_state or state(*faults, gpu=name)), retry_wait_s=0)
+    return probe_all(names, played(device_state or state(*faults, gpu=expectation["gpu_name"])), retry_wait_s=0)
 
 
 _KEPT: dict[str, dict[str, Any]] = {}

@@ -18,7 +18,7 @@ PLUGINS = {
     "efa": ("AWS Libfabric",),
     "infiniband": ("IB", "IBext", "IBext_v8", "IBext_v9", "IBext_v10"),
     "gib": ("gIB", "IB"),
-    "fastrak": ("FasTrak",),
+    "tcpxo": ("FasTrak",),
     "tcpx": ("GPUDirectTCPX_v7",),
 }
 """Fabric -> how NCCL names the network plugin of it. `Socket` is in none of them."""

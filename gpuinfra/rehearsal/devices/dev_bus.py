@@ -27,10 +27,8 @@ def _devices(state):
             % (gpu["PCI"][9:].lower(), gpu["CHIP"], gpu["PCIID"][:4].lower())
         )
     for index in range(state.get("hardware", {}).get("nvswitches", 0)):
-        lines.append(
-            "0000:c0:%02x.0 Bridge [0680]: NVIDIA Corporation GA100 [A100 NVSwitch] [10de:1af1] (rev a1)"
-            % (0x18 + index)
-        )
+        chip = "[10de:1af1]" if dev_gpus.model(state)["ARCH"] == "Ampere" else "[10de:22a3]"
+        lines.append("0000:c0:%02x.0 Bridge [0680]: NVIDIA Corporation NVSwitch %s (rev a1)" % (0x18 + index, chip))
     for bus, slot in efa_addresses(state):
         lines.append(
             "0000:%s:%s.0 Ethernet controller [0200]: Amazon.com, Inc. Elastic Fabric Adapter (EFA) [1d0f:efa0]"

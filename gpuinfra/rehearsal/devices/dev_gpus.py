@@ -1,38 +1,11 @@
 """The GPUs of a stand-in node: where they sit, who they are, and every value that tools print about them.
 
-Models carry what differs between them; the rest of each output is in the templates `gpu.xml` and `query-gpu.txt`.
+`dev_models.py` carries what differs between models; the rest of each output is in `gpu.xml` and `query-gpu.txt`.
 Identities are synthetic and look it, and differ between instances, so a replaced node has other GPUs.
 """
 
 import dev_faults
-
-MODELS = {
-    # Addresses and sub-system ids of p4d are as its Linux shows them; memory, power and clocks are the model's data sheet.
-    "A100-SXM4-40GB": {
-        "NAME": "NVIDIA A100-SXM4-40GB", "ARCH": "Ampere", "PCIID": "20B010DE", "SUBID": "144E10DE", "CHIP": "GA100 [A100 SXM4 40GB]",
-        "MEMORY": "40960", "RESERVED": "568", "FREE": "40391", "GEN": "4", "WIDTH": "16", "CAP": "8.0", "LIMIT": "400.00",
-        "CLOCK": "210", "CLOCK_MAX": "1410", "CLOCK_MEMORY": "1215", "TLIMIT": "N/A", "FABRIC": False, "LINKS": 12, "RATE": "25",
-        "VBIOS": "92.00.45.00.03", "IMG": "G506.0200.00.04", "POWER": "44.51",
-    },
-    "A100-SXM4-80GB": {
-        "NAME": "NVIDIA A100-SXM4-80GB", "ARCH": "Ampere", "PCIID": "20B210DE", "SUBID": "147F10DE", "CHIP": "GA100 [A100 SXM4 80GB]",
-        "MEMORY": "81920", "RESERVED": "869", "FREE": "81050", "GEN": "4", "WIDTH": "16", "CAP": "8.0", "LIMIT": "400.00",
-        "CLOCK": "210", "CLOCK_MAX": "1410", "CLOCK_MEMORY": "1593", "TLIMIT": "N/A", "FABRIC": False, "LINKS": 12, "RATE": "25",
-        "VBIOS": "92.00.45.00.05", "IMG": "G506.0212.00.01", "POWER": "62.03",
-    },
-    "H100-SXM5-80GB": {
-        "NAME": "NVIDIA H100 80GB HBM3", "ARCH": "Hopper", "PCIID": "233010DE", "SUBID": "16C110DE", "CHIP": "GH100 [H100 SXM5 80GB]",
-        "MEMORY": "81559", "RESERVED": "479", "FREE": "81079", "GEN": "5", "WIDTH": "16", "CAP": "9.0", "LIMIT": "700.00",
-        "CLOCK": "345", "CLOCK_MAX": "1980", "CLOCK_MEMORY": "2619", "TLIMIT": "46 C", "FABRIC": True, "LINKS": 18, "RATE": "26.562",
-        "VBIOS": "96.00.A5.00.01", "IMG": "G520.0200.00.05", "POWER": "69.85",
-    },
-    "H200-SXM5-141GB": {
-        "NAME": "NVIDIA H200", "ARCH": "Hopper", "PCIID": "233510DE", "SUBID": "18BE10DE", "CHIP": "GH100 [H200 SXM 141GB]",
-        "MEMORY": "143771", "RESERVED": "614", "FREE": "143156", "GEN": "5", "WIDTH": "16", "CAP": "9.0", "LIMIT": "700.00",
-        "CLOCK": "345", "CLOCK_MAX": "1980", "CLOCK_MEMORY": "3201", "TLIMIT": "59 C", "FABRIC": True, "LINKS": 18, "RATE": "26.562",
-        "VBIOS": "96.00.CF.00.01", "IMG": "G520.0280.00.08", "POWER": "78.10",
-    },
-}  # fmt: skip
+from dev_models import MODELS
 
 # Four pairs behind four PCIe switches, one EFA device beside each pair: p4d's shape. Machines without a recorded layout get the same.
 ADDRESSES = ("10:1C.0", "10:1D.0", "20:1C.0", "20:1D.0", "90:1C.0", "90:1D.0", "A0:1C.0", "A0:1D.0")
@@ -44,8 +17,8 @@ def model(state):
     name = hardware.get("gpu")
     if not name or not hardware.get("gpus"):
         return None
-    for key, record in MODELS.items():
-        if name in (key, record["NAME"]):
+    for record in MODELS:
+        if record["NAME"] == name:
             return record
     raise SystemExit("this stand-in has no record of GPU %s" % name)
 

@@ -216,7 +216,7 @@ def _topology(state, gpus, faults):
         cells = []
         for column in range(count):
             links = gpu["LINKS"] - (2 if "nvlink-inactive" in faults and dev_faults.GPU in (row, column) else 0)
-            cells.append(" X " if row == column else "NV%d" % links)
+            cells.append(" X " if row == column else "NV%d" % links if links > 0 else "SYS")
         half = row * 2 // count if count > 1 else 0
         print("GPU%d\t%s\t%s\t%d\t\tN/A" % (row, "\t".join(cells), "0-23,48-71" if half == 0 else "24-47,72-95", half))
     print("\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks")

@@ -7,14 +7,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuinfra.clouds import profile_of
 from gpuinfra.node import nvsmi, table
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.rehearsal.devices import FOLDER, faults, provenance
 from tests.node.healthy import DRIVER, JOURNAL, P4D, RECORDINGS, devices, probes, state
 from tests.node.test_recordings import sections
+
+
+def machines(cloud: str) -> tuple[Any, ...]:
+    """All machine types of a cloud's catalogue."""
+    known = profile_of(cloud).machines
+    return tuple(known.values() if hasattr(known, "values") else known)
+
 
 NOTICED_BY = {
     "gpu-missing": "G1", "gpu-off-bus": "P1", "gpu-lost": "G1", "xid-79": "X1", "xid-48": "X1", "xid-154": "X1",
@@ -155,7 +164,7 @@ def test_tools_import_nothing_slow() -> None:
     """Hundreds of calls are made for each node, so playing one loads neither json nor re."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import devices; "
-        "devices.main(['lspci', '-d', '10de:'], {'hardware': {'gpus': 8, 'gpu': 'A100-SXM4-40GB'}, 'instance': {'id': 'i-1'}}); "
+        "devices.main(['lspci', '-d', '10de:'], {'hardware': {'gpus': 8, 'gpu': 'NVIDIA A100-SXM4-40GB'}, 'instance': {'id': 'i-1'}}); "
         "sys.stderr.write(' '.join(sorted({'json', 're', 'subprocess', 'typing', 'dataclasses'} & set(sys.modules))))"
     )
     done = subprocess.run(
@@ -169,3 +178,40 @@ def test_flat_modules_do_not_collide_with_the_standard_library() -> None:
     """They lie beside other modules on a node's path, so their names are their own."""
     names = {path.stem for path in Path(FOLDER).glob("*.py")} - {"__init__"}
     assert not names & set(sys.stdlib_module_names)
+
+
+def test_every_gpu_of_the_catalogue_has_its_stand_in() -> None:
+    """A model that a cloud sells and no stand-in knows would boot without devices; figures that checks read are equal."""
+    sold = {
+        machine.gpu.name: machine.gpu for cloud in ("aws", "azure", "gcp") for machine in machines(cloud) if machine.gpu
+    }
+    played = {record["NAME"]: record for record in devices.dev_smi.dev_gpus.MODELS}
+    assert set(sold) <= set(played)
+    for name, gpu in sold.items():
+        record = played[name]
+        assert f"10de:{record['PCIID'][:4].lower()}" in gpu.pci_ids, name
+        found = (int(record["MEMORY"]), int(record["GEN"]), int(record["WIDTH"]), record["LINKS"])
+        assert found == (gpu.memory_mib, gpu.pcie_gen, gpu.pcie_width, gpu.nvlinks), name
+        assert gpu.nvlink_gb_s is None or float(record["RATE"]) == gpu.nvlink_gb_s, name
+
+
+GPU_CHECKS = ["P1", "D1", "D2", "G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14"]
+
+
+@pytest.mark.parametrize("machine", [m for m in machines("aws") if m.gpu], ids=lambda machine: machine.name)
+def test_a_healthy_machine_of_every_type_passes(machine: Any) -> None:
+    """For each machine type that AWS sells, what its stand-in prints passes the checks that its record asks for."""
+    device_state = state(gpu=machine.gpu.name)
+    device_state["hardware"].update(gpus=machine.gpus, efa=machine.fabric.devices if machine.fabric else 0)
+    wanted = list(GPU_CHECKS)
+    wanted += ["F3", "F5"] if machine.nvswitch else []
+    wanted += ["F2"] if machine.nvswitch and machine.gpu.arch != "ampere" else []
+    wanted += ["N1"] if machine.fabric else []
+    expectation = {
+        **P4D, "gpus": machine.gpus, "gpu_name": machine.gpu.name, "gpu_memory_mib": machine.gpu.memory_mib,
+        "pci_ids": list(machine.gpu.pci_ids), "pcie_gen": machine.gpu.pcie_gen, "nvlinks_per_gpu": machine.gpu.nvlinks,
+        "nvlink_gb_s": machine.gpu.nvlink_gb_s or 0.0, "fabric_devices": machine.fabric.devices if machine.fabric else 0,
+        "required": wanted, "skips": {},
+    }  # fmt: skip
+    checks = judge(probes(expectation=expectation, device_state=device_state), expectation, journal=JOURNAL)
+    assert {c["id"]: c["reason"] for c in checks if c["outcome"] != "pass"} == {}
