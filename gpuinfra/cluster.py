@@ -53,8 +53,8 @@ class GpuCluster(pulumi.ComponentResource):
         )
         cloud = importlib.import_module(f"{CLOUDS[spec.cloud]}.cluster")
         built = cloud.build(self, self.plan, stands_on)
-        self.outputs = {**built, "kept": self.kept, "spec": spec.model_dump(mode="json")}
-        self.register_outputs(dict(self.outputs))
+        self.outputs = {**built, "kept": self.kept}
+        self.register_outputs({**self.outputs, "spec": spec.model_dump(mode="json")})
 
 
 def _planned(spec: ClusterSpec, today: date, component: pulumi.Resource) -> Plan:
