@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpuinfra.spec.base import Count, Moment, Part, Real, Whole, Word, YesNo
+from gpuinfra.spec.generic import AnyTarget, Aws, Gcp, OnTarget
 
 
-class OnDemand(Part):
+class OnDemand(OnTarget[AnyTarget], Part):
     """Nodes at the list price, if the provider has them at that moment."""
 
     kind: Literal["on_demand"] = "on_demand"
@@ -21,7 +22,7 @@ class OnDemand(Part):
     """Nodes."""
 
 
-class Spot(Part):
+class Spot(OnTarget[AnyTarget], Part):
     """Nodes from spare capacity; the provider may take them back with two minutes' notice or less."""
 
     kind: Literal["spot"] = "spot"
@@ -36,7 +37,7 @@ class Spot(Part):
     """Highest price for one node and hour in USD. Left out: the on-demand price, which interrupts least."""
 
 
-class Reserved(Part):
+class Reserved(OnTarget[AnyTarget], Part):
     """Nodes from capacity that is already reserved: an AWS capacity reservation or a group of them, a Google reservation."""
 
     kind: Literal["reserved"] = "reserved"
@@ -57,7 +58,7 @@ class Reserved(Part):
     """AWS: also start nodes at the on-demand price where the reservation is full."""
 
 
-class Block(Part):
+class Block(OnTarget[Aws], Part):
     """Nodes of an AWS Capacity Block for ML: bought upfront, from a start to an end."""
 
     kind: Literal["block"] = "block"
@@ -72,7 +73,7 @@ class Block(Part):
     """End of the block, UTC; nodes are gone 35 minutes before it."""
 
 
-class Flex(Part):
+class Flex(OnTarget[Gcp], Part):
     """Nodes from Google's flex-start: queued until capacity is there, then for a bounded time."""
 
     kind: Literal["flex"] = "flex"

@@ -7,21 +7,23 @@ Reading YAML is in `load.py`; what is wrong with a declaration is said by `gpuin
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from gpuinfra.spec.base import Name, Part, Word
+from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
 from gpuinfra.spec.pool import Pool
-from gpuinfra.spec.storage import Storage
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Target
 
 LAYERS = ("foundation", "site", "cluster")
 
 
-class ClusterSpec(Part):
+class ClusterSpec(AtPlace[Place], Part):
     """One GPU cluster."""
 
     name: Name = Field(examples=["train"])
@@ -56,6 +58,28 @@ class ClusterSpec(Part):
     """How long the cluster will live, for the price. Left out: only hour and month are shown."""
     tags: dict[Word, Word] = Field(default_factory=dict, max_length=30)
     """Tags for everything that takes them."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            where: Place,
+            pools: Sequence[Pool[Place]] = (),
+            storage: Sequence[Lustre | Home | ObjectMount] = (),
+            network: Network = ...,
+            software: Software = ...,
+            audit: Audit = ...,
+            budget: Budget = ...,
+            access: Access = ...,
+            handover: Handover = ...,
+            machines: Sequence[MachineRecord] = (),
+            layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,
+            use: Use = ...,
+            duration_hours: int | None = None,
+            tags: Mapping[str, str] = ...,
+        ) -> None: ...
 
     @property
     def cloud(self) -> str:

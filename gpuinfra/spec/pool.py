@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from gpuinfra.spec.base import Name, Part, Whole, Word, YesNo
 from gpuinfra.spec.capacity import Capacity
+from gpuinfra.spec.generic import On, OnTarget
 
 
 def _as_list(value: object) -> object:
@@ -40,7 +42,7 @@ class Disk(Part):
     """Throughput in MiB/s. Left out: 500 for GPU nodes, so that installing does not wait for the disk."""
 
 
-class Candidate(Part):
+class Candidate(OnTarget[On], Part):
     """A place to try when the one before it has no capacity; the whole pool moves there."""
 
     zone: Word | None = None
@@ -49,6 +51,16 @@ class Candidate(Part):
     """Another machine type."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] | None = None
     """What takes the place of the pool's capacity. Needed where the pool has reserved entries, because a reservation does not move."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            zone: str | None = None,
+            machine: str | None = None,
+            capacity: OnTarget[On] | Sequence[OnTarget[On]] | None = None,
+        ) -> None: ...
 
 
 class Window(Part):
@@ -60,7 +72,7 @@ class Window(Part):
     """Most of the pool that may be away at one time."""
 
 
-class Pool(Part):
+class Pool(OnTarget[On], Part):
     """Nodes of one machine type."""
 
     name: Name
@@ -87,6 +99,25 @@ class Pool(Part):
     """vCPUs that the account may run of this family, when known; a plan above it is refused."""
     tags: dict[Word, Word] = Field(default_factory=dict, max_length=30)
     """More tags for this pool's nodes."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            machine: str,
+            capacity: OnTarget[On] | Sequence[OnTarget[On]],
+            fallback: Sequence[Candidate[On]] = (),
+            zone: str | None = None,
+            image: Literal["default", "plain"] | CustomImage | None = None,
+            disk: Disk = ...,
+            containers_reach_metadata: bool = False,
+            fabric: Literal["auto", "required", "none"] = "auto",
+            renew: Window = ...,
+            quota_vcpus: int | None = None,
+            tags: Mapping[str, str] = ...,
+        ) -> None: ...
 
     @property
     def nodes(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from gpuinfra.spec.base import Part, Word
+
+if TYPE_CHECKING:
+    from gpuinfra.spec.places import AwsRegion, AwsZone, AzureRegion, AzureZone, GcpRegion, GcpZone
 
 
 class Aws(Part):
@@ -19,6 +22,12 @@ class Aws(Part):
     zone: Word | None = Field(default=None, examples=["use1-az4"])
     """Zone by id such as `use1-az4`, because letters differ between accounts. Left out: the plan picks one where every machine is sold."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, region: AwsRegion, zone: AwsZone | None = None, cloud: Literal["aws"] = "aws"
+        ) -> None: ...
+
 
 class Azure(Part):
     """A region of Microsoft Azure."""
@@ -29,6 +38,12 @@ class Azure(Part):
     """Region such as `southcentralus`, in the short form."""
     zone: Word | None = Field(default=None, examples=["1"])
     """Zone `1`, `2` or `3`. Left out: regional, the cloud picks."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, region: AzureRegion, zone: AzureZone | None = None, cloud: Literal["azure"] = "azure"
+        ) -> None: ...
 
 
 class Gcp(Part):
@@ -42,6 +57,17 @@ class Gcp(Part):
     """Region such as `us-central1`."""
     zone: Word | None = Field(default=None, examples=["us-central1-a"])
     """Zone such as `us-central1-a`. Left out: the plan picks one where every machine is sold."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            region: GcpRegion,
+            zone: GcpZone | None = None,
+            project: str | None = None,
+            cloud: Literal["gcp"] = "gcp",
+        ) -> None: ...
 
 
 Target = Annotated[Aws | Azure | Gcp, Field(discriminator="cloud")]
