@@ -1,0 +1,96 @@
+"""Whole rehearsals: the command as a person types it, in a process of its own, in a folder of the test's own.
+
+They need Pulumi's engine (`python -m gpuinfra.engine` gets it) and, for the nodes, user namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LIMIT_S = 400
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command printed, how it ended, and where its rehearsal is."""
+
+    code: int
+    out: str
+    err: str
+    root: Path
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The report it wrote."""
+        return dict(json.loads((self.root / "report.json").read_text(encoding="utf-8")))
+
+    @property
+    def state(self) -> list[dict[str, Any]]:
+        """The resources in Pulumi's state."""
+        path = next(self.root.glob("state/.pulumi/stacks/*/*.json"))
+        return list(json.loads(path.read_text(encoding="utf-8"))["checkpoint"]["latest"].get("resources") or [])
+
+
+def command(*words: str) -> list[str]:
+    """`gpuinfra WORDS` with the Python of the tests."""
+    return [sys.executable, "-m", "gpuinfra", *words]
+
+
+def run(words: Sequence[str], root: Path, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> Told:
+    """Run a command to its end. Python's own import of the package under test is told by PYTHONPATH."""
+    given = {**(env if env is not None else os.environ), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        list(words),
+        cwd=cwd,
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return Told(done.returncode, done.stdout, done.stderr, root)
+
+
+Rehearse = Callable[..., Told]
+
+
+@pytest.fixture
+def rehearse(tmp_path: Path) -> Rehearse:
+    """`rehearse("up", "aws-p4d", "--fault", ...)` in this test's own folder."""
+
+    def call(action: str, stack: str, *options: str, **more: Any) -> Told:
+        words = command("rehearse", action, stack, "--folder", str(tmp_path / "r"), *options)
+        name = Path(stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
+        return run(words, tmp_path / "r" / name, **more)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def needs_nodes() -> None:
+    """Skip where the system forbids the namespaces that stand-in nodes live in."""
+    from gpuinfra.rehearsal.nodes import available
+
+    able, why = available()
+    if not able:
+        pytest.skip(f"stand-in nodes cannot run here: {why}")
+
+
+def cloud_resources(root: Path) -> list[tuple[str, str, str]]:
+    """(type, id, URN) of everything that the stand-in cloud holds, from its file."""
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(root / "cloud.sqlite")) as store:
+        return [(str(a), str(b), str(c)) for a, b, c in store.execute("select type, id, urn from resources")]

@@ -1,0 +1,90 @@
+"""Acceptance: each fault ends in exit code 1, and the last lines name the node, the instance, the part and what to do."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from .conftest import Rehearse, Told
+
+LAST_LINES = 40
+WORDS = {
+    "gpu-missing": ("G1 gpu_count: found 7, expected 8 GPUs", "GPU at 0000:"),
+    "driver-mismatch": ("Driver/library version mismatch",),
+    "xid-79": ("Xid 79 on GPU 0000:",),
+    "efa-missing": ("N1 efa_devices: found 3, expected 4 EFA devices",),
+}
+pytestmark = pytest.mark.usefixtures("needs_nodes")
+
+
+def section(told: Told, label: str) -> str:
+    """What the output says of one node, from its heading to the next node's."""
+    lines = [line.removeprefix("rehearsal: ") for line in told.out.splitlines()]
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"  {label} (i-") and "failed" in line)
+    body = [lines[start]]
+    for line in lines[start + 1 :]:
+        if line.startswith("  gpu-") or not line.startswith("  "):
+            break
+        body.append(line)
+    return "\n".join(body)
+
+
+def test_each_broken_node_is_told_apart(rehearse: Rehearse) -> None:
+    """Four nodes broken in four ways: each is named with its instance, its own finding and what to do."""
+    faults = [f"node:gpu-{n}:{name}" for n, name in enumerate(WORDS, start=1)]
+    told = rehearse("up", "aws-p4d", *[word for f in faults for word in ("--fault", f)])
+    assert told.code == 1, told.out + told.err
+    assert told.report["totals"]["gpus_verified"] == 0
+    for number, words in enumerate(WORDS.values(), start=1):
+        text = section(told, f"gpu-{number}")
+        for word in (*words, "what to do: ", "i-0000"):
+            assert word in text, text
+    assert "Traceback" not in told.out + told.err
+
+
+def test_one_missing_gpu(rehearse: Rehearse) -> None:
+    """One lost GPU fails its node and no other; the very last lines name node, instance, GPU and what to do."""
+    told = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:gpu-missing")
+    assert told.code == 1
+    assert [n["outcome"] for n in told.report["nodes"]] == ["failed", "verified", "verified", "verified"]
+    assert told.report["totals"]["gpus_verified"] == 24
+    tail = "\n".join(told.out.splitlines()[-3:])
+    for words in ("gpu-1 (i-00000000000000001) failed", "GPU at 0000:", "what to do: "):
+        assert words in tail, tail
+
+
+def test_a_silent_node_ends_at_the_deadline(rehearse: Rehearse) -> None:
+    """A node that never reports costs the deadline and not more; the end of its console log is shown."""
+    begun = time.monotonic()
+    told = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:never-reports", "--deadline", "50s")
+    assert told.code == 1
+    assert time.monotonic() - begun < 150
+    tail = "\n".join(told.out.splitlines()[-LAST_LINES:])
+    assert "gpu-1 (i-00000000000000001): never reported" in tail
+    assert "    | " in tail
+    assert told.report["nodes"][0]["outcome"] == "never reported"
+    assert told.report["nodes"][0]["console"]
+
+
+def test_no_capacity_is_told_in_the_clouds_words(rehearse: Rehearse) -> None:
+    """A kind without capacity fails with EC2's own text, before the deadline, and with what to do."""
+    told = rehearse("up", "aws-p4d", "--fault", "cloud:no-capacity:spot", "--deadline", "60s")
+    assert told.code == 1
+    tail = "\n".join(told.out.splitlines()[-LAST_LINES:])
+    assert "gpu-spot-0: 2 nodes never launched" in tail
+    assert "capacity" in tail
+    assert "what to do: the cloud has none of these machines here now" in tail
+    assert told.report["totals"] == told.report["totals"] | {"nodes": 4, "nodes_verified": 2, "gpus": 32}
+
+
+def test_an_error_of_the_cloud_is_mended_by_the_next_up(rehearse: Rehearse) -> None:
+    """A creation that fails once is told with its resource; the next up goes on from there and completes."""
+    fault = ("--fault", "cloud:error:LustreFileSystem:1")
+    told = rehearse("up", "aws-p4d", *fault)
+    assert told.code == 1
+    assert "aws:fsx/lustreFileSystem:LustreFileSystem" in "\n".join(told.out.splitlines()[-LAST_LINES:])
+    assert "Traceback" not in told.out + told.err
+    again = rehearse("up", "aws-p4d", *fault)
+    assert again.code == 0, again.out + again.err
+    assert again.report["totals"]["gpus_verified"] == 32

@@ -1,0 +1,90 @@
+"""Acceptance: one command brings the p4d cluster up on the real engine and proves every GPU; again changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.report import report_schema
+from tests.oracle.claims import oracle, problems
+
+from .conftest import Rehearse, Told, cloud_resources
+from .validate import violations
+
+pytestmark = pytest.mark.usefixtures("needs_nodes")
+
+
+@pytest.fixture
+def up(rehearse: Rehearse) -> Told:
+    """A cluster that is up."""
+    told = rehearse("up", "aws-p4d")
+    assert told.code == 0, told.out + told.err
+    return told
+
+
+def journals(root: Path) -> dict[str, str]:
+    """Each node's journal, boot id included."""
+    return {p.parts[-6]: p.read_text() for p in root.glob("nodes/*/root/var/lib/gpuinfra/state.json")}
+
+
+def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
+    """Four of four nodes and 32 of 32 GPUs are verified; the report is complete, the state is what the oracle says,
+    and a second up changes nothing and touches no node."""
+    report = up.report
+    assert report["rehearsal"] is True
+    assert report["totals"]["nodes"] == report["totals"]["nodes_verified"] == 4
+    assert report["totals"]["gpus"] == report["totals"]["gpus_verified"] == 32
+    assert report["engine"]["operations"]["create"] > 60
+    assert report["cost"]["usd_per_hour"] > 0
+    assert violations(report, report_schema()) == []
+    for node in report["nodes"]:
+        assert {"P1", "D1", "G1", "F3", "X1", "N1", "S2"} <= {c["id"] for c in node["checks"] if c["outcome"] == "pass"}
+    assert_reads_well(up, report)
+
+    state = [r for r in up.state if not r["type"].startswith("pulumi:")]
+    assert problems(state, oracle("aws-p4d")) == []
+    in_state = {(r["type"], r["id"]) for r in state if r.get("custom") and not r["type"].startswith("gpuinfra:")}
+    assert {(kind, identity) for kind, identity, _ in cloud_resources(up.root)} == in_state
+
+    before = journals(up.root)
+    again = rehearse("up", "aws-p4d")
+    assert again.code == 0, again.out + again.err
+    counts = again.report["engine"]["operations"]
+    assert set(counts) == {"same"}, counts
+    assert journals(up.root) == before
+    assert len(before) == 4
+    assert again.report["totals"]["nodes_verified"] == 4
+
+
+def assert_reads_well(up: Told, report: dict[str, Any]) -> None:
+    """The last lines hold nodes, price, page, what was not shown and the real command; all say what this is."""
+    lines = up.out.splitlines()
+    assert all(line.startswith("rehearsal: ") for line in lines)
+    tail = "\n".join(lines[-20:])
+    for node in report["nodes"]:
+        assert node["instance_id"] in tail
+    for words in ("32 of 32 GPUs verified", "USD an hour", "report.html", "cannot show", "pulumi up --stack aws-p4d"):
+        assert words in tail, words
+    page = (up.root / "report.html").read_text(encoding="utf-8")
+    assert "This is a rehearsal" in page
+    assert "http://" not in page
+    assert "<script" not in page
+
+
+def test_plain_image_installs_everything(rehearse: Rehearse, tmp_path: Path) -> None:
+    """On plain Ubuntu every step installs, the nodes reboot where they have to, and prove themselves all the same."""
+    text = (Path(__file__).parents[2] / "stacks" / "Pulumi.aws-p4d.yaml").read_text(encoding="utf-8")
+    stack = tmp_path / "Pulumi.plain.yaml"
+    indent = next(line for line in text.splitlines() if line.strip().startswith("name:")).split("name:")[0]
+    stack.write_text(text.rstrip() + f"\n{indent}software: {{image: plain}}\n", encoding="utf-8")
+    told = rehearse("up", str(stack), "--json")
+    assert told.code == 0, told.err
+    report = json.loads(told.out)
+    assert report["totals"]["gpus_verified"] == 32
+    assert all(line.startswith("rehearsal: ") for line in told.err.splitlines())
+    driver = [s for j in journals(told.root).values() for s in json.loads(j)["steps"] if s["id"] == "30-driver"]
+    assert len(driver) == 4
+    assert all(step["changed"] for step in driver)

@@ -1,0 +1,22 @@
+"""Acceptance: a whole life of the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Rehearse
+
+
+@pytest.mark.usefixtures("needs_nodes")
+def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
+    """up, up again, a node more, drift, a replaced node, destroy, up again: every step shows what it has to."""
+    told = rehearse("life", "aws-p4d")
+    assert told.code == 0, told.out[-6000:] + told.err
+    steps = {s["step"]: s for s in told.report["life"]}
+    assert list(steps) == [
+        "preview", "up", "up again", "one node more", "drift made by hand", "a node replaced by its group", "destroy",
+        "up again after destroy",
+    ]  # fmt: skip
+    assert all(s["ok"] for s in steps.values())
+    assert "no changes, no node touched" in steps["up again"]["found"]
+    assert told.report["totals"]["nodes_verified"] == 5
