@@ -185,7 +185,9 @@ def probe_all(
         elif name == "efa":
             records[name] = _ask(probe, do)
             for _ in range(3):
-                if records[name]["stdout"].count("provider: efa") >= efa_devices:
+                # One device appears once for each fabric of the provider, so domains are counted once.
+                domains = set(re.findall(r"domain: (\S+)", records[name]["stdout"]))
+                if records[name]["problem"] or len(domains) >= efa_devices:
                     break
                 time.sleep(retry_wait_s)
                 records[name] = _ask(probe, do)

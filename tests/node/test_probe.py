@@ -118,9 +118,9 @@ def test_efa_devices_that_appear_late_are_asked_for_again() -> None:
     counts = iter((1, 2, 4))
 
     def do(argv: object, probe: Probe) -> dict:
-        return record(list(argv), "provider: efa\n" * next(counts))  # type: ignore[call-overload]
+        return record(list(argv), "".join(f"domain: d{n}\ndomain: d{n}\n" for n in range(next(counts))))  # type: ignore[call-overload]
 
-    assert probe_all(["efa"], do, retry_wait_s=0, efa_devices=4)["efa"]["stdout"].count("efa") == 4
+    assert probe_all(["efa"], do, retry_wait_s=0, efa_devices=4)["efa"]["stdout"].count("domain: d3") == 2
 
 
 def test_a_second_command_is_asked_where_the_first_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

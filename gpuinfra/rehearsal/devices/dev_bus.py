@@ -27,7 +27,7 @@ def _devices(state):
             % (gpu["PCI"][9:].lower(), gpu["CHIP"], gpu["PCIID"][:4].lower())
         )
     for index in range(state.get("hardware", {}).get("nvswitches", 0)):
-        chip = "[10de:1af1]" if dev_gpus.model(state)["ARCH"] == "Ampere" else "[10de:22a3]"
+        chip = "[10de:1af1]" if (dev_gpus.model(state) or {}).get("ARCH") == "Ampere" else "[10de:22a3]"
         lines.append("0000:c0:%02x.0 Bridge [0680]: NVIDIA Corporation NVSwitch %s (rev a1)" % (0x18 + index, chip))
     for bus, slot in efa_addresses(state):
         lines.append(
