@@ -1,7 +1,7 @@
 """Rules: small pure functions over a declaration, each named after the sentence it defends.
 
 Every rule runs, so a person sees all findings at once. Questions for a cloud (quota, capacity, image) are preflight and not here.
-Rules that hold on every cloud are in this package; a cloud's own are in `gpuinfra/clouds/<cloud>/rules`.
+Rules that hold on every cloud are in this package, by what they are about; a cloud's own are in `gpuinfra/clouds/<cloud>/rules`.
 """
 
 from __future__ import annotations

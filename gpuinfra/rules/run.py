@@ -8,12 +8,19 @@ from datetime import date
 
 from gpuinfra.clouds import CLOUDS, profile_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.rules import common, money, software
+from gpuinfra.rules import capacity, guard, money, places, shape, software
 from gpuinfra.rules.finding import Finding, Level
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
-COMMON: tuple[Rule, ...] = (*common.RULES, *software.RULES, *money.RULES)
+COMMON: tuple[Rule, ...] = (
+    *places.RULES,
+    *shape.RULES,
+    *capacity.RULES,
+    *guard.RULES,
+    *software.RULES,
+    *money.RULES,
+)
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
