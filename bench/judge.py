@@ -1,0 +1,54 @@
+"""How long it takes to judge the csv and the XML of 10,000 GPUs on one core, and the XML's share over a bare parse.
+
+Run it with `python bench/judge.py`. It prints figures and ratios and judges nothing: figures depend on the machine.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from xml.parsers import expat
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gpuinfra.node import nvsmi  # noqa: E402
+from gpuinfra.node.judge import judge  # noqa: E402
+from tests.node.healthy import JOURNAL, P4D, healthy  # noqa: E402
+
+NODES = 1250
+CSV = ("D2", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12")
+
+
+def cpu(work: Callable[[], object], times: int) -> float:
+    """CPU seconds of doing it that often."""
+    start = time.process_time()
+    for _ in range(times):
+        work()
+    return time.process_time() - start
+
+
+def bare(text: bytes) -> None:
+    """The same document through expat with no handlers."""
+    expat.ParserCreate().Parse(text, True)
+
+
+def main() -> None:
+    """Print the figures."""
+    probes = healthy()
+    text = probes["nvidia-smi-xml"]["stdout"]
+    csv = {**P4D, "required": [name for name in CSV if name != "D2"], "skips": {}}
+    whole = cpu(lambda: judge(probes, P4D, journal=JOURNAL), NODES // 5) * 5
+    table = cpu(lambda: judge(probes, csv, journal=JOURNAL), NODES // 5) * 5
+    ours = cpu(lambda: nvsmi.parse(text), NODES // 5) * 5
+    least = cpu(lambda: bare(text.encode()), NODES // 5) * 5
+    print(f"{NODES} nodes of 8 GPUs, one core, CPU seconds (a fifth measured, times five)")
+    print(f"csv, {len(csv['required'])} checks   {table:6.2f} s  {table / NODES * 1000:.2f} ms a node")
+    print(f"XML, read           {ours:6.2f} s  {ours / least:.1f} times a bare parse ({least:.2f} s)")
+    print(f"all {len(P4D['required'])} checks       {whole:6.2f} s  {whole / NODES * 1000:.2f} ms a node")
+
+
+if __name__ == "__main__":
+    main()
