@@ -21,8 +21,11 @@ from gpuinfra.clouds.aws.template import TemplateArgs, launch_template, node_tag
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.plan.model import Group, PoolPlan
 
-WARMUP_S = 1200
-"""Time that a new node gets before a rolling update goes on: driver, reboot and checks of an 8-GPU machine take about a quarter of an hour."""
+GRACE_S = 1200
+"""Time before a new node's health counts: driver, reboot and checks of a plain image take about a quarter of an hour."""
+
+WARMUP_S = 600
+"""Time that a rolling update waits for each new node, and at its canary; the handover judges the node itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +97,12 @@ class NodePool(pulumi.ComponentResource):
             source=pulumi.FileAsset(str(_on_disk(built))),
             content_type="application/gzip",
             region=args.scope.region,
-            tags=args.scope.tagged(naming.logical(self._name, "bundle")),
+            # Objects take ten tags and no more, so a person's own stay off it.
+            tags={
+                key: value
+                for key, value in args.scope.tagged(self._name).items()
+                if key == "Name" or key.startswith("gpuinfra:")
+            },
             opts=child(self),
         )
         return uploaded.key
@@ -166,7 +174,7 @@ class NodePool(pulumi.ComponentResource):
             if group.placement_group in placement
             else group.placement_group,
             health_check_type="EC2",
-            health_check_grace_period=WARMUP_S,
+            health_check_grace_period=GRACE_S,
             # Scarce capacity arrives late or not at all; whoever waits for it reads the group's activities and says which.
             wait_for_capacity_timeout="0",
             ignore_failed_scaling_activities=True,

@@ -127,7 +127,10 @@ class SharedFilesystem(pulumi.ComponentResource):
             naming.logical(name, "link"),
             file_system_id=file_system.id,
             file_system_path=plan.bucket_path,
-            data_repository_path=pulumi.Output.concat("s3://", bucket, "/", plan.bucket_prefix),
+            # FSx gives the path back without the slash that ends it, and a path that differs is a replacement.
+            data_repository_path=pulumi.Output.concat("s3://", bucket, "/", plan.bucket_prefix).apply(
+                lambda path: path.rstrip("/")
+            ),
             batch_import_meta_data_on_create=True,
             delete_data_in_filesystem=False,
             s3=aws.fsx.DataRepositoryAssociationS3Args(auto_import_policy=imports, auto_export_policy=exports),

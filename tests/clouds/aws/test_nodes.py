@@ -1,0 +1,125 @@
+"""How a pool's groups are filled, rolled, and emptied again."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.aws.nodes import _rolling
+from gpuinfra.plan.model import Group
+from gpuinfra.spec import parse_spec
+from tests.clouds.recorder import Registered
+from tests.clouds.stacks import plan_of, recording_of_spec
+
+WHERE = {"cloud": "aws", "region": "us-east-2", "zone": "use2-az1"}
+
+
+def _group(**changes: Any) -> Group:
+    return Group(
+        **{
+            "name": "gpu-on-demand-0",
+            "pool": "gpu",
+            "kind": "on_demand",
+            "count": 4,
+            "max_count": 4,
+            "zone": "use1-az4",
+            **changes,
+        }
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 10, 64, 1000])
+@pytest.mark.parametrize("terminate_first", [True, False])
+def test_a_new_version_never_takes_all_nodes_at_once(count: int, terminate_first: bool) -> None:
+    """The bounds are ones that AWS takes, somebody stays behind wherever there are two, and the canary goes first."""
+    (pool,) = plan_of("aws-p4d").pools
+    preferences: Any = _rolling(pool, _group(count=count, max_count=count, terminate_first=terminate_first)).preferences
+    least, most = preferences.min_healthy_percentage, preferences.max_healthy_percentage
+    assert 0 <= least <= 100 <= most <= 200
+    assert most - least <= 100
+    if terminate_first:
+        assert most == 100
+        assert least < 100
+        assert count == 1 or least > 0
+    else:
+        assert least == 100
+        assert most > 100
+    marks = preferences.checkpoint_percentages
+    assert marks[-1] == 100
+    assert marks == sorted(set(marks))
+    assert count == 1 or marks[0] * count >= 100 * pool.canary
+
+
+def _block(starts_at: str, ends_at: str) -> tuple[Registered, list[Registered]]:
+    entry = {"kind": "block", "id": "cr-0123456789abcdef0", "count": 2, "starts_at": starts_at, "ends_at": ends_at}
+    spec = parse_spec(
+        {"name": "burst", "where": WHERE, "pools": [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [entry]}]}
+    )
+    recording = recording_of_spec(spec)
+    return recording.one("aws:autoscaling/group:Group"), recording.of("aws:autoscaling/schedule:Schedule")
+
+
+def test_a_block_that_has_not_started_is_empty_and_fills_itself() -> None:
+    """No node is asked for before the window opens; the group's schedule does it then, and Pulumi does not take it back."""
+    start = date.today() + timedelta(days=10)
+    group, schedules = _block(f"{start}T11:30:00Z", f"{start + timedelta(days=7)}T11:30:00Z")
+    assert group.inputs["desiredCapacity"] == 0
+    assert "desiredCapacity" in group.ignored
+    assert {one.inputs["scheduledActionName"]: one.inputs["desiredCapacity"] for one in schedules} == {
+        "start": 2,
+        "end": 0,
+    }
+
+
+def test_a_block_that_runs_is_filled_at_once_and_ends_early() -> None:
+    """Inside the window nodes come at once, no action lies in the past, and the last one is before AWS takes the nodes itself."""
+    end = date.today() + timedelta(days=6)
+    group, schedules = _block(f"{end - timedelta(days=7)}T11:30:00Z", f"{end}T11:30:00Z")
+    assert group.inputs["desiredCapacity"] == 2
+    (last,) = schedules
+    assert last.inputs["desiredCapacity"] == 0
+    assert last.inputs["startTime"] == f"{end}T10:55:00Z"
+
+
+def test_a_block_is_named_in_the_template_beside_its_market() -> None:
+    """EC2 wants market type and target together; the group itself has no reservation then."""
+    end = date.today() + timedelta(days=6)
+    entry = {
+        "kind": "block",
+        "id": "cr-0123456789abcdef0",
+        "count": 2,
+        "starts_at": f"{end - timedelta(days=7)}T11:30:00Z",
+        "ends_at": f"{end}T11:30:00Z",
+    }
+    spec = parse_spec(
+        {"name": "burst", "where": WHERE, "pools": [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [entry]}]}
+    )
+    recording = recording_of_spec(spec)
+    template = recording.one("aws:ec2/launchTemplate:LaunchTemplate").inputs
+    assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert template["capacityReservationSpecification"] == {
+        "capacityReservationTarget": {"capacityReservationId": "cr-0123456789abcdef0"}
+    }
+    assert "capacityReservationSpecification" not in recording.one("aws:autoscaling/group:Group").inputs
+
+
+def test_an_overflowing_reservation_is_used_first() -> None:
+    """Where on-demand may fill up behind a reservation, the group says so and still names it."""
+    entry = {"kind": "reserved", "id": "cr-0123456789abcdef0", "count": 2, "overflow": True}
+    spec = parse_spec(
+        {"name": "train", "where": WHERE, "pools": [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [entry]}]}
+    )
+    said = recording_of_spec(spec).one("aws:autoscaling/group:Group").inputs["capacityReservationSpecification"]
+    assert said["capacityReservationPreference"] == "capacity-reservations-first"
+    assert said["capacityReservationTarget"] == {"capacityReservationIds": ["cr-0123456789abcdef0"]}
+
+
+def test_a_persons_many_tags_stay_off_the_bundle() -> None:
+    """S3 takes ten tags on an object; thirty of a person's own must not fail the upload."""
+    tags = {f"tag-{number}": "x" for number in range(30)}
+    pool = {"name": "gpu", "machine": "p5.48xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
+    recording = recording_of_spec(parse_spec({"name": "train", "where": WHERE, "pools": [pool], "tags": tags}))
+    assert len(recording.one("aws:s3/bucketObjectv2:BucketObjectv2").inputs["tags"]) <= 10
+    assert len(recording.one("aws:ec2/vpc:Vpc").inputs["tags"]) > 30
