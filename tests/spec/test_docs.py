@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.cost.file import load
+from gpuinfra.rules import check
+from gpuinfra.rules.run import all_rules
+from gpuinfra.spec import ClusterSpec, parse_spec
+from gpuinfra.spec.document import parse
+from tests.rules.cases import declaration
+
+DOCS = Path(__file__).parents[2] / "docs"
+TODAY = date(2026, 11, 21)
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+def test_the_page_on_declaring_runs(tmp_path: Path) -> None:
+    """The YAML and the Python of the page are the same declaration, which the rules let pass; its price file is read."""
+    stack, prices = _blocks("declaring.md", "yaml")
+    value: Any = parse(stack, "declaring.md").value
+    from_yaml = parse_spec(value["config"]["gpuinfra:cluster"])
+    assert not [finding for finding in check(from_yaml, TODAY) if finding.level == "error"]
+    names: dict[str, Any] = {}
+    exec(_blocks("declaring.md", "python")[0], names)
+    assert isinstance(names["spec"], ClusterSpec)
+    assert names["spec"] == from_yaml
+    path = tmp_path / "prices.yaml"
+    path.write_text(prices)
+    assert load(path).machines
+
+
+def test_the_page_on_adding_a_machine_runs() -> None:
+    """The machine that the page describes can be declared and used."""
+    described: Any = parse(_blocks("add-a-machine.md", "yaml")[0], "add-a-machine.md").value
+    spec = parse_spec({**declaration(("aws", {"pools.0.machine": "p4x.24xlarge"})), **described})
+    assert not [finding for finding in check(spec, TODAY) if finding.level == "error"]
+
+
+def test_the_changelog_counts_the_rules() -> None:
+    """The number of rules that people are told is the number of rules."""
+    told = re.search(r"(\d+) rules say what is wrong", (DOCS.parent / "CHANGELOG.md").read_text())
+    assert told is not None
+    assert int(told[1]) == len(all_rules())
+
+
+@pytest.mark.parametrize("page", ["declaring.md", "rules.md", "plan-json.md", "peers.md", "add-a-machine.md"])
+def test_paths_that_pages_name_exist(page: str) -> None:
+    """A path in backquotes on a page is one that is there."""
+    for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", (DOCS / page).read_text()):
+        assert (DOCS.parent / path).exists(), path
