@@ -5,7 +5,9 @@ Inside a node, `gpuinfra.rehearsal.tools` plays its init, its package manager an
 and `gpuinfra.rehearsal.devices` plays its devices. No root is needed; `available()` says where the system forbids it.
 """
 
-from gpuinfra.rehearsal.nodes.host import NodeHost, NodeStatus, available
+from gpuinfra.rehearsal.nodes.host import NodeHost
+from gpuinfra.rehearsal.nodes.node import NodeStatus
+from gpuinfra.rehearsal.nodes.possible import available
 from gpuinfra.rehearsal.nodes.state import Instance
 
 __all__ = ["Instance", "NodeHost", "NodeStatus", "available"]

@@ -17,19 +17,19 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.rehearsal.nodes import enter, root
 from gpuinfra.rehearsal.nodes.library import Library
+from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
+from gpuinfra.rehearsal.nodes.possible import ISOLATED
 from gpuinfra.rehearsal.nodes.stage import stage_of
 from gpuinfra.rehearsal.nodes.state import Instance, first_state
 
@@ -37,62 +37,6 @@ REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
 BOOT_SLOT_S = 30.0
 """A node that has not settled by then gives its place to the next, because it may be waiting for others."""
-
-
-def available() -> tuple[bool, str]:
-    """Whether this system lets an ordinary user make the namespaces that a node needs, and if not, why."""
-    try:
-        done = subprocess.run(
-            [*_python(), enter.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return False, f"stand-in nodes cannot be tried here: {error}"
-    if done.returncode == 0:
-        return True, ""
-    reason = (done.stdout or done.stderr).strip() or "the kernel gave no reason"
-    return False, f"this system forbids user namespaces, so nodes are not rehearsed: {reason}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeStatus:
-    """How far one node is."""
-
-    id: str
-    name: str
-    pool: str
-    stage: str
-    """`pending`, `booting`, `cloud-init`, `step 30-driver`, `checks`, `reported`, `failed`, `suspended`."""
-    detail: str
-    boot_id: str
-    boots: int
-    console_tail: tuple[str, ...]
-
-
-@dataclass
-class _Node:
-    """One node; everything that must outlive this process is in `host.json`."""
-
-    folder: Path
-    instance: Instance
-    power: str = "off"
-    """`off`, `on`, `suspended`, `ended` - what it was, or is wanted to be."""
-    boot_id: str = ""
-    boots: int = 0
-    process: subprocess.Popen[bytes] | None = None
-    init_pid: int | None = None
-    settled: bool = False
-    slot_until: float = 0.0
-    quiet: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def root(self) -> Path:
-        return self.folder / "root"
-
-    def save(self) -> None:
-        record = {"instance": asdict(self.instance), "power": self.power, "boot_id": self.boot_id, "boots": self.boots}
-        partial = self.folder / ".host.json"
-        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        partial.replace(self.folder / "host.json")
 
 
 class NodeHost:
@@ -104,8 +48,8 @@ class NodeHost:
         self.nodes_folder = self.folder / "nodes"
         self.endpoint = endpoint.rstrip("/")
         self.slots = slots or os.cpu_count() or 1
-        self._nodes: dict[str, _Node] = {}
-        self._waiting: list[tuple[_Node, bool]] = []
+        self._nodes: dict[str, Node] = {}
+        self._waiting: list[tuple[Node, bool]] = []
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -152,6 +96,9 @@ class NodeHost:
         self._wake()
         self._keeper.join(timeout=10)
         self._keeper = None
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
 
     def status(self) -> list[NodeStatus]:
         """How far each node is, in launch order."""
@@ -174,7 +121,10 @@ class NodeHost:
                 )  # the full path may exceed what a socket's may have
                 connection.settimeout(limit_s + 10)
                 connection.sendall(json.dumps({"do": "run", "argv": list(argv), "limit": limit_s}).encode() + b"\n")
-                answer = json.loads(connection.makefile().readline() or "{}")
+                with connection.makefile() as stream:
+                    answer = json.loads(stream.readline() or "{}")
+        except (FileNotFoundError, ConnectionError) as error:
+            raise RuntimeError(f"{instance_id} does not run now, so it cannot run {argv[0]}: {error}") from None
         finally:
             os.close(folder)
         if "code" not in answer:
@@ -206,7 +156,7 @@ class NodeHost:
         for record in sorted(self.nodes_folder.glob("*/host.json")):
             data = json.loads(record.read_text(encoding="utf-8"))
             values = {**data["instance"], "faults": tuple(data["instance"]["faults"])}
-            node = _Node(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
+            node = Node(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
             self._nodes[node.instance.id] = node
             if node.power in ("on", "suspended"):
                 self._want(node, resume=node.power == "suspended")
@@ -218,7 +168,7 @@ class NodeHost:
         folder = self.nodes_folder / instance.id
         if folder.exists():  # a kill between the first file and the record: begin again
             shutil.rmtree(folder, ignore_errors=True)
-        node = _Node(folder, instance)
+        node = Node(folder, instance)
         (folder / "standin").mkdir(parents=True)
         state = json.dumps(first_state(instance), indent=1)
         (folder / "standin" / "standin.json").write_text(state + "\n", encoding="utf-8")
@@ -229,12 +179,12 @@ class NodeHost:
             hidden=self._library.hidden,
             launchers=self._library.launchers,
             os_name=instance.os,
-            hostname=_hostname(instance),
+            hostname=hostname(instance),
         )
         self._nodes[instance.id] = node
         self._want(node, resume=False)
 
-    def _want(self, node: _Node, *, resume: bool) -> None:
+    def _want(self, node: Node, *, resume: bool) -> None:
         """Queue a start; `power` says `on` from now on, so that a kill before the start is a boot later."""
         node.power = "suspended" if resume else "on"
         node.save()
@@ -249,15 +199,16 @@ class NodeHost:
                 self._power_on(node, resume)
                 busy += 1
 
-    def _power_on(self, node: _Node, resume: bool) -> None:
+    def _power_on(self, node: Node, resume: bool) -> None:
         assert self._library is not None
+        node.settled, node.slot_until = False, time.monotonic() + BOOT_SLOT_S  # before anybody sees the new boot
         if not resume or not node.boot_id:
             resume = False
             node.boot_id = str(uuid.uuid4())
             node.boots += 1
-            _empty(node.root / "run")
-            _empty(node.root / "tmp")
-        node.power, node.settled, node.slot_until = "on", False, time.monotonic() + BOOT_SLOT_S
+            empty(node.root / "run")
+            empty(node.root / "tmp")
+        node.power = "on"
         node.save()
         state = node.folder / "standin" / "standin.json"
         data = json.loads(state.read_text(encoding="utf-8"))
@@ -276,11 +227,11 @@ class NodeHost:
             partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
             partial.replace(state)
         environ = self._environ(node)
-        _write_environment(node.root, environ)
+        write_environment(node.root, environ)
         config = {
             "parent": os.getpid(),
             "root": str(node.root),
-            "hostname": _hostname(node.instance),
+            "hostname": hostname(node.instance),
             "binds": root.binds(
                 node.root,
                 lib=self._library.folder,
@@ -296,7 +247,7 @@ class NodeHost:
         file.write_text(json.dumps(config), encoding="utf-8")
         with open(node.folder / "console.log", "ab") as console:
             node.process = subprocess.Popen(
-                [*_python(), enter.__file__, str(file)],
+                [*ISOLATED, enter.__file__, str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=console,
@@ -307,7 +258,7 @@ class NodeHost:
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
 
-    def _environ(self, node: _Node) -> dict[str, str]:
+    def _environ(self, node: Node) -> dict[str, str]:
         return {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
@@ -317,7 +268,7 @@ class NodeHost:
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.endpoint}/.imds/{node.instance.id}",
         }
 
-    def _hear(self, node: _Node, fd: int) -> None:
+    def _hear(self, node: Node, fd: int) -> None:
         """A node's init says `settled` when nothing is left to start."""
         try:
             said = os.read(fd, 4096)
@@ -326,14 +277,13 @@ class NodeHost:
         for line in said.decode(errors="replace").splitlines():
             if line == "settled":
                 node.settled = True
-                node.quiet.set()
             elif line.startswith("init "):
                 node.init_pid = int(line.split()[1])
         if not said:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
 
-    def _ended(self, node: _Node, code: int) -> None:
+    def _ended(self, node: Node, code: int) -> None:
         self._forget(node)
         if node.power != "on":
             return
@@ -348,7 +298,7 @@ class NodeHost:
                     f"the stand-in machine stopped by itself (status {code}); the rehearsal does not start it again\n"
                 )
 
-    def _kill(self, node: _Node) -> None:
+    def _kill(self, node: Node) -> None:
         process = node.process
         if process is not None and process.stdout is not None:
             self._hear(node, process.stdout.fileno())
@@ -360,18 +310,18 @@ class NodeHost:
             process.wait()
         self._forget(node)
 
-    def _forget(self, node: _Node) -> None:
+    def _forget(self, node: Node) -> None:
         if node.process is not None and node.process.stdout is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(node.process.stdout)
             node.process.stdout.close()
         node.process, node.init_pid = None, None
 
-    def _reboot(self, node: _Node) -> None:
+    def _reboot(self, node: Node) -> None:
         self._kill(node)
         self._want(node, resume=False)
 
-    def _suspend(self, node: _Node) -> None:
+    def _suspend(self, node: Node) -> None:
         if node.power == "on":
             never_started = node.boots == 0
             node.power = "on" if never_started else "suspended"
@@ -392,7 +342,7 @@ class NodeHost:
         shutil.rmtree(gone / instance_id, ignore_errors=True)
         node.folder.rename(gone / instance_id)
 
-    def _status(self, node: _Node) -> NodeStatus:
+    def _status(self, node: Node) -> NodeStatus:
         stage, detail = stage_of(node.root, power=node.power, running=node.process is not None, booted=node.boots > 0)
         return NodeStatus(
             id=node.instance.id,
@@ -402,7 +352,7 @@ class NodeHost:
             detail=detail,
             boot_id=node.boot_id,
             boots=node.boots,
-            console_tail=tuple(_tail(node.folder / "console.log")),
+            console_tail=tuple(tail(node.folder / "console.log")),
         )
 
     def _ask(self, action: Callable[[], Any]) -> Any:
@@ -417,40 +367,3 @@ class NodeHost:
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b".")
-
-
-def _python() -> list[str]:
-    return [sys.executable, "-I", "-S"]
-
-
-def _hostname(instance: Instance) -> str:
-    return f"{instance.cluster}-{instance.name}"[:60]
-
-
-def _empty(folder: Path) -> None:
-    """Remove what is inside; a folder that something is still mounted on cannot exist, because mounts end with their node."""
-    if folder.is_dir():
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                os.unlink(entry.path)
-
-
-def _write_environment(node_root: Path, environ: dict[str, str]) -> None:
-    """Where a machine image would carry it: for logins in /etc/environment, for units in systemd's default environment."""
-    kept = {name: value for name, value in environ.items() if name not in ("HOME",)}
-    (node_root / "etc/environment").write_text(
-        "".join(f'{name}="{value}"\n' for name, value in kept.items()), encoding="utf-8"
-    )
-
-
-def _tail(path: Path, lines: int = 5) -> list[str]:
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 4096))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return []
-    return [line for line in text.splitlines() if line.strip()][-lines:]

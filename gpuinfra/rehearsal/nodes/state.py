@@ -35,7 +35,7 @@ NODE_FAULTS: dict[str, str] = {
     "fabric-manager-stopped": "fabric manager ends right after it started",
     "lustre-mount-fails": "the file system's server does not answer",
     "download-corrupt": "one byte of every vendor download is wrong",
-    "repository-503": "vendor package repositories answer 503",
+    "repository-503": "vendors' repositories and download servers answer 503",
 }
 """Faults that this part plays; those of devices are in `gpuinfra.rehearsal.devices`."""
 

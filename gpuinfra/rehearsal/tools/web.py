@@ -81,7 +81,7 @@ def download(url: str) -> tuple[int, bytes]:
     if entry is None:
         hosts = {item["url"].partition("://")[2].partition("/")[0] for item in universe.data["downloads"]}
         return (404 if url.partition("://")[2].partition("/")[0] in hosts else 0), b""
-    if "download-503" in state["faults"]:
+    if "repository-503" in state["faults"]:
         return 503, b""
     content = _content(entry, url, universe)
     if "download-corrupt" in state["faults"]:

@@ -98,7 +98,7 @@ class Nodes:
     def settle(self, name: str) -> None:
         """Wait until nothing is left to start on a node."""
         node = self.host._nodes[name]
-        wait_for(lambda: node.settled, f"{name} settles; its console: {self.host.console(name)[-2000:]}")
+        wait_for(lambda: node.settled, f"{name} settles", more=lambda: self.host.console(name)[-2000:])
 
     def run(self, command: str, name: str = "i-00000000000000001", code: int | None = 0) -> str:
         """What a shell command prints on a node."""
@@ -111,11 +111,13 @@ class Nodes:
         return next(status.stage for status in self.host.status() if status.id == name)
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = QUIET_S) -> None:
-    """Poll until it holds."""
+def wait_for(
+    condition: Callable[[], bool], what: str, seconds: float = QUIET_S, more: Callable[[], str] = lambda: ""
+) -> None:
+    """Poll until it holds; `more` is what to read when it does not."""
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, f"after {seconds} s still waiting until {what}"
+        assert time.monotonic() < until, f"after {seconds} s still waiting until {what}: {more()}"
         time.sleep(0.03)
 
 

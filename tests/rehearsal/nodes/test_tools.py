@@ -29,6 +29,9 @@ def test_a_driver_appears_step_by_step(shared: Nodes) -> None:
     assert run("dkms status") == "nvidia/580.173.02: added"
     assert f"Module nvidia not found in directory /lib/modules/{KERNEL}" in run("modprobe nvidia", code=1)
     assert "couldn't communicate with the NVIDIA driver" in run("nvidia-smi", code=9)
+    assert "Unable to locate" in run(
+        "apt-get -y install linux-headers-6.8.0-1039-aws", code=100
+    )  # mirrors drop old ones
     run(f"apt-get -y install linux-headers-{KERNEL}")
     assert run("dkms status") == f"nvidia/580.173.02, {KERNEL}, x86_64: installed"
     assert run("modinfo -F version nvidia") == "580.173.02"

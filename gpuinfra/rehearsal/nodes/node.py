@@ -1,0 +1,88 @@
+"""One stand-in node as its host knows it: what is on disk, what runs, and what others may know of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gpuinfra.rehearsal.nodes.state import Instance
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """How far one node is."""
+
+    id: str
+    name: str
+    pool: str
+    stage: str
+    """`pending`, `booting`, `cloud-init`, `step 30-driver`, `checks`, `reported`, `failed`, `suspended`."""
+    detail: str
+    boot_id: str
+    boots: int
+    console_tail: tuple[str, ...]
+
+
+@dataclass
+class Node:
+    """One node; everything that must outlive this process is in `host.json`."""
+
+    folder: Path
+    instance: Instance
+    power: str = "off"
+    """`off`, `on`, `suspended`, `ended` - what it was, or is wanted to be."""
+    boot_id: str = ""
+    boots: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    init_pid: int | None = None
+    settled: bool = False
+    slot_until: float = 0.0
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    def save(self) -> None:
+        record = {"instance": asdict(self.instance), "power": self.power, "boot_id": self.boot_id, "boots": self.boots}
+        partial = self.folder / ".host.json"
+        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        partial.replace(self.folder / "host.json")
+
+
+def hostname(instance: Instance) -> str:
+    """What the machine calls itself."""
+    return f"{instance.cluster}-{instance.name}"[:60]
+
+
+def empty(folder: Path) -> None:
+    """Remove what is inside; a folder that something is still mounted on cannot exist, because mounts end with their node."""
+    if folder.is_dir():
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+
+def write_environment(node_root: Path, environ: dict[str, str]) -> None:
+    """Where a machine image would carry it: for logins in /etc/environment, for units in systemd's default environment."""
+    kept = {name: value for name, value in environ.items() if name not in ("HOME",)}
+    (node_root / "etc/environment").write_text(
+        "".join(f'{name}="{value}"\n' for name, value in kept.items()), encoding="utf-8"
+    )
+
+
+def tail(path: Path, lines: int = 5) -> list[str]:
+    """The last lines of a console log that say something."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-lines:]
