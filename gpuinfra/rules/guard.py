@@ -12,7 +12,6 @@ from gpuinfra.rules.finding import Finding
 from gpuinfra.rules.say import error, warn
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage
 from gpuinfra.spec.shown import shown
 
 
@@ -51,13 +50,8 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
         machine = machines_of(spec).get(pool.machine)
         if machine is None:
             continue
-        wanted = pool.image or spec.software.image
-        prebuilt = (
-            wanted.prebuilt
-            if isinstance(wanted, CustomImage)
-            else profile_of(spec.cloud).image(spec, pool, machine)[0].prebuilt
-        )
-        if not prebuilt:
+        image, _ = profile_of(spec.cloud).image(spec, pool, machine)
+        if not image.prebuilt:
             yield error(
                 image_is_prebuilt_without_egress,
                 f"pools[{i}].image",

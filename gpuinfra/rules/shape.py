@@ -13,6 +13,8 @@ from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
+OWN_TAGS = 10
+"""Tags that gpuinfra and the clouds' services put on a node."""
 _SYSTEM = (
     "/bin",
     "/boot",
@@ -149,10 +151,13 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def tags_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Tags fit what the cloud takes and do not claim gpuinfra's own."""
-    limit = profile_of(spec.cloud).tag_limit - 10
+    limit = profile_of(spec.cloud).tag_limit - OWN_TAGS
+    for i, pool in enumerate(spec.pools):
+        together = {**spec.tags, **pool.tags}
+        if len(together) > limit:
+            what = f"make {len(together)} tags with those of the cluster; a node takes {limit} beside gpuinfra's own"
+            yield error(tags_fit, f"pools[{i}].tags", what, "keep the most useful ones")
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
-        if len(tags) > limit:
-            yield error(tags_fit, path, f"has {len(tags)} tags; allowed are {limit}", "keep the most useful ones")
         for key in tags:
             if key.lower().startswith(("aws:", "gpuinfra:")):
                 yield error(tags_fit, path, f"has {shown(key)}, which is reserved", "choose another name")

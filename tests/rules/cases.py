@@ -108,13 +108,19 @@ _ALL_P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, 
 ACCEPTED: dict[str, list[Case]] = {
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
+        ("aws", {"where.region": "us-esat-1"}),
         ("aws", {}),
         ("aws", {"where.zone": None}),
         ("aws", {"where.zone": "use1-atl2-az1"}),
         ("azure", {"where.zone": "2"}),
         ("gcp", {}),
     ],
-    "machine_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
+    "machine_is_known": [
+        ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
+        ("aws", {}),
+        ("azure", {}),
+        ("gcp", {}),
+    ],
     "capacity_kind_exists": [
         ("aws", {_C: block()}),
         ("azure", {f"{_C}.0.kind": "spot"}),
@@ -135,7 +141,13 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}}),
     ],
     "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
-    "window_is_open": [("aws", {_C: block()}), ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z")})],
+    "window_is_open": [
+        ("aws", {}),
+        ("aws", {_C: block(ends_at="2026-12-01T13:30:00Z")}),
+        ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z", ends_at="2026-11-21T11:30:00Z")}),
+        ("aws", {_C: block()}),
+        ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z")}),
+    ],
     "reservation_covers_pool": [
         ("aws", {_C: reserved(holds=2)}),
         ("aws", {_C: reserved(holds=1, overflow=True)}),
@@ -149,11 +161,16 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {_C: reserved(), "pools.0.fallback": [{"zone": "use1-az6", "capacity": {"kind": "spot", "count": 2}}]}),
     ],
     "cidr_is_private": [
+        (
+            "aws",
+            {"network": {"cidr": "8.8.0.0/16", "existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}},
+        ),
         ("aws", {"network.cidr": "10.0.0.0/16"}),
         ("aws", {"network.cidr": "192.168.0.0/20"}),
         ("aws", {"network.cidr": "100.64.0.0/16"}),
     ],
     "image_is_prebuilt_without_egress": [
+        ("aws", {"network.egress": "endpoints", "pools.0.machine": "p4x"}),
         ("aws", {"network.egress": "endpoints"}),
         (
             "aws",
@@ -169,22 +186,34 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "floor", "floor": 2}}),
         ("aws", {"handover": {"wait": "none"}}),
     ],
-    "tags_fit": [("aws", {"tags": {"team": "research"}})],
+    "tags_fit": [
+        ("aws", {"tags": {f"a{n}": "x" for n in range(20)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
+        ("aws", {"tags": {"team": "research"}}),
+    ],
     "zones_sell_machine": [("aws", {}), ("azure", {}), ("gcp", {}), ("aws", {"pools.0.machine": "g5.48xlarge"})],
-    "quota_covers_pool": [("aws", {"pools.0.quota_vcpus": 192}), ("aws", {_C: block(), "pools.0.quota_vcpus": 0})],
+    "quota_covers_pool": [
+        ("aws", {"pools.0.machine": "p4x", "pools.0.quota_vcpus": 0}),
+        ("aws", {}),
+        ("aws", {"pools.0.quota_vcpus": 192}),
+        ("aws", {_C: block(), "pools.0.quota_vcpus": 0}),
+    ],
     "spot_price_is_left_alone": [("aws", {f"{_C}.0.kind": "spot"})],
-    "nobody_enters_from_everywhere": [("aws", {"access.ssh_from": ["203.0.113.0/24"]})],
+    "nobody_enters_from_everywhere": [
+        ("aws", {"access.ssh_from": ["8.8.0.0/16", "2600::/32", "10.0.0.0/8"]}),
+        ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
+    ],
     "compliance_is_confirmed": [
         ("aws", {"audit": {"lock_mode": "compliance", "confirm_compliance": True}}),
         ("aws", {"audit": {"lock_mode": "governance"}}),
     ],
     "record_resembles_a_machine": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
     "software_goes_together": [
+        ("aws", {"pools.0.machine": "p4x"}),
         ("aws", {"software": {"driver": "580", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
         ("aws", {"software.fabric_manager": "580.173.02"}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
     ],
-    "price_is_known": [("aws", {}), ("aws", {f"{_C}.0.kind": "spot"})],
+    "price_is_known": [("aws", {"pools.0.machine": "p4x"}), ("aws", {}), ("aws", {f"{_C}.0.kind": "spot"})],
     "budget_tells_someone": [("aws", {}), ("aws", {"budget": None, "use.foundation": "org/gpuinfra/base"})],
     "fabric_fits_machine": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
     "card_has_one_fabric_device": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
@@ -197,15 +226,22 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", layout("p9.48xlarge", "p6-b300.48xlarge", (0, 0, "interface"), (16, 0, "efa-only")))
     ],
     "shared_cards_hold_one": [("aws", gb200(1, 5, 9, 13)), ("aws", gb200(*range(1, 17, 2)))],
-    "block_is_sold": [("aws", {_C: block()})],
+    "block_is_sold": [
+        ("aws", {"where": {"cloud": "aws", "region": "eu-west-1"}}),
+        ("aws", {"pools.0.machine": "p4x", _C: block()}),
+        ("aws", {"where": {"cloud": "aws", "region": "eu-west-1"}, "pools.0.machine": "g5.48xlarge", _C: block()}),
+        ("aws", {_C: block()}),
+    ],
     "block_has_a_sold_length": [
+        ("aws", {}),
+        ("aws", {_C: block(ends_at="2026-13-01T11:30:00Z")}),
         ("aws", {_C: block()}),
         ("aws", {_C: block(count=64)}),
         ("aws", {_C: block(ends_at="2026-12-15T11:30:00Z")}),
         ("aws", {_C: block(ends_at="2027-06-01T11:30:00Z")}),
         ("aws", {_C: block(starts_at="2027-01-16T11:30:00Z", ends_at="2027-01-17T11:30:00Z")}),
     ],
-    "reservation_is_in_zone": [("aws", {_C: reserved(zone="use1-az4")})],
+    "reservation_is_in_zone": [("aws", {}), ("aws", {_C: reserved()}), ("aws", {_C: reserved(zone="use1-az4")})],
     "reservation_has_a_size": [("aws", {_C: reserved(count=1000)})],
     "reservation_id_has_its_form": [("aws", {_C: reserved()}), ("aws", {_C: block()})],
     "racks_are_whole": [("aws", gb200(1, 5, 9, 13)), ("aws", {})],
@@ -225,20 +261,44 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"pools.1": pool("b", "m7i.xlarge")}),
     ],
     "addresses_suffice": [
+        (
+            "aws",
+            {
+                f"{_C}.0.count": 4000,
+                "network": {
+                    "cidr": "10.0.0.0/20",
+                    "existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}},
+                },
+            },
+        ),
+        (
+            "aws",
+            {
+                f"{_C}.0.count": 400,
+                "network.cidr": "10.0.0.0/20",
+                "pools.1": pool("b", "p4d.24xlarge", 400, zone="use1-az6"),
+            },
+        ),
         ("aws", {f"{_C}.0.count": 507, "network.cidr": "10.0.0.0/20"}),
     ],
     "one_local_zone": [("aws", {})],
     "existing_network_has_zone": [
+        ("aws", {}),
         ("aws", {"network.existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
     ],
     "disk_can_be_made": [
+        ("aws", {"pools.0.machine": "p4x"}),
         ("aws", {"pools.0.disk": {"size_gib": 75}}),
         ("aws", {"pools.0.disk": {"throughput_mib_s": 1000, "iops": 4000}}),
         ("aws", {"pools.0.disk": {"throughput_mib_s": 750}}),
         ("aws", {"pools.0.disk": {"iops": 16000}}),
         ("aws", {"software.image": "plain", "pools.0.disk": {"size_gib": 100}}),
     ],
-    "image_fits_machine": [("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0"}})],
+    "image_fits_machine": [
+        ("aws", {}),
+        ("aws", {"pools.0.machine": "p4x", "pools.0.image": {"ref": "x"}}),
+        ("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0"}}),
+    ],
     "idle_connections_survive": [("aws", {})],
     "lustre_tier_is_sold": [
         ("aws", {"storage": lustre(throughput_mb_s_per_tib=1000)}),
@@ -246,6 +306,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(deployment="scratch_2")}),
     ],
     "lustre_size_is_sold": [
+        ("aws", {"storage": lustre(capacity_gib=4800, throughput_mb_s_per_tib=200, fabric=True)}),
+        ("aws", {"storage": lustre(capacity_gib=2400, throughput_mb_s_per_tib=200)}),
         ("aws", {"storage": lustre(capacity_gib=1200)}),
         ("aws", {"storage": lustre(capacity_gib=2400)}),
         ("aws", {"storage": lustre(capacity_gib=7200)}),
@@ -258,14 +320,22 @@ ACCEPTED: dict[str, list[Case]] = {
             },
         ),
     ],
-    "lustre_fabric_is_possible": [("aws", {"pools.0.machine": "p5.48xlarge", "storage": lustre(fabric=True)})],
+    "lustre_fabric_is_possible": [
+        ("aws", {"storage": lustre(deployment="scratch_2")}),
+        ("aws", {"pools.0.machine": "p5.48xlarge", "storage": lustre(fabric=True)}),
+    ],
     "lustre_is_near": [("aws", {"storage": lustre(zone="use1-az4")})],
     "lustre_metadata_is_sold": [
+        ("aws", {"storage": lustre(deployment="scratch_2")}),
         ("aws", {"storage": lustre(metadata_iops=1500)}),
         ("aws", {"storage": lustre(metadata_iops=192000)}),
     ],
-    "lustre_backup_is_possible": [("aws", {"storage": lustre(backup_days=90)})],
+    "lustre_backup_is_possible": [
+        ("aws", {"storage": lustre(deployment="scratch_2", bucket="auto")}),
+        ("aws", {"storage": lustre(backup_days=90)}),
+    ],
     "lustre_link_is_possible": [
+        ("aws", {"storage": lustre()}),
         ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
         ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.12")}),
     ],
@@ -302,11 +372,23 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5", f"{_C}.0.count": 1}),
     ],
     "lustre_tier_exists": [
+        ("azure", {"storage": [{"kind": "home"}]}),
         ("azure", {"storage": lustre(capacity_gib=8192, throughput_mb_s_per_tib=250)}),
         ("azure", {"storage": lustre(capacity_gib=131072, throughput_mb_s_per_tib=500)}),
     ],
-    "lustre_is_in_clients_zone": [("azure", {"where.zone": "2", "storage": lustre(zone="2")})],
+    "lustre_is_in_clients_zone": [
+        ("azure", {"where.zone": "2", "storage": [{"kind": "home"}]}),
+        ("azure", {"where.zone": "2", "storage": lustre(zone="2")}),
+    ],
     "lustre_subnet_is_large_enough": [
+        ("azure", {"storage": [{"kind": "home"}]}),
+        (
+            "azure",
+            {
+                "network": {"cidr": "10.0.0.0/20", "existing": {"id": "n", "subnets": {"eastus": "s"}}},
+                "storage": lustre(capacity_gib=131072),
+            },
+        ),
         ("azure", {"storage": lustre(capacity_gib=131072, throughput_mb_s_per_tib=500)}),
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=16384)}),
     ],
@@ -314,6 +396,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "region_has_a_pair": [("azure", {})],
     "project_has_its_form": [("gcp", {"where.project": "my-project"}), ("gcp", {})],
     "reservation_has_its_form": [
+        ("gcp", {}),
         ("gcp", {_C: reserved(id="train")}),
         (
             "gcp",
@@ -325,20 +408,44 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"pools.1": pool("b", "a3-megagpu-8g", kind="spot", zone="us-central1-b")}),
     ],
     "fabric_is_there": [("gcp", {"pools.0.fabric": "required"})],
-    "flavours_do_not_share_data_networks": [("gcp", {"pools.1": pool("b", "a3-megagpu-8g", kind="spot")})],
-    "subnets_hold_nodes": [("gcp", {f"{_C}.0.count": 124, "network.cidr": "10.0.0.0/20"})],
-    "networks_fit_quota": [("gcp", {"pools.0.machine": "a3-ultragpu-8g"})],
+    "flavours_do_not_share_data_networks": [
+        ("gcp", {"pools.1": pool("b", "n2-standard-8")}),
+        ("gcp", {"pools.1": pool("b", "a3-ultragpu-8g", kind="spot", fabric="none")}),
+        ("gcp", {"pools.1": pool("b", "a3-megagpu-8g", kind="spot")}),
+    ],
+    "subnets_hold_nodes": [
+        ("gcp", {"pools.0.machine": "n2-standard-8", f"{_C}.0.count": 508, "network.cidr": "10.0.0.0/20"}),
+        (
+            "gcp",
+            {
+                f"{_C}.0.count": 4000,
+                "network": {"cidr": "10.0.0.0/20", "existing": {"id": "n", "subnets": {"us-central1": "s"}}},
+            },
+        ),
+        ("gcp", {f"{_C}.0.count": 124, "network.cidr": "10.0.0.0/20"}),
+    ],
+    "networks_fit_quota": [
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
+        ("gcp", {"pools.0.machine": "a3-ultragpu-8g"}),
+    ],
     "disk_fits_family": [
         ("gcp", {}),
         ("gcp", {"pools.0.machine": "a3-ultragpu-8g", "pools.0.disk": {"throughput_mib_s": 600}}),
     ],
     "image_fits_architecture": [("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i"}})],
     "lustre_is_sold_so": [
+        ("gcp", {"storage": [{"kind": "home"}]}),
+        ("gcp", {"storage": lustre(capacity_gib=10008000, throughput_mb_s_per_tib=1000)}),
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
         ("gcp", {"storage": lustre(capacity_gib=9000, throughput_mb_s_per_tib=1000)}),
         ("gcp", {"storage": lustre(capacity_gib=3168000)}),
     ],
-    "filestore_is_sold_so": [("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]})],
+    "filestore_is_sold_so": [
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 100}]}),
+        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10240}]}),
+        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]}),
+    ],
 }
 
 REJECTED: dict[str, list[Case]] = {
@@ -361,6 +468,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"pools.0.fallback": [{"machine": "p4x.24xlarge"}]}),
     ],
     "capacity_kind_exists": [
+        ("azure", {"pools.0.machine": "nope", _C: block()}),
         ("aws", {_C: [{"kind": "flex", "count": 2, "max_run_hours": 24}]}),
         ("azure", {_C: block()}),
         ("aws", {"pools.0.machine": "g5.48xlarge", _C: block()}),
@@ -390,6 +498,7 @@ REJECTED: dict[str, list[Case]] = {
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "site_storage_is_repeated": [("aws", {"use": {"site": "org/gpuinfra/site"}})],
     "window_is_open": [
+        ("aws", {_C: block(ends_at="2026-12-01T11:30:00Z")}),
         ("aws", {_C: block(ends_at="2026-11-30T11:30:00Z")}),
         ("aws", {_C: block(starts_at="2026-11-01T11:30:00Z", ends_at="2026-11-20T11:30:00Z")}),
         ("aws", {_C: block(ends_at="2026-12-01T13:00:00Z")}),
@@ -412,6 +521,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"network.cidr": "fd00::/16"}),
     ],
     "image_is_prebuilt_without_egress": [
+        ("aws", {"network.egress": "endpoints", "pools.0.image": "plain"}),
         ("aws", {"network.egress": "endpoints", "software.image": "plain"}),
         ("aws", {"network.egress": "endpoints", "pools.0.image": {"ref": "ami-0123456789abcdef0", "prebuilt": False}}),
     ],
@@ -421,15 +531,24 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "all", "floor": 1}}),
         ("aws", {"handover": {"wait": "floor", "floor": 3}}),
     ],
-    "tags_fit": [("aws", {"tags": {"aws:team": "x"}}), ("aws", {"pools.0.tags": {"gpuinfra:pool": "x"}})],
+    "tags_fit": [
+        ("aws", {"tags": {f"a{n}": "x" for n in range(21)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
+        ("aws", {"tags": {"aws:team": "x"}}),
+        ("aws", {"pools.0.tags": {"gpuinfra:pool": "x"}}),
+    ],
     "zones_sell_machine": [
         ("aws", {"where.zone": "use1-az3"}),
         ("aws", {"where": {"cloud": "aws", "region": "eu-west-3"}}),
         ("azure", {"where.region": "westus"}),
     ],
-    "quota_covers_pool": [("aws", {"pools.0.quota_vcpus": 191})],
+    "quota_covers_pool": [
+        ("aws", {"pools.0.machine": "p6-b200.48xlarge", _C: [{"kind": "spot", "count": 2}], "pools.0.quota_vcpus": 1}),
+        ("aws", {"pools.0.quota_vcpus": 191}),
+    ],
     "spot_price_is_left_alone": [("aws", {_C: [{"kind": "spot", "count": 2, "max_price_usd": 5}]})],
     "nobody_enters_from_everywhere": [
+        ("aws", {"access.ssh_from": ["2600::/31"]}),
+        ("aws", {"access.ssh_from": ["8.8.0.0/15"]}),
         ("aws", {"access.ssh_from": ["0.0.0.0/0"]}),
         ("aws", {"access.ssh_from": ["::/0"]}),
         ("aws", {"access.ssh_from": ["8.0.0.0/8"]}),
@@ -549,6 +668,14 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(deployment="scratch_2", throughput_mb_s_per_tib=200)}),
     ],
     "lustre_size_is_sold": [
+        (
+            "aws",
+            {
+                "pools.0.machine": "p5.48xlarge",
+                "storage": lustre(capacity_gib=5000, throughput_mb_s_per_tib=500, fabric=True),
+            },
+        ),
+        ("aws", {"storage": lustre(capacity_gib=1201, throughput_mb_s_per_tib=200)}),
         ("aws", {"storage": lustre(capacity_gib=1201)}),
         ("aws", {"storage": lustre(capacity_gib=4801)}),
         ("aws", {"storage": lustre(capacity_gib=4800, deployment="scratch_1")}),
@@ -612,6 +739,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "lustre_is_in_clients_zone": [("azure", {"where.zone": "2", "storage": lustre(zone="3")})],
     "lustre_subnet_is_large_enough": [
+        ("azure", {"storage": lustre(capacity_gib=786432, throughput_mb_s_per_tib=40)}),
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=24576)}),
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],

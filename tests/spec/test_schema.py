@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from gpuinfra.rules import check
+from gpuinfra.spec import parse_spec
 from gpuinfra.spec.explain import explain, known_checks, known_fields, known_rules
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.schema import FILE
-from tests.rules.cases import ACCEPTED, REJECTED, declaration
+from tests.rules.cases import ACCEPTED, REJECTED, TODAY, declaration
 
 jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is an independent reader of the schema")
 ROOT = Path(__file__).parents[2]
@@ -34,8 +36,14 @@ def test_shipped_stacks_fit_the_schema(path: Path) -> None:
 
 def test_accepted_declarations_fit_the_schema() -> None:
     """The schema refuses nothing that the models and rules accept."""
+    count = 0
     for case in (case for cases in ACCEPTED.values() for case in cases):
-        assert _problems(_stack(declaration(case))) == [], case
+        spec = declaration(case)
+        if any(finding.level == "error" for finding in check(parse_spec(spec), TODAY)):
+            continue  # right for its own rule, wrong for another
+        count += 1
+        assert _problems(_stack(spec)) == [], case
+    assert count > 100
 
 
 @pytest.mark.parametrize("rule", ["region_is_known", "machine_is_known"])

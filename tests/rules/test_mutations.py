@@ -1,0 +1,97 @@
+"""Each rule is changed in one place, again and again; its accepted and rejected declarations have to notice.
+
+What is changed: a comparison moved by one or turned round, `and` for `or`, a `not` taken away, a condition made
+always true or always false. A change that no case notices is a gap in the cases, or is listed with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.profile import Rule
+from gpuinfra.rules.run import all_rules
+from gpuinfra.spec import parse_spec
+from tests.rules.cases import ACCEPTED, REJECTED, TODAY, declaration
+
+_SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+SURVIVORS = {
+    ("block_has_a_sold_length", "days > 14 [swap]"),  # 14 days are two whole weeks
+    ("filestore_is_sold_so", "size > 10240 [swap]"),  # 10240 is four steps
+}
+
+
+def _sites(tree: ast.AST) -> list[ast.AST]:
+    kinds = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If)
+    found = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return [node for node in found if not isinstance(node, ast.UnaryOp) or isinstance(node.op, ast.Not)]
+
+
+def mutants(rule: Rule) -> Iterator[tuple[str, Rule]]:
+    """Every change of one place, as what was changed and the changed rule."""
+    source = inspect.getsource(rule)
+    tree = ast.parse(source)
+    for index, site in enumerate(_sites(tree)):
+        for way in ("swap", "always", "never") if isinstance(site, ast.If) else ("swap",):
+            changed = copy.deepcopy(tree)
+            node = _sites(changed)[index]
+            if not _change(node, way):
+                continue
+            ast.fix_missing_locations(changed)
+            names = vars(sys.modules[rule.__module__]).copy()
+            exec(compile(changed, f"<{rule.__name__}>", "exec"), names)
+            yield f"{ast.unparse(site).splitlines()[0]} [{way}]", names[rule.__name__]
+
+
+def _change(node: Any, way: str) -> bool:
+    if isinstance(node, ast.Compare):
+        node.ops[0] = _SWAPS[type(node.ops[0])]()
+    elif isinstance(node, ast.BoolOp):
+        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+    elif isinstance(node, ast.UnaryOp):
+        node.op = ast.Not()
+        node.operand = ast.UnaryOp(op=ast.Not(), operand=node.operand)
+    elif way == "swap":
+        return False
+    else:
+        node.test = ast.Constant(way == "always")
+    return True
+
+
+def _answers(rule: Rule, name: str) -> list[list[str] | str]:
+    """What the rule says about each of its cases, or that it broke."""
+    answers: list[list[str] | str] = []
+    for case in (*ACCEPTED[name], *REJECTED[name]):
+        spec = parse_spec(declaration(case))
+        try:
+            answers.append([str(finding) for finding in rule(spec, TODAY)])
+        except Exception as problem:
+            answers.append(type(problem).__name__)
+    return answers
+
+
+@pytest.mark.parametrize("name", sorted(all_rules()))
+def test_no_change_of_a_rule_goes_unnoticed(name: str) -> None:
+    """A rule that is changed in one place answers differently for at least one of its declarations."""
+    rule = all_rules()[name]
+    usual = _answers(rule, name)
+    unnoticed = {what for what, changed in mutants(rule) if _answers(changed, name) == usual}
+    known = {what for owner, what in SURVIVORS if owner == name}
+    assert unnoticed == known
