@@ -208,8 +208,8 @@ def test_a_step_that_reboots_goes_on_in_the_next_boot(node: Node) -> None:
         pytest.param("gpu-missing", "G1", marks=pytest.mark.long),
         pytest.param("driver-mismatch", "D2", marks=pytest.mark.long),
         pytest.param("xid-79", "X1", marks=pytest.mark.long),
-        pytest.param("efa-missing", "N1", marks=pytest.mark.long),
-        ("fabric-manager-stopped", "F1"),
+        ("efa-missing", "N1"),
+        pytest.param("fabric-manager-stopped", "F1", marks=pytest.mark.long),
     ],
 )
 def test_a_fault_fails_its_check(node: Node, fault: str, failed: str) -> None:
