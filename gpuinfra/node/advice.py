@@ -17,10 +17,10 @@ ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
 """`look`: somebody reads on, work goes on. `configure`: rerun the bootstrap or mend a setting. The others drain first."""
 
 BY_CHECK = {
-    **dict.fromkeys(("P1", "G2", "G11", "X2"), "replace"),
-    **dict.fromkeys(("G1", "G3", "G13", "F2", "F3", "F5", "N1", "B2", "B5"), "reboot"),
+    **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), "replace"),
+    **dict.fromkeys(("G1", "G3", "G13", "F2", "F3", "F5", "N1", "N2", "B2", "B5"), "reboot"),
     **dict.fromkeys(("G5", "G6", "G10", "G12"), "reset"),
-    **dict.fromkeys(("G7", "G8", "G9", "G14", "F4", "D4", "C2"), "look"),
+    **dict.fromkeys(("G7", "G8", "G9", "G14", "F4", "D4", "C2", "M1"), "look"),
 }
 """Check -> action when it fails; everything that is not here is a matter of installation: `configure`."""
 

@@ -114,6 +114,12 @@ PROBES: dict[str, Probe] = {
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe(("findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE")),
+    "infiniband": Probe(("ibstat",)),
+    "fabric-libraries": Probe(
+        ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
+    ),
+    "metrics": Probe(("curl", "-s", "--noproxy", "*", "--max-time", "10", "http://127.0.0.1:9400/metrics")),
+    "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600),
     # These two measure, and take minutes: only a node that is asked for speed runs them.
     "nccl": Probe((NODE_PART, "nccl"), timeout_s=600),
     "nvbandwidth": Probe(

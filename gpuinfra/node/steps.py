@@ -96,6 +96,9 @@ class Runner:
     def run(self) -> int:
         """Every step that is not done yet; stops at the first that fails."""
         worked = changed = 0
+        resumed = any(
+            e["status"] == j.RUNNING and e["boot_id"] == self.journal.boot_id for e in self.journal.steps.values()
+        )
         for number, step in enumerate(self.steps, 1):
             entry = self.journal.steps[step.id]
             place = f"step {number} of {len(self.steps)} {step.id}"
@@ -122,6 +125,10 @@ class Runner:
             self.voice.say(f"{total}, nothing to do")
         else:
             self.voice.say(f"{total}, {worked} ran now, {changed or 'none'} of them changed something")
+        if resumed and "INVOCATION_ID" in self.environment:
+            # systemd let the checks start when the run before this one was killed; they saw half a node.
+            command = ["systemctl", "--no-block", "restart", "gpuinfra-verify.service"]
+            subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         return DONE
 
     def dry_run(self) -> int:

@@ -98,7 +98,7 @@ H100 = {
     "nvlinks_per_gpu": 18,
     "nvlink_gb_s": 26.562,
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}],
-    "required": [*P4D["required"], "F2", "F6", "B2", "B4", "B5"],
+    "required": [*P4D["required"], "F2", "F6", "N6", "B1", "B2", "B4", "B5", "M1"],
     "skips": {},
 }
 """An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
@@ -119,10 +119,41 @@ JOURNAL = {
     "recorded": {"driver": DRIVER, "kernel": KERNEL},
 }
 
+AZURE = {
+    **P4D,
+    "machine": "Standard_ND96isr_H100_v5",
+    "fabric_provider": "infiniband",
+    "fabric_devices": 8,
+    "fabric_device_gbps": 400,
+    "required": ["N2"],
+    "skips": {},
+}
+GOOGLE = {**P4D, "machine": "a3-megagpu-8g", "fabric_provider": "tcpxo", "required": ["N3"], "skips": {}}
+"""Machines of other clouds, asked only for what is their own."""
+
+_PORT = "CA 'mlx5_ib%d'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 1\n\t\tLink layer: InfiniBand\n"
+_ETHERNET = "CA 'mlx5_an0'\n\tCA type: MT4126\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 100\n\t\tLink layer: Ethernet\n"
+DIAGNOSTICS = {
+    "DCGM Diagnostic": {
+        "test_categories": [
+            {
+                "category": "Deployment",
+                "tests": [{"name": "software", "results": [{"status": "Pass"}], "test_summary": {"status": "Pass"}}],
+            },
+            {"category": "Hardware", "tests": [{"name": "pcie", "test_summary": {"status": "Skip"}}]},
+        ]
+    }
+}
+
 _HOST = {
+    "ibstat": "".join(_PORT % index for index in range(8)) + _ETHERNET,
+    "dcgmi": json.dumps(DIAGNOSTICS) + "\n",
+    "curl": "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
+    + "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}"}} 30\n' for index in range(8)),
     NODE_PART: json.dumps(NCCL) + "\n",
     "nvbandwidth": json.dumps(COPIES) + "\n",
     "uname": KERNEL + "\n",
+    "libraries": "/var/lib/tcpxo/lib64\n",
     "find": f"/lib/modules/{KERNEL}/build\n",
     "df": "       Avail\n107374182400\n",
     "mokutil": "SecureBoot disabled\n",
@@ -176,11 +207,11 @@ def played(device_state: dict[str, Any]):
         words, said = list(argv), io.StringIO()
         if words[0] == "cat":
             return record(words, devices.files(device_state)[words[1]])
-        if words[0] in devices.TOOLS:
+        if words[0] in devices.TOOLS and words[0] not in _HOST:
             with contextlib.redirect_stdout(said):
                 code = devices.main(words, device_state)
             return record(words, said.getvalue(), code)
-        return record(words, _HOST[words[0]])
+        return record(words, _HOST["libraries" if "/var/lib/tcpxo/lib64" in words else words[0]])
 
     return do
 

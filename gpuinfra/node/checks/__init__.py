@@ -8,8 +8,8 @@ from .base import Check
 
 _MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, software, speed)
 _PHASES = list(Phase)
-_LETTERS = "PDGFXNCLSB"
-"""From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, burn-in."""
+_LETTERS = "PDGFXNCLSMB"
+"""From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, metrics, measurements."""
 
 
 def _place(check: Check) -> tuple[int, int, int]:

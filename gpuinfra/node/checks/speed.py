@@ -11,7 +11,7 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed
 
 PLUGINS = {
@@ -45,6 +45,65 @@ def floor(machine: Machine, check: str) -> float:
     raise Unreadable(
         "the machine's record has no floor for %s" % check, "measure a healthy machine and record its figure"
     )
+
+
+class Diagnostics(Check):
+    """NVIDIA's own quick diagnostics find nothing. Its JSON has no stable schema, so every status in it counts."""
+
+    id, name = "B1", "dcgm_diagnostics"
+    phase, severity = Phase.SPEED, Severity.BLOCK
+    probes = ("dcgm",)
+    hint = "read the test's warning in dcgmi diag -r 1; DCGM's error severity says whether to reset, isolate or replace"
+    source = "nodes.md 7.8"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
+        text = answers.raw("dcgm").stdout
+        try:
+            said = json.loads(text[text.index("{") :])
+        except (ValueError, RecursionError):
+            raise Unreadable("dcgmi printed no JSON") from None
+        found: list[tuple[str, str]] = []
+        _statuses(said, "", found)
+        return found
+
+    def judge(self, found: list[tuple[str, str]], machine: Machine) -> Outcome:
+        run = [status for _, status in found if status.lower() != "skip"]
+        wrong = [
+            "%s: %s" % (name or "a test", status) for name, status in found if status.lower() not in ("pass", "skip")
+        ]
+        if not run:
+            raise Unreadable("dcgmi ran no test")
+        return failed(len(wrong), 0, listed(wrong), "tests") if wrong else passed(0, 0, "tests")
+
+
+def _statuses(value: Any, name: str, found: list[tuple[str, str]]) -> None:
+    if isinstance(value, dict):
+        name = str(value.get("name") or value.get("category") or name)
+        for key, inner in value.items():
+            if key == "status":
+                found.append((name, inner if isinstance(inner, str) else "?"))
+            else:
+                _statuses(inner, name, found)
+    elif isinstance(value, list):
+        for inner in value:
+            _statuses(inner, name, found)
+
+
+class Metrics(Check):
+    """The exporter shows every GPU, so that monitoring is not blind."""
+
+    id, name = "M1", "metrics"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("metrics",)
+    hint = "start dcgm-exporter, or take its port out of the firewall"
+
+    def parse(self, answers: Answers, machine: Machine) -> int:
+        return len(
+            {line.split("}")[0] for line in answers.lines("metrics") if line.startswith("DCGM_FI_DEV_GPU_TEMP{")}
+        )
+
+    def judge(self, found: int, machine: Machine) -> Outcome:
+        return equal(found, machine.gpus, "GPUs", "the exporter shows %d of %d GPUs" % (found, machine.gpus))
 
 
 class AllReduce(Check):
@@ -147,4 +206,4 @@ class HostCopy(Check):
         return failed(lowest, least, listed(slow), "GB/s") if slow else passed(lowest, least, "GB/s")
 
 
-CHECKS = (AllReduce, NetworkPlugin, HostCopy)
+CHECKS = (Diagnostics, Metrics, AllReduce, NetworkPlugin, HostCopy)
