@@ -32,6 +32,13 @@ class Folder:
 
     root: Path
     stack: str
+    shared: Path | None = None
+    """Folder of the rehearsal whose state and stand-in cloud this one shares, because its stack stands on that one's; None for its own."""
+
+    @property
+    def ground(self) -> Path:
+        """Where state and stand-in cloud are."""
+        return self.shared or self.root
 
     @property
     def project(self) -> Path:
@@ -46,7 +53,7 @@ class Folder:
     @property
     def state(self) -> Path:
         """Pulumi's own state."""
-        return self.root / "state"
+        return self.ground / "state"
 
     @property
     def home(self) -> Path:
@@ -96,7 +103,7 @@ class Folder:
 
     def passphrase(self) -> str:
         """The passphrase of this rehearsal's state: random, kept here, of no use elsewhere."""
-        path = self.root / "passphrase"
+        path = self.ground / "passphrase"
         if not path.exists():
             write_atomically(path, secrets.token_hex(16))
         return path.read_text(encoding="utf-8")
@@ -111,14 +118,15 @@ class Folder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One rehearsal of a stack at a time; the lock goes with its process, however that ends."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a+") as file:
+        for path in (self.root, self.ground):
+            path.mkdir(parents=True, exist_ok=True)
+        with (self.ground / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
                 raise DeploymentError(
-                    f"another rehearsal of {self.stack} runs in {self.root} (process {file.read().strip() or 'unknown'}); "
+                    f"another rehearsal of {self.stack} runs in {self.ground} (process {file.read().strip() or 'unknown'}); "
                     "let it end, or give another --folder"
                 ) from None
             file.truncate(0)

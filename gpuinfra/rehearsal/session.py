@@ -195,7 +195,7 @@ def opened(order: Order, view: View) -> Iterator[Session]:
     """A session, from stack file to running stand-in cloud; ends what it started, whatever happens."""
     path, program, loaded = read_order(order)
     engine = find_engine(view.line)
-    folder = Folder(root=(order.folder / stack_name(path)).resolve(), stack=stack_name(path))
+    folder = _folder(order, stack_name(path), loaded)
     with folder.locked(), _terminated_as_interrupted():
         folder.make()
         left = processes.sweep(folder)
@@ -232,6 +232,22 @@ def opened(order: Order, view: View) -> Iterator[Session]:
             yield session
         with suppress(FileNotFoundError):
             folder.processes.unlink()
+
+
+def _folder(order: Order, stack: str, loaded: LoadedStack | None) -> Folder:
+    """The rehearsal's folder. A stack that uses others shares state and account with them, and they have to be up."""
+    root = (order.folder / stack).resolve()
+    use = loaded.spec.use if loaded else None
+    used = [name.rpartition("/")[2] for name in (use.foundation, use.site) if name] if use else []
+    if not used:
+        return Folder(root=root, stack=stack)
+    folder = Folder(root=root, stack=stack, shared=(order.folder / used[0]).resolve())
+    for name in used:
+        if not any(folder.state.glob(f".pulumi/stacks/*/{name}.json")):
+            raise DeploymentError(
+                f"{stack} uses the stack {name}, which is not up in {order.folder}; first: gpuinfra rehearse up {name}"
+            )
+    return folder
 
 
 def _region(path: Path) -> object:

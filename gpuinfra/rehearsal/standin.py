@@ -29,6 +29,8 @@ class Cloud:
 
     ready: dict[str, Any]
     process: subprocess.Popen[str]
+    stack: str = ""
+    """The stack that asks; other stacks of its account are none of its business."""
 
     @property
     def pid(self) -> int:
@@ -66,14 +68,16 @@ class Cloud:
         return bool(answer.get("available", True)), str(answer.get("reason") or "")
 
     def resources(self) -> list[dict[str, Any]]:
-        """Everything that the stand-in cloud holds."""
-        return [r for r in self.ask("resources").get("resources", []) if isinstance(r, dict)]
+        """Everything that the stand-in cloud holds of this stack, and what nobody's stack made."""
+        held = [r for r in self.ask("resources").get("resources", []) if isinstance(r, dict)]
+        ours = f"urn:pulumi:{self.stack}::"
+        return [r for r in held if not self.stack or not r.get("urn") or str(r["urn"]).startswith(ours)]
 
 
 @contextmanager
 def running(folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str]) -> Iterator[Cloud]:
     """Start the stand-in cloud, and end it so that its nodes are suspended and not lost."""
-    argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.root)]
+    argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.ground)]
     for fault in faults:
         argv += ["--fault", fault]
     with (folder.root / "cloud.log").open("w", encoding="utf-8") as log:
@@ -82,7 +86,7 @@ def running(folder: Folder, env: Mapping[str, str], python: str, faults: Sequenc
         )
         try:
             processes.record(folder, {"stand-in cloud": process.pid})
-            yield Cloud(ready=_ready(process, folder), process=process)
+            yield Cloud(ready=_ready(process, folder), process=process, stack=folder.stack)
         finally:
             end(process)
 
