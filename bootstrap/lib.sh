@@ -412,7 +412,7 @@ service_on() {
   fi
 }
 
-service_reason() { journalctl -u "$1" -b -n 3 --no-pager -o cat 2>/dev/null | tr '\n' ' ' | cut -c 1-300; }
+service_reason() { journalctl -u "$1" -b -n 4 --no-pager -o cat 2>/dev/null | awk '!seen[$0]++' | paste -sd ' ' - | cut -c 1-300; }
 
 module_loaded() { lsmod | awk -v name="${1//-/_}" '$1 == name { found = 1 } END { exit !found }'; }
 

@@ -99,6 +99,21 @@ def test_what_a_kill_left_running_is_ended_first(node: Node) -> None:
     assert second.returncode == 0
 
 
+@pytest.mark.parametrize("number", [2, 7])
+def test_checks_that_saw_half_a_node_run_again(three: Node, number: int) -> None:
+    """Under systemd, a run that goes on after a kill in the same boot starts the checks anew; an undisturbed one does not."""
+    tools = three.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text('#!/bin/sh\necho "$*" >>"$WORLD/../systemctl"\n', encoding="utf-8")
+    (tools / "systemctl").chmod(0o755)
+    three.environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "INVOCATION_ID": "1"}
+    three.run(program=KILL_AT_WRITE, before=(str(number), "before" if number == 7 else "after"))
+    finish(three)
+    assert (three.root / "systemctl").read_text(encoding="utf-8") == "--no-block restart gpuinfra-verify.service\n"
+    assert three.run("--again")[0] == 0
+    assert (three.root / "systemctl").read_text(encoding="utf-8").count("restart") == 1
+
+
 def test_a_power_cut_leaves_the_old_journal_or_the_new(three: Node) -> None:
     """A draft that was being written is never read."""
     three.run()

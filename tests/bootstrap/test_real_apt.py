@@ -82,13 +82,14 @@ def compare(name: str, text: str, url: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
+LONG = pytest.mark.long
 MATRIX = [
     ("p4d.24xlarge", "ubuntu-22.04", True),
-    ("p4d.24xlarge", "ubuntu-24.04", True),
-    ("p5.48xlarge", "ubuntu-22.04", True),
+    pytest.param("p4d.24xlarge", "ubuntu-24.04", True, marks=LONG),
+    pytest.param("p5.48xlarge", "ubuntu-22.04", True, marks=LONG),
     ("p5.48xlarge", "ubuntu-24.04", False),
     ("p5en.48xlarge", "ubuntu-24.04", True),
-    ("p5.4xlarge", "ubuntu-22.04", False),
+    pytest.param("p5.4xlarge", "ubuntu-22.04", False, marks=LONG),
 ]
 
 
