@@ -173,14 +173,11 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         state = wire.from_struct(request.properties)
         inputs = wire.from_struct(request.inputs) or wire.inputs_of(state)
         if not inputs:
-            context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                "NodesReady cannot be imported: it is nothing in the cloud; let `pulumi up` create it",
-            )
+            return _refuse(context, "NodesReady cannot be imported: it is nothing in the cloud; `pulumi up` creates it")
         try:
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
-            context.abort(grpc.StatusCode.UNAVAILABLE, f"the nodes cannot be looked at: {error}")
+            return _refuse(context, f"the nodes cannot be looked at: {error}")
         ready = outcome.ready if inputs.get("wait") != "none" else bool(state.get("ready", True))
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": ready}
         return provider_pb2.ReadResponse(
@@ -196,13 +193,14 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None, os.environ.get(WAIT_VARIABLE))
             outcome = self._watch(urn, inputs, state, wait)
         except ValueError as error:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{DEADLINE_VARIABLE}: {error}")
+            return _refuse(context, f"{DEADLINE_VARIABLE}: {error}")
         except PortUnavailable as error:
-            _fail(context, name, {**inputs, **_nothing_known(state)}, [f"the nodes cannot be looked at: {error}"])
+            known = {**inputs, **_nothing_known(state)}
+            return _fail(context, name, known, [f"the nodes cannot be looked at: {error}"])
         passed = outcome.ready or (wait.mode == "none" and outcome.ended == "once")
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": passed}
         if not passed:
-            _fail(context, name, properties, reasons(outcome))
+            return _fail(context, name, properties, reasons(outcome))
         return wire.to_struct(properties)
 
     def _watch(self, urn: str, inputs: dict[str, object], state: dict[str, object], wait: Wait) -> Outcome:
@@ -265,6 +263,12 @@ def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequ
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="\n".join(texts), details=[detail])
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, texts[0])
+    raise AssertionError("abort returns never")
+
+
+def _refuse(context: Any, text: str) -> NoReturn:
+    """Fail without a state to keep."""
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
     raise AssertionError("abort returns never")
 
 

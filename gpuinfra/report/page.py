@@ -161,13 +161,31 @@ def _cost(cost: Mapping[str, Any] | None) -> str:
             "Price",
             '<p class="quiet">The declaration is not in the stack file, so the price of the plan is not known here.</p>',
         )
-    lines = next((v for k, v in cost.items() if k in ("lines", "items", "entries") and isinstance(v, list)), [])
-    keys = list(dict.fromkeys(k for line in lines if isinstance(line, dict) for k in line))
-    rows = [[_t(line.get(k)) for k in keys] for line in lines if isinstance(line, dict)]
+    rows = [[_what(line), _number(line.get("usd_per_hour")), _price_of(line)] for line in cost.get("lines", [])]
     head = f"<p>{_money(cost.get('usd_per_hour'))} an hour, {_money(cost.get('usd_per_month'))} a month of running.</p>"
+    unknown = cost.get("unknown") or []
+    rest = f'<p class="problem">Not known, so not in the sum: {_t(unknown)}</p>' if unknown else ""
     return _section(
-        "Price, if it were real", head + (_table([k.replace("_", " ") for k in keys], rows) if rows else "")
+        "Price, if it were real", head + rest + (_table(("what", "USD/h", "price of"), rows) if rows else "")
     )
+
+
+def _what(line: Mapping[str, Any]) -> str:
+    return f"{_t(line.get('what'))}{_small(line.get('note'))}"
+
+
+def _number(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, int | float) else "unknown"
+
+
+def _price_of(line: Mapping[str, Any]) -> str:
+    doubt = "" if line.get("certain", True) else ' <span class="badge warn">not certain</span>'
+    return f"{_t(line.get('read'))}{doubt}{_small(line.get('source'))}"
+
+
+def _small(text: object) -> str:
+    """A second, quieter line below a cell's first."""
+    return f'<br><small class="quiet">{_t(text)}</small>' if text else ""
 
 
 def _money(value: object) -> str:

@@ -47,7 +47,7 @@ def _to_do(nodes: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
             f'<span class="badge {_CLASS.get(node["action"], "bad")}">{_t(node["action"])}</span>',
-            f"<code>{_t(node['instance_id'])}</code>",
+            f'<code style="white-space: nowrap">{_t(node["instance_id"])}</code>',
             _t(node["machine"]),
             _t(node["what_to_do"]),
             f'<span class="quiet">{_t(node["reason"])}</span>',

@@ -40,9 +40,14 @@ def test_each_broken_node_is_told_apart(rehearse: Rehearse) -> None:
         text = section(told, f"gpu-{number}")
         for word in (*words, "what to do: ", "i-0000"):
             assert word in text, text
+    tail = "\n".join(told.out.splitlines()[-8:])
+    for number in range(1, 5):
+        assert f"gpu-{number} (i-{number:017x}) failed: " in tail, tail
+    assert tail.count("what to do: ") == 4
     assert "Traceback" not in told.out + told.err
 
 
+@pytest.mark.long
 def test_one_missing_gpu(rehearse: Rehearse) -> None:
     """One lost GPU fails its node and no other; the very last lines name node, instance, GPU and what to do."""
     told = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:gpu-missing")
@@ -54,6 +59,7 @@ def test_one_missing_gpu(rehearse: Rehearse) -> None:
         assert words in tail, tail
 
 
+@pytest.mark.long
 def test_a_silent_node_ends_at_the_deadline(rehearse: Rehearse) -> None:
     """A node that never reports costs the deadline and not more; the end of its console log is shown."""
     begun = time.monotonic()
@@ -67,6 +73,7 @@ def test_a_silent_node_ends_at_the_deadline(rehearse: Rehearse) -> None:
     assert told.report["nodes"][0]["console"]
 
 
+@pytest.mark.long
 def test_no_capacity_is_told_in_the_clouds_words(rehearse: Rehearse) -> None:
     """A kind without capacity fails with EC2's own text, before the deadline, and with what to do."""
     told = rehearse("up", "aws-p4d", "--fault", "cloud:no-capacity:spot", "--deadline", "60s")
@@ -78,6 +85,7 @@ def test_no_capacity_is_told_in_the_clouds_words(rehearse: Rehearse) -> None:
     assert told.report["totals"] == told.report["totals"] | {"nodes": 4, "nodes_verified": 2, "gpus": 32}
 
 
+@pytest.mark.long
 def test_an_error_of_the_cloud_is_mended_by_the_next_up(rehearse: Rehearse) -> None:
     """A creation that fails once is told with its resource; the next up goes on from there and completes."""
     fault = ("--fault", "cloud:error:LustreFileSystem:1")

@@ -74,6 +74,7 @@ def assert_reads_well(up: Told, report: dict[str, Any]) -> None:
     assert "<script" not in page
 
 
+@pytest.mark.long
 def test_plain_image_installs_everything(rehearse: Rehearse, tmp_path: Path) -> None:
     """On plain Ubuntu every step installs, the nodes reboot where they have to, and prove themselves all the same."""
     text = (Path(__file__).parents[2] / "stacks" / "Pulumi.aws-p4d.yaml").read_text(encoding="utf-8")

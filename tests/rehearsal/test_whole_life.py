@@ -7,6 +7,7 @@ import pytest
 from .conftest import Rehearse
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
     """up, up again, a node more, drift, a replaced node, destroy, up again: every step shows what it has to."""
