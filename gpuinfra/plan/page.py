@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from gpuinfra.cost import Cost
+from gpuinfra.cost.compare import Row
 from gpuinfra.plan.answer import Answer
 from gpuinfra.plan.model import Plan, PoolPlan
 
@@ -20,7 +21,7 @@ _STYLE = """
 main{max-width:60rem;margin:0 auto;padding:1.5rem 1rem 4rem}h1{font-size:1.6rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .6rem}
 p.sub{color:var(--soft);margin:0 0 1rem}.big{font-size:1.4rem;font-weight:600}.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.93rem}th,td{text-align:left;padding:.35rem .6rem;border-bottom:1px solid var(--line);
-vertical-align:top}th{color:var(--soft);font-weight:600}td.n{text-align:right;font-variant-numeric:tabular-nums}
+vertical-align:top}table.wide{min-width:46rem}th{color:var(--soft);font-weight:600}td.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 code{font:0.9em ui-monospace,monospace;overflow-wrap:anywhere}.card{background:var(--card);border:1px solid var(--line);border-radius:.5rem;
 padding:.8rem 1rem;margin:.6rem 0}.nodes{display:flex;flex-wrap:wrap;gap:.25rem;margin:.4rem 0}
 .nodes i{width:1.1rem;height:1.1rem;border-radius:.2rem;background:var(--node)}.nodes i.spot{background:var(--spot)}
@@ -61,6 +62,7 @@ def _body(answer: Answer) -> Iterator[str]:
     yield from _topology(plan)
     yield "<h2>Price</h2>"
     yield from _price(cost)
+    yield from _ways(answer.ways)
     yield "<h2>Software</h2>"
     for pool in plan.pools:
         rows = [(key, value) for key, value in pool.versions.items() if value]
@@ -117,10 +119,23 @@ def _price(cost: Cost) -> Iterator[str]:
     rows = []
     for line in cost.lines:
         hour = "unknown" if line.usd_per_hour is None else f"{line.usd_per_hour:,.2f}"
-        sure = "" if line.certain or line.read is None else " (not certain)"
-        rows.append((line.what, hour, f"{line.read or ''}{sure}", line.source, line.note))
-    yield _table(("what is billed", "USD an hour", "price of", "source", "note"), rows, right=(1,))
+        sure = "" if line.certain or line.read is None else "not certain"
+        note = "; ".join(part for part in (sure, line.note) if part)
+        rows.append((line.what, hour, str(line.read or ""), line.source, note))
+    yield _table(("what is billed", "USD an hour", "price of", "source", "note"), rows, right=(1, 2))
     yield "<ul>" + "".join(f"<li>not counted: {escape(text)}</li>" for text in cost.unknown) + "</ul>"
+
+
+def _ways(ways: tuple[Row, ...]) -> Iterator[str]:
+    if len(ways) < 2:
+        return
+    rows = []
+    for way in ways:
+        pays = f"{way.break_even_hours:,.0f} hours a month" if way.break_even_hours is not None else ""
+        name = way.way.replace("_", "-")
+        rows.append((name, f"{way.usd_per_hour:,.2f}", f"{way.usd_per_month:,.0f}", pays, str(way.read), way.note))
+    head = ("the same GPU nodes", "USD an hour", "USD a month", "pays from", "price of", "note")
+    yield _table(head, rows, right=(1, 2, 4))
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
@@ -131,4 +146,5 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], right: tuple[
         )
 
     lines = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{cells(head, "th")}</tr></thead><tbody>{lines}</tbody></table></div>'
+    wide = ' class="wide"' if len(head) > 4 else ""
+    return f'<div class="scroll"><table{wide}><thead><tr>{cells(head, "th")}</tr></thead><tbody>{lines}</tbody></table></div>'

@@ -74,3 +74,19 @@ def test_the_right_file_runs() -> None:
     assert right.nodes == 21
     assert Pool[Aws] is Pool
     assert ClusterSpec[Gcp] is ClusterSpec
+
+
+@pytest.mark.parametrize("way", ["reserved", "spot", "flex"])
+def test_an_a3_mega_cluster_is_short(way: str) -> None:
+    """An A3 Mega cluster with Lustre takes at most 40 lines of Python, for each way of buying it."""
+    from gpuinfra.plan import make_plan
+    from gpuinfra.rules import check
+    from tests.rules.cases import TODAY
+    from tests.typing import a3mega
+
+    spec = a3mega.a3mega(way)
+    assert len((HERE / "a3mega.py").read_text().splitlines()) <= 40
+    assert not [finding for finding in check(spec, TODAY) if finding.level == "error"]
+    plan = make_plan(spec, TODAY)
+    assert [group.kind for group in plan.pools[0].groups] == [way]
+    assert plan.file_systems[0].capacity_gib == 36000
