@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
+from .judge import telling
 from .states import STATES
 from .xids import UNKNOWN, XIDS
 
@@ -31,7 +32,7 @@ class Advice:
 
     action: str
     why: tuple[str, ...]
-    """Check, reason and hint of everything that calls for this action."""
+    """Checks and reason of everything that calls for this action, causes first."""
 
     @property
     def drain(self) -> bool:
@@ -43,11 +44,12 @@ def advise(checks: Iterable[Mapping[str, Any]]) -> Advice:
     """The strongest action over all checks that did not pass."""
     wanted = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
     strongest = max((ACTIONS.index(action) for action, _ in wanted), default=0)
-    why = [
-        "%s %s: %s" % (check.get("id"), check.get("name"), check.get("reason") or check.get("hint"))
-        for action, check in wanted
-        if ACTIONS.index(action) == strongest
-    ]
+    calling = sorted((check for action, check in wanted if ACTIONS.index(action) == strongest), key=telling)
+    # One cause makes many checks fail in the same words: it is told once, with all their ids.
+    reasons: dict[str, list[str]] = {}
+    for check in calling:
+        reasons.setdefault(str(check.get("reason") or check.get("hint")), []).append(str(check.get("id")))
+    why = ["%s: %s" % (" ".join(ids), reason) for reason, ids in reasons.items()]
     return Advice(ACTIONS[strongest], tuple(why))
 
 

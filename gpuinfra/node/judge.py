@@ -76,7 +76,7 @@ def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any])
         if outcome == "warn" and (severity in (Severity.WARN.value, Severity.INFO.value) or name in WARNS):
             continue
         blockers.append(dict(check))
-    blockers.sort(key=_telling)
+    blockers.sort(key=telling)
     return Verdict(not blockers and not missing, tuple(blockers), tuple(missing))
 
 
@@ -87,7 +87,7 @@ SXids."""
 _FIRST = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
 
 
-def _telling(check: Mapping[str, Any]) -> tuple[int, int]:
+def telling(check: Mapping[str, Any]) -> tuple[int, int]:
     """Causes before consequences: a lost GPU makes ten checks fail, and its Xid says why."""
     name = str(check.get("id"))
     return (0 if check.get("outcome") == "fail" else 1, _FIRST.index(name) if name in _FIRST else len(_FIRST))

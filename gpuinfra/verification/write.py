@@ -42,7 +42,7 @@ def entry(node: Judged) -> dict[str, Any]:
     said = node.evidence.document
     gpus = said.get("gpus")
     return {
-        "label": node.instance_id,
+        "label": _text(said.get("pool")) or "node",
         "instance_id": node.instance_id,
         "pool": _text(said.get("pool")),
         "group": "",
