@@ -68,7 +68,7 @@ class Folder:
     @property
     def processes(self) -> Path:
         """Who runs now."""
-        return self.root / "processes.json"
+        return self.ground / "processes.json"
 
     @property
     def events(self) -> Path:
@@ -110,7 +110,7 @@ class Folder:
 
     def operations(self) -> int:
         """A number for the next operation, never used twice."""
-        path = self.root / "operations"
+        path = self.ground / "operations"
         number = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
         write_atomically(path, str(number))
         return number

@@ -229,7 +229,7 @@ def _verified(life: _Life) -> str:
 
 def _journals(life: _Life) -> dict[str, str]:
     """Instance id -> boot id and journal of a running node, to see whether anybody touched it."""
-    folder = life.session.folder.root / "nodes"
+    folder = life.session.folder.ground / "nodes"
     found: dict[str, str] = {}
     for node in life.session.cloud.nodes():
         if node.get("state") == "running":

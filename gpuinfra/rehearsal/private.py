@@ -39,7 +39,7 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
     interpreter = str(python or sys.executable)
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     env |= {
-        MARK: str(folder.root),
+        MARK: str(folder.ground),
         "HOME": str(folder.person),
         "PATH": f"{Path(interpreter).parent}:{SYSTEM_PATH}",
         "TMPDIR": os.environ.get("TMPDIR", "/tmp"),

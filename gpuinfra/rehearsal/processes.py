@@ -77,7 +77,7 @@ def sweep(folder: Folder) -> list[str]:
     """End what an earlier run left behind; returns their names."""
     left = {p.pid: p for p in _recorded(folder) if start_time(p.pid) == p.started and p.started}
     names = {pid: p.name for pid, p in left.items()}
-    for pid in marked(folder.root):
+    for pid in marked(folder.ground):
         names.setdefault(pid, _command(pid))
     names.pop(os.getpid(), None)
     for pid in names:
