@@ -47,7 +47,7 @@ metadata_date() {
   local line
   command -v curl >/dev/null || return 1
   line=$(curl -s -o /dev/null -D - --max-time 5 "${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/" |
-    tr -d '\r' | sed -n 's/^[Dd]ate: //p' | head -n 1) || return 1
+    tr -d '\r' | sed -n 's/^[Dd]ate: //p' | sed -n 1p) || return 1
   [[ -n $line ]] || return 1
   date -u -d "$line" +%s
 }

@@ -28,7 +28,7 @@ main() {
   end_dry_run
   [[ -e /lib/modules/$running/build ]] ||
     die "/lib/modules/$running/build is missing although linux-headers-$running is installed"
-  apt-mark showhold | grep -q '^linux-' || die "apt-mark shows no hold on the kernel"
+  grep -q '^linux-' <<<"$(apt-mark showhold)" || die "apt-mark shows no hold on the kernel"
   record kernel "$running"
   proved "kernel $running has its headers and is held"
 }

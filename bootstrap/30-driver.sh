@@ -45,7 +45,7 @@ module_version() { modinfo -F version nvidia 2>/dev/null || true; }
 
 loaded_version() {
   [[ -r /proc/driver/nvidia/version ]] || return 1
-  sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | head -n 1
+  sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | sed -n 1p
 }
 
 install_driver() {
@@ -64,7 +64,7 @@ prove_built() {
   local status line
   line="^nvidia/$DRIVER_VERSION, $(uname -r), .*: installed"
   # The package was configured before this kernel's headers were there: then it only waits to be built.
-  dkms status | grep -q "$line" || dkms autoinstall -k "$(uname -r)" || true
+  grep -q "$line" <<<"$(dkms status)" || dkms autoinstall -k "$(uname -r)" || true
   status=$(dkms status)
   grep -q "$line" <<<"$status" ||
     die "dkms did not install the driver for kernel $(uname -r): $(grep '^nvidia' <<<"$status" || printf 'no entry')"

@@ -39,7 +39,7 @@ main() {
 
 loaded_driver() {
   if [[ -r /proc/driver/nvidia/version ]]; then
-    sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | head -n 1
+    sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | sed -n 1p
   elif ! dry_run; then
     refuse "no driver is loaded; step 30-driver comes first"
   fi
@@ -47,7 +47,7 @@ loaded_driver() {
 
 manager_version() {
   command -v nv-fabricmanager >/dev/null || return 0
-  nv-fabricmanager --version 2>/dev/null | grep -oE '[0-9]{3}\.[0-9.]+' | head -n 1 || true
+  nv-fabricmanager --version 2>/dev/null | grep -oE '[0-9]{3}\.[0-9.]+' | sed -n 1p || true
 }
 
 main "$@"

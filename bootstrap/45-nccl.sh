@@ -36,7 +36,7 @@ main() {
 # The package's version where a package brought it, else the one in the library's own file name.
 nccl_version() {
   local library packaged
-  library=$(ldconfig -p | awk '$1 == "libnccl.so.2" { print $NF; exit }')
+  library=$(ldconfig -p | awk '$1 == "libnccl.so.2" { print $NF }' | sed -n 1p)
   [[ -n $library ]] || return 0
   packaged=$(package_version libnccl2)
   if [[ -n $packaged ]]; then

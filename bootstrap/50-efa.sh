@@ -34,7 +34,7 @@ main() {
   found=$(installer_version)
   accepted EFA_INSTALLER "$found" || die "EFA installer ${found:-none} has run, the lock accepts $(wanted EFA_INSTALLER)"
   module_fits efa || die "module efa was built for $(modinfo -F vermagic efa), not for $(uname -r)"
-  "$HOME_OF_EFA/bin/fi_info" -l | grep -q '^efa:' || die "libfabric in $HOME_OF_EFA has no efa provider (fi_info -l)"
+  grep -q '^efa:' <<<"$("$HOME_OF_EFA/bin/fi_info" -l)" || die "libfabric in $HOME_OF_EFA has no efa provider (fi_info -l)"
   [[ -n $(nccl_plugin) ]] || die "/opt/amazon/ofi-nccl has no libnccl-net library; NCCL would fall back to TCP"
   record efa_installer "$found"
   proved "EFA $found: module loaded, provider efa, NCCL plugin $(nccl_plugin)"
@@ -42,7 +42,7 @@ main() {
 
 installer_version() { sed -n 's/^# EFA installer version: //p' "$INSTALLED" 2>/dev/null || true; }
 
-nccl_plugin() { find /opt/amazon/ofi-nccl/ -name 'libnccl-net*.so*' 2>/dev/null | sort | head -n 1; }
+nccl_plugin() { find /opt/amazon/ofi-nccl/ -name 'libnccl-net*.so*' 2>/dev/null | sort | sed -n 1p; }
 
 run_installer() {
   local work tarball

@@ -41,6 +41,7 @@ install_doca() {
       deb=$(work_folder doca)/doca-host.deb
       fetch "$DOCA_HOST_URL" "$DOCA_HOST_SHA256" "$deb"
       dpkg -i "$deb"
+      point_at_mirror /etc/apt/sources.list.d/doca*.list
       changed "added DOCA's repository"
     }
   fi

@@ -41,7 +41,7 @@ main() {
   proved "Lustre client $(client_version) fits kernel $(uname -r), and its file systems take writes"
 }
 
-client_version() { lfs --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1 || true; }
+client_version() { lfs --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | sed -n 1p || true; }
 in_range() { version_in "$(client_version)" "$LUSTRE_CLIENT_RANGE_MIN" "$LUSTRE_CLIENT_RANGE_MAX"; }
 
 install_client() {
@@ -93,7 +93,7 @@ write_fstab() {
   mv -f -- /etc/fstab.gpuinfra-new /etc/fstab
 }
 
-source_of() { findmnt -n -t lustre -o SOURCE --mountpoint "$1" 2>/dev/null | head -n 1 || true; }
+source_of() { findmnt -n -t lustre -o SOURCE --mountpoint "$1" 2>/dev/null | sed -n 1p || true; }
 
 prove_mount() {
   local mount=$1 source=$2 probe word

@@ -35,7 +35,7 @@ main() {
   proved "container toolkit $(toolkit_version), CDI names the GPUs"
 }
 
-toolkit_version() { nvidia-ctk --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1 || true; }
+toolkit_version() { nvidia-ctk --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | sed -n 1p || true; }
 
 install_toolkit() {
   local version=$CONTAINER_TOOLKIT_VERSION-1
@@ -68,6 +68,6 @@ refresh_cdi() {
   changed "wrote the CDI specification"
 }
 
-lists_gpus() { nvidia-ctk cdi list 2>/dev/null | grep -qxF 'nvidia.com/gpu=all'; }
+lists_gpus() { grep -qxF 'nvidia.com/gpu=all' <<<"$(nvidia-ctk cdi list 2>/dev/null)"; }
 
 main "$@"

@@ -30,6 +30,6 @@ main() {
   proved "DCGM $(dcgm_version) runs"
 }
 
-dcgm_version() { dcgmi --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1 || true; }
+dcgm_version() { dcgmi --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | sed -n 1p || true; }
 
 main "$@"

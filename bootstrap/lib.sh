@@ -81,6 +81,8 @@ _on_error() {
   local status=$1 line=$2 command=$3
   _report failed "line $line: \`$command\` ended with exit code $status"
 }
+# Steps run with pipefail, so nothing here may close a pipe early: a reader that stops at the first line (head, grep -q,
+# awk's exit) kills its writer by SIGPIPE once in a while, and a step would fail once in a hundred nodes.
 set -E
 trap '_on_error "$?" "$LINENO" "$BASH_COMMAND"' ERR
 
@@ -135,7 +137,7 @@ need_root() { ((EUID == 0)) || refuse "run this as root; now it runs as user $EU
 # --- versions ---------------------------------------------------------------------------------------------------
 
 # version_lt A B: A is older than B.
-version_lt() { [[ $1 != "$2" && $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; }
+version_lt() { [[ $1 != "$2" && $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n 1p) == "$1" ]]; }
 
 # version_in VERSION MIN MAX: MIN <= VERSION < MAX; an empty bound is open.
 version_in() {
@@ -167,7 +169,7 @@ package_version() {
   local status version
   while IFS=$'\t' read -r status version; do
     [[ $status != ?i* ]] || printf '%s\n' "$version"
-  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Version}\n' "$1" 2>/dev/null || true) | head -n 1
+  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Version}\n' "$1" 2>/dev/null || true) | sed -n 1p
 }
 
 # packages_matching GLOB...: names of the installed packages that match.
@@ -205,7 +207,7 @@ mend_packages() {
     apt_refresh
     retry 2 "mending half-installed packages" apt-get "${APT_OPTIONS[@]}" --allow-change-held-packages --fix-broken install
   fi
-  [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | head -n 1)"
+  [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | sed -n 1p)"
   changed "finished packages that an interrupted run had left half installed"
 }
 
@@ -259,7 +261,7 @@ add_repository() {
 
 # use_nvidia_repository: by the package that brings its key and its list. CUDA_KEYRING_URL, CUDA_KEYRING_SHA256.
 use_nvidia_repository() {
-  local deb list
+  local deb
   [[ -z $(package_version cuda-keyring) ]] || return 0
   would "add NVIDIA's repository" && return 0
   need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
@@ -267,13 +269,19 @@ use_nvidia_repository() {
   deb=$(work_folder nvidia)/cuda-keyring.deb
   fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
   dpkg -i "$deb"
-  if [[ -n ${MIRROR_URL:-} ]]; then
-    for list in /etc/apt/sources.list.d/cuda-*.list; do
-      sed -i "s|https://developer.download.nvidia.com|${MIRROR_URL%/}/developer.download.nvidia.com|" "$list"
-    done
-  fi
+  point_at_mirror /etc/apt/sources.list.d/cuda-*.list
   unset _APT_REFRESHED
   changed "added NVIDIA's repository"
+}
+
+# point_at_mirror LIST...: repositories that a vendor's package wrote are looked for below MIRROR_URL.
+point_at_mirror() {
+  local list
+  [[ -n ${MIRROR_URL:-} ]] || return 0
+  for list in "$@"; do
+    [[ -f $list ]] || continue
+    grep -qF "${MIRROR_URL%/}/" "$list" || sed -Ei "s|https?://|${MIRROR_URL%/}/|" "$list"
+  done
 }
 
 # --- downloads --------------------------------------------------------------------------------------------------

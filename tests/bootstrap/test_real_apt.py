@@ -6,15 +6,17 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from gpuinfra.plan import make_plan
-from gpuinfra.plan.model import PoolPlan
+from gpuinfra.plan.model import PoolPlan, Step
 from gpuinfra.spec import parse_spec
 
+from .private_root.more import publish_more
 from .private_root.root import PrivateRoot, base
 from .private_root.vendors import Vendors
 
@@ -110,6 +112,32 @@ def test_a_plain_machine_becomes_what_the_plan_says(bench: Bench, machine: str, 
     root.reboot()
     code, said = root.steps("--again")
     assert "none of them changed something" in said, said
+
+
+OTHERS = ("33-nvlink-subnet-manager", "50-infiniband", "50-gib", "50-tcpxo", "55-gdrcopy", "75-dcgm")
+
+
+def test_steps_of_other_machines_install_and_prove(bench: Bench) -> None:
+    """What Blackwell, Azure and Google Cloud need is installed at its pin, recorded, and left alone by a second run."""
+    root = bench.machine(lustre=False)
+    chosen = [step.id for step in bench.pool.steps if step.id in ("10-prepare", "20-kernel", "30-driver", "90-holds")]
+    order = sorted([*chosen, *OTHERS])
+    pool = replace(bench.pool, steps=tuple(Step(id=name, timeout_s=60, retries=0, why="") for name in order))
+    root.bundle(pool, {**bench.versions, **publish_more(bench.vendors, KERNEL)})
+    code, said = root.steps()
+    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+    recorded = root.state["recorded"]
+    assert {name: recorded[name] for name in ("nvlsm", "doca", "gib", "gdrcopy", "dcgm", "tcpxo")} == {
+        "nvlsm": "2025.06.6-1",
+        "doca": "3.2.1",
+        "gib": "1.1.0",
+        "gdrcopy": "2.5",
+        "dcgm": "4.5.1",
+        "tcpxo": "libnccl-net.so",
+    }
+    code, said = root.steps("--again")
+    assert code == 0, said
+    assert "none of them changed something" in said
 
 
 def test_a_kernel_that_left_the_mirror_is_replaced(bench: Bench) -> None:

@@ -69,6 +69,24 @@ def nccl(version: str) -> list[Deb]:
     return [Deb("libnccl2", version, files=library), Deb("libnccl-dev", version, f"libnccl2 (= {version})")]
 
 
+def diagnostics() -> list[Deb]:
+    """The NVLink subnet manager and DCGM."""
+    dcgmi = "#!/bin/sh\necho 'version: 4.5.1'\n"
+    return [
+        Deb("nvlsm", "2025.06.6-1", "libibumad3"),
+        Deb("libibumad3", "50.0"),
+        Deb("infiniband-diags", "50.0", "libibumad3"),
+        Deb(
+            "datacenter-gpu-manager-4-cuda13",
+            "1:4.5.1-1",
+            files={
+                "/usr/bin/dcgmi": dcgmi,
+                "/lib/systemd/system/nvidia-dcgm.service": UNIT.format("/usr/bin/nv-hostengine"),
+            },
+        ),
+    ]
+
+
 def cuda() -> list[Deb]:
     """Toolkits."""
     return [
@@ -133,7 +151,7 @@ def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
     """The few packages of Ubuntu's own that steps ask for."""
     debs = [Deb("pciutils", "3.7.0"), Deb("mdadm", "4.2"), Deb("xfsprogs", "5.13"), Deb("dkms", "3.0", files=DKMS)]
     for kernel in kernels:
-        debs.append(Deb(f"linux-image-{kernel}", "1", files={f"/lib/modules/{kernel}/modules.order": ""}))
+        debs.append(Deb(f"linux-image-{kernel}", "1", files=module(kernel, "ib-umad", "1")))
         if kernel in headers:
             debs.append(Deb(f"linux-headers-{kernel}", "1", files={f"/lib/modules/{kernel}/build/Makefile": ""}))
     newest = headers[-1]
@@ -207,7 +225,7 @@ class Vendors:
         suite = REPOSITORIES[repository]
         web = self.folder / "web"
         cuda_repo = web / f"developer.download.nvidia.com/compute/cuda/repos/{repository}/x86_64"
-        gpu = driver(versions["DRIVER_VERSION"]) + driver(NEWER_DRIVER) + cuda()
+        gpu = driver(versions["DRIVER_VERSION"]) + driver(NEWER_DRIVER) + cuda() + diagnostics()
         gpu += nccl(versions["NCCL_VERSION"]) + nccl(NEWER_NCCL)
         publish(cuda_repo, "/", gpu, self.keys[signer or "nvidia"])
         keyring = self._keyring(repository).build(cuda_repo)
