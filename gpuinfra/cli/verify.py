@@ -64,7 +64,9 @@ def command(
     if html:
         from gpuinfra.report.verification import verification_page
 
-        html.write_text(verification_page(document, f"Verification of {stack or evidence.resolve().name}"), encoding="utf-8")
+        html.write_text(
+            verification_page(document, f"Verification of {stack or evidence.resolve().name}"), encoding="utf-8"
+        )
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     else:

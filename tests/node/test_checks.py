@@ -448,6 +448,23 @@ def test_causes_are_told_before_consequences() -> None:
     assert "reboot" in first["hint"]
 
 
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "outcome"),
+    [
+        ("", "od: /sys/firmware/efi/efivars/SecureBoot-x: No such file or directory", "pass"),
+        ("   6   0   0   0   0\n", "", "pass"),
+        ("   6   0   0   0   1\n", "", "fail"),
+        ("   6   0   0\n", "", "error"),
+    ],
+)
+def test_without_mokutil_the_firmwares_variable_answers(stdout: str, stderr: str, outcome: str) -> None:
+    """Images without mokutil are judged too: no variable or a zero means that Secure Boot is off."""
+    one = node()
+    one["probes"]["secure-boot"] = record(["od", "-An", "-tu1", "x"], stdout, 1 if stderr else 0, stderr=stderr)
+    says("module-signer", "\n")(one)
+    assert judged(one)["P4"]["outcome"] == outcome
+
+
 def test_what_was_not_checked_is_known() -> None:
     """Reports can list the checks that a machine neither requires nor skips."""
     assert not_checked(P4D) == ON_DEMAND
@@ -457,7 +474,7 @@ def test_what_was_not_checked_is_known() -> None:
 def test_a_log_class_xid_passes_and_is_shown() -> None:
     """An application's own error is no reason to drain a node, and the number is still in the outcome."""
     one = node()
-    kernel_line("NVRM: Xid (PCI:0000:20:1d): 31, pid=1, name=python3, Ch 00000008, MMU Fault")(one)
+    kernel_line("NVRM: Xid (PCI:0000:20:1d GPU-I:01): 31, pid=1, name=python3, Ch 00000008, MMU Fault")(one)
     kernel_line(
         "NVRM: Xid (PCI:0000:20:1d): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)"
     )(one)

@@ -21,7 +21,7 @@ class Check:
     severity: Severity
     probes: tuple[str, ...] = ()
     hint: str = ""
-    source = "nodes.md section 13"
+    source = "fact sheet on nodes, section 13"
 
     def parse(self, answers: Answers, machine: Machine) -> Any:
         """Turn tool output into something to judge; raise `Unreadable` when it cannot be understood."""

@@ -102,7 +102,7 @@ class Throttling(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
     hint = "look at temperatures (G8) and power limits (G9); a hardware slowdown that stays means drain and replace"
-    source = "nodes.md 7.3: hardware bits 0x8, 0x40, 0x80 are bad, 0x20 is worth a look"
+    source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are bad, 0x20 is worth a look"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -131,7 +131,7 @@ class Temperature(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvidia-smi-csv",)
     hint = "look at the node's load and its neighbours; a GPU that is hot while idle means replace the node"
-    source = "nodes.md section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs show the degrees left"
+    source = "fact sheet on nodes, section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs show the degrees left"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -186,7 +186,7 @@ class RecoveryAction(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
     hint = "do what the driver asks for after draining the node"
-    source = "nodes.md 7.3, gpu_recovery_action"
+    source = "fact sheet on nodes, 7.3, gpu_recovery_action"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)

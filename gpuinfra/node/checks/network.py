@@ -142,7 +142,9 @@ class LinkFlaps(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("kernel-log",)
     hint = "drain the node and redeploy it: a flapping link slows every job that crosses it"
-    source = "nodes.md 5.2; the public rule counts 24 hours, this one a boot, because a judgement has no clock"
+    source = (
+        "fact sheet on nodes, 5.2; the public rule counts 24 hours, this one a boot, because a judgement has no clock"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
         flaps: dict[str, int] = {}

@@ -124,9 +124,12 @@ class SecureBoot(Check):
     def parse(self, answers: Answers, machine: Machine) -> str:
         state = answers.raw("secure-boot")
         said = (state.stdout + state.stderr).lower()
+        byte = re.match(r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+([01])\s*$", state.stdout)
+        if state.argv[0] == "od" and ("no such file" in said or (byte and byte.group(1) == "0")):
+            return "disabled"
         if "secureboot disabled" in said or "efi variables are not supported" in said:
             return "disabled"
-        if "secureboot enabled" not in said:
+        if "secureboot enabled" not in said and not (state.argv[0] == "od" and byte):
             raise Unreadable("mokutil says neither enabled nor disabled: %s" % said.strip()[:80])
         signer = answers.text("module-signer").strip()
         if not signer:

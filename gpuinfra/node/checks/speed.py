@@ -54,7 +54,7 @@ class Diagnostics(Check):
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("dcgm",)
     hint = "read the test's warning in dcgmi diag -r 1; DCGM's error severity says whether to reset, isolate or replace"
-    source = "nodes.md 7.8"
+    source = "fact sheet on nodes, 7.8"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
         text = answers.raw("dcgm").stdout
@@ -113,7 +113,7 @@ class AllReduce(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nccl",)
     hint = "compare F3 and G3 of this node with a fast one, reboot, measure again; a node that stays slow is replaced"
-    source = "nodes.md 7.9"
+    source = "fact sheet on nodes, 7.9"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers)
@@ -170,7 +170,7 @@ class HostCopy(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nvbandwidth",)
     hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again, then replace the node"
-    source = "nodes.md 7.9"
+    source = "fact sheet on nodes, 7.9"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[float]]:
         try:
