@@ -10,11 +10,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 
-class Part(BaseModel, frozen=True):
+class Part(BaseModel):
     """A part of a declaration."""
 
     model_config = ConfigDict(
-        extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True
     )
 
 
