@@ -21,6 +21,7 @@ COMMANDS = {
     "catalog": "machine types: GPUs, fabric, prices, where they are",
     "schema": "the JSON schema of a stack's declaration",
     "explain": "any field, finding or check",
+    "bootstrap": "run the steps of a stack's nodes over SSH, on hundreds of hosts at once",
     "adopt": "take back what an earlier destroy kept",
     "verify": "judge evidence again: which node to drain, reset, reboot or replace",
 }

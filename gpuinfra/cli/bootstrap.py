@@ -1,0 +1,280 @@
+"""`gpuinfra bootstrap`: the same steps as user data starts, over SSH, on many hosts at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuinfra.errors import INTERRUPTED, DeploymentError, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.plan.model import Plan
+    from gpuinfra.remote.deliver import Order
+    from gpuinfra.remote.fleet import Ended
+    from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.remote.problem import HostProblem
+
+SCHEMA = "gpuinfra.bootstrap/1"
+
+
+@click.command("bootstrap", short_help="run the steps of a stack's nodes over SSH")
+@click.argument("stack", required=False)
+@click.option(
+    "--hosts",
+    "hosts_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Hosts to work on (docs/remote.md), instead of the nodes of STACK that is up.",
+)
+@click.option("--pool", metavar="POOL", help="Only the hosts of this pool; needed where the stack has several.")
+@click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=7200, show_default=True, help="Seconds that one host may take.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what the steps would change; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
+@click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel.")
+@click.option(
+    "--known-hosts",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.",
+)
+def command(
+    stack: str | None,
+    hosts_file: Path | None,
+    pool: str | None,
+    parallel: int,
+    timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    direct: bool,
+    known_hosts: tuple[Path, ...],
+) -> int:
+    """Run the bootstrap of STACK's pools on its nodes, or on the hosts of a file.
+
+    Host keys are always verified and never accepted and added. The steps run detached on each host: whatever happens
+    here, they go on, and the same command goes on watching. Exit code 0 when every host is done, 1 when one is not.
+    """
+    from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.hosts import read_hosts
+    from gpuinfra.remote.known import Known, default_files
+
+    given = read_hosts(hosts_file) if hosts_file else None
+    name = stack or (given.stack if given else None)
+    if name is None:
+        raise UsageError("say what to install: give STACK, or name it in the hosts file (stack: aws-p4d)")
+    plan = _plan(name)
+    hosts = (given or _of_stack(name, plan, direct)).of_pool(pool)
+    orders = _orders(plan, hosts, pool)
+    known = Known(known_hosts or hosts.known_hosts or default_files())
+    for line in known.wrong[:5]:
+        click.echo(f"gpuinfra: {line}", err=True)
+    connector = Connector(known, hosts.jumps)
+    try:
+        if dry_run:
+            return _dry_run(connector, hosts, orders, pool, parallel, as_json)
+        what = str(hosts_file.resolve()) if hosts_file else name
+        return _bootstrap(connector, hosts, orders, pool, what, parallel, timeout_s, as_json)
+    finally:
+        connector.close()
+
+
+def _bootstrap(
+    connector: Any,
+    hosts: Hosts,
+    orders: dict[str, Order],
+    pool: str | None,
+    what: str,
+    parallel: int,
+    timeout_s: float,
+    as_json: bool,
+) -> int:
+    from gpuinfra.remote.deliver import Bootstrap
+    from gpuinfra.remote.fleet import Fleet, Outcome
+    from gpuinfra.remote.record import Record
+
+    say = _Say(len(hosts.hosts))
+    record = Record(what)
+    if record.before:
+        done = sum(host.get("outcome") == "done" for host in record.before.get("hosts", {}).values())
+        say.line(f"goes on with the run of {record.before.get('started')}, which had {done} hosts done")
+    record.begin({name: order.bundle.sha256 for name, order in orders.items()})
+
+    def stage(host: Host, text: str) -> None:
+        record.host(host.name, stage=text)
+        say.host(host, text)
+
+    def trouble(host: Host, problem: HostProblem, pause: float) -> None:
+        say.host(host, f"{problem.kind.value}, again in {pause:.0f} s: {problem.reason}")
+
+    def changed(outcome: Outcome[Any]) -> None:
+        fields = _entry(outcome)
+        record.host(outcome.host.name, outcome=fields["outcome"], reason=fields["reason"])
+        say.ended(outcome.host, fields)
+
+    task = Bootstrap(connector, orders, lambda host: _pool_of(host, hosts, orders, pool), limit_s=timeout_s, said=stage)
+    fleet = Fleet(hosts.hosts, task, parallel=parallel, changed=changed, trouble=trouble, leave=connector.close)
+    ended: Ended[Any] = fleet.run()
+    record.end(ended.interrupted)
+    return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
+
+
+def _dry_run(
+    connector: Any, hosts: Hosts, orders: dict[str, Order], pool: str | None, parallel: int, as_json: bool
+) -> int:
+    from gpuinfra.remote.deliver import DryRun
+    from gpuinfra.remote.fleet import Fleet
+
+    task = DryRun(connector, orders, lambda host: _pool_of(host, hosts, orders, pool))
+    ended = Fleet(hosts.hosts, task, parallel=parallel, leave=connector.close).run()
+    if not as_json:
+        told: dict[tuple[str, ...], list[str]] = {}
+        for outcome in ended.outcomes:
+            if outcome.value is not None:
+                told.setdefault(outcome.value.lines, []).append(outcome.host.name)
+        for lines, names in told.items():
+            click.echo(f"{_some(names)}:")
+            for line in lines:
+                click.echo(f"  {line}")
+    return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
+
+
+def _finish(ended: Ended[Any], as_json: bool, bundles: dict[str, str]) -> int:
+    from gpuinfra.remote.fleet import by_kind
+
+    problems = [outcome.problem for outcome in ended.outcomes if outcome.problem is not None]
+    entries = [_entry(outcome) for outcome in ended.outcomes]
+    if as_json:
+        counts: dict[str, int] = {}
+        for entry in entries:
+            counts[entry["outcome"]] = counts.get(entry["outcome"], 0) + 1
+        body = {"schema": SCHEMA, "bundles": bundles, "summary": counts, "hosts": entries}
+        click.echo(json.dumps(body, indent=2, ensure_ascii=True))
+    else:
+        done = len(entries) - len(problems)
+        click.echo(f"{done} of {len(entries)} hosts done")
+        for kind, group in by_kind(problems):
+            click.echo(f"{len(group)} {kind.value}: {group[0].reason}; {group[0].hint}")
+            if len(group) > 1:
+                click.echo(f"  the same kind: {_some([p.reason.split(' ')[0].rstrip(':,') for p in group[1:]])}")
+    if ended.interrupted:
+        return INTERRUPTED
+    return 1 if problems else 0
+
+
+def _entry(outcome: Any) -> dict[str, Any]:
+    problem, value = outcome.problem, outcome.value
+    return {
+        "name": outcome.host.name,
+        "address": outcome.host.where,
+        "outcome": problem.kind.value if problem else "done",
+        "reason": problem.reason if problem else None,
+        "hint": problem.hint if problem else None,
+        "steps": getattr(value, "steps", None),
+        "changed": getattr(value, "changed", None),
+        "already": getattr(value, "already", None),
+        "would": list(getattr(value, "lines", ())) or None,
+        "seconds": round(outcome.seconds, 1),
+    }
+
+
+def _plan(name: str) -> Plan:
+    from datetime import UTC, datetime
+
+    from gpuinfra.plan import make_plan
+    from gpuinfra.spec import load_stack
+
+    today = datetime.now(UTC).date()
+    return make_plan(load_stack(name, today).spec, today)
+
+
+def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
+    """The bundle of each pool that a host is of."""
+    from gpuinfra import bundle
+    from gpuinfra.remote.deliver import Order
+
+    pools = {one.name: one for one in plan.pools}
+    wanted = {host.pool or hosts.pool or pool or (next(iter(pools)) if len(pools) == 1 else "") for host in hosts.hosts}
+    if "" in wanted:
+        raise UsageError(
+            f"{plan.name} has the pools {', '.join(pools)}; give --pool, or write pool with the hosts of the file"
+        )
+    if strange := sorted(wanted - set(pools)):
+        raise UsageError(f"{plan.name} has no pool {strange[0]!r}; its pools are {', '.join(pools) or 'none'}")
+    return {
+        name: Order(
+            pool=pools[name],
+            bundle=bundle.build(pools[name]),
+            node={
+                "schema": "gpuinfra.node/1",
+                # A machine that its cloud's user data configured keeps its own; this is for those that none made.
+                "cloud": "none",
+                "cluster": plan.name,
+                "pool": name,
+                "region": plan.region,
+                "file_systems": [],
+            },
+        )
+        for name in sorted(wanted)
+    }
+
+
+def _pool_of(host: Host, hosts: Hosts, orders: dict[str, Order], pool: str | None) -> str:
+    return host.pool or hosts.pool or pool or next(iter(orders))
+
+
+def _of_stack(name: str, plan: Plan, direct: bool) -> Hosts:
+    """The nodes of a stack that is up, from its outputs."""
+    import subprocess
+
+    from gpuinfra.engine import find_engine
+    from gpuinfra.remote.hosts import from_outputs
+
+    engine = find_engine(lambda line: click.echo(line, err=True))
+    words = [str(engine.path), "stack", "output", "--json", "--show-secrets=false", "--stack", Path(name).stem.removeprefix("Pulumi."), "--non-interactive"]  # fmt: skip
+    done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise DeploymentError(
+            f"`pulumi stack output` says for {name}: {said}; log in to the state's backend and bring the stack up, "
+            "or give --hosts FILE"
+        )
+    try:
+        outputs = json.loads(done.stdout)
+    except ValueError:
+        raise DeploymentError(f"`pulumi stack output` of {name} is no JSON; update pulumi") from None
+    user = "ubuntu" if any(pool.image.os.startswith("ubuntu") for pool in plan.pools) else "root"
+    return from_outputs(outputs, cloud=plan.cloud, region=plan.region, direct=direct, user=user)
+
+
+class _Say:
+    """Progress on stderr: one line for each change of a host, few enough to read for hundreds of them."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+        self._guard = threading.Lock()
+        self._quiet = total > 20
+
+    def line(self, text: str) -> None:
+        with self._guard:
+            click.echo(text, err=True)
+
+    def host(self, host: Host, text: str) -> None:
+        """Hundreds of hosts say only what went wrong or came to an end."""
+        if not self._quiet or "again in" in text:
+            self.line(f"{host.name}: {text}")
+
+    def ended(self, host: Host, entry: dict[str, Any]) -> None:
+        with self._guard:
+            self._ended += 1
+            how = entry["reason"] or ("nothing to do" if entry["already"] else f"{entry['steps']} steps done")
+            click.echo(f"[{self._ended}/{self._total}] {host.name}: {how}", err=True)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,14 @@
+"""Remote: nodes over SSH, for machines that no user data reaches and for repairs.
+
+| module | what it owns |
+| --- | --- |
+| `hosts.py` | which hosts there are and how each is reached: a hosts file, or a stack's outputs |
+| `known.py` | whose host key is whose: known_hosts files, host CAs, the handover; nothing is ever accepted and added |
+| `connect.py` | one SSH connection with time limits: agent, keys, certificates, jump hosts, proxy commands |
+| `fleet.py` | short tasks on many hosts at once, each host at its own pace |
+| `far.py` | the side that runs on the host: standard library only, sent along and not left behind |
+| `deliver.py` | a bundle brought to a host, started, and its journal followed |
+| `record.py` | what this operator ordered and saw, so that a second run goes on |
+
+Nothing here decides what is installed; the plan did. docs/remote.md tells how it is used.
+"""

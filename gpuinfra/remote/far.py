@@ -1,0 +1,239 @@
+"""The far side: what is sent to a host, runs there as root and leaves.
+
+Standard library only, Python 3.9+, one file: its text travels over standard input, before the order and the bundle.
+It looks at a host, puts a bundle in place like user data does, and starts the runner without waiting for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+MARK = "gpuinfra-far "
+MOST_STATE_BYTES = 512 * 1024
+UNIT = "gpuinfra-bootstrap.service"
+
+
+class Refused(Exception):
+    """This host cannot do what was ordered; the text says why and what to do."""
+
+
+class Far:
+    """One host, or the folder that holds its files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bundles = root / "opt/gpuinfra"
+        self.node_json = root / "etc/gpuinfra/node.json"
+        self.systemd = root == Path("/") and Path("/run/systemd/system").is_dir()
+
+    def look(self) -> dict[str, Any]:
+        """How far the host is."""
+        current = self.bundles / "current"
+        pid = self._runner()
+        unit = self._unit() if self.systemd else {}
+        return {
+            "python": sys.version.split()[0],
+            "systemd": self.systemd,
+            "boot_id": _read(Path("/proc/sys/kernel/random/boot_id")).strip(),
+            "current": current.readlink().name if current.is_symlink() else None,
+            "bundles": sorted(p.name for p in self.bundles.glob("*") if len(p.name) == 64),
+            "state": _json(self.root / "var/lib/gpuinfra/state.json"),
+            "node": _json(self.node_json),
+            "pid": pid,
+            "running": pid is not None
+            or unit.get("Job", "0") not in ("", "0")
+            or unit.get("ActiveState") == "activating",
+            "said": _read(self.root / "var/log/gpuinfra/detached.log")[-500:],
+        }
+
+    def begin(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """Put the bundle in place and start the runner. Safe to order twice."""
+        found = self.look()
+        if found["running"]:
+            if found["current"] == order["sha256"]:
+                return found
+            raise Refused(f"another bundle, {str(found['current'])[:12]}, is being installed there; wait for it")
+        before = found["node"] or {}
+        for name in ("cluster", "pool"):
+            if before.get(name) not in (None, order["node"][name]):
+                raise Refused(
+                    f"this machine is of {name} {before.get(name)!r} and not of {order['node'][name]!r}; "
+                    f"where that is meant, remove {self.node_json} there first"
+                )
+        self._place(order["sha256"], payload)
+        node = dict(order["node"], **before)
+        node["bundle"] = dict(before.get("bundle") or {}, sha256=order["sha256"])
+        self.node_json.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.node_json.with_name("node.json.new")
+        draft.write_text(json.dumps(node, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+        os.replace(draft, self.node_json)
+        link = self.bundles / ".current"
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to(order["sha256"])
+        os.replace(link, self.bundles / "current")
+        self._start(bool(node.get("evidence")))
+        return self.look()
+
+    def rehearse(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """What the steps would change; the runner's own files are in a folder that goes away."""
+        with tempfile.TemporaryDirectory(prefix="gpuinfra-dry-") as folder:
+            inside = Path(folder)
+            bundle = self.bundles / order["sha256"]
+            if not bundle.is_dir():
+                bundle = inside / order["sha256"]
+                _unpack(payload, order["sha256"], bundle)
+            for name in ("etc/gpuinfra/node.json", "var/lib/gpuinfra/state.json"):
+                (inside / name).parent.mkdir(parents=True)
+                if (self.root / name).is_file():
+                    shutil.copy(self.root / name, inside / name)
+            if not (inside / "etc/gpuinfra/node.json").is_file():
+                (inside / "etc/gpuinfra/node.json").write_text(json.dumps(order["node"]), encoding="utf-8")
+            words = [sys.executable, str(bundle / "node.pyz"), "steps", "--dry-run", "--root", folder]
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            text = done.stdout.decode("utf-8", "replace")[-65536:]
+            return {"exit": done.returncode, "lines": text.splitlines()[-400:]}
+
+    def _place(self, sha256: str, payload: bytes) -> None:
+        target = self.bundles / sha256
+        if target.is_dir():
+            return
+        if not payload:
+            raise Refused("the bundle went away while it was looked at; run again")
+        self.bundles.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.bundles))
+        try:
+            _unpack(payload, sha256, draft)
+            draft.chmod(0o755)
+            os.sync()
+            draft.rename(target)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def _start(self, uploads: bool) -> None:
+        if self.systemd:
+            for unit in (self.bundles / "current/units").glob("gpuinfra-*"):
+                shutil.copy(unit, "/etc/systemd/system/")
+            # Checks upload what they find; a machine whose node.json names no place for it is checked by hand.
+            units = [UNIT] + (["gpuinfra-verify.service", "gpuinfra-attest.timer"] if uploads else [])
+            for words in (
+                ["daemon-reload"],
+                ["enable", *units],
+                ["reset-failed", UNIT],
+                ["restart", "--no-block", *units],
+            ):
+                done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                if done.returncode != 0 and words[0] != "reset-failed":
+                    raise Refused(f"systemctl {words[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
+            return
+        log = self.root / "var/log/gpuinfra/detached.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        words = [
+            sys.executable,
+            str(self.bundles / "current/node.pyz"),
+            "steps",
+            "--no-reboot",
+            "--root",
+            str(self.root),
+        ]
+        with log.open("wb") as said:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/"
+            )
+        # It writes its id into the lock within moments; who looks before that would think that nobody runs.
+        lock = self.root / "var/lib/gpuinfra/lock"
+        for _ in range(500):
+            if (_json(lock) or {}).get("pid") == process.pid or process.poll() is not None:
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.02)
+
+    def _runner(self) -> int | None:
+        """The runner's process, by the note in its lock. Taking the lock to see would make a runner that starts fail."""
+        pid = (_json(self.root / "var/lib/gpuinfra/lock") or {}).get("pid")
+        if not isinstance(pid, int) or pid <= 1:
+            return None
+        words = _read(Path(f"/proc/{pid}/cmdline")).split("\0")
+        return pid if "steps" in words and any(word.endswith("node.pyz") for word in words) else None
+
+    @staticmethod
+    def _unit() -> dict[str, str]:
+        done = subprocess.run(
+            ["systemctl", "show", "-p", "ActiveState", "-p", "Job", UNIT],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _unpack(payload: bytes, sha256: str, target: Path) -> None:
+    came = hashlib.sha256(payload).hexdigest()
+    if came != sha256:
+        raise Refused(f"the bundle arrived damaged: its checksum is {came[:12]} and not {sha256[:12]}; run again")
+    target.mkdir(exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(payload), mode="r:gz") as archive:
+        for entry in archive:
+            parts = Path(entry.name).parts
+            if not entry.isreg() or ".." in parts or entry.name.startswith("/"):
+                raise Refused(f"the bundle holds {entry.name!r}, which is no plain file below it")
+            path = target.joinpath(*parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            source = archive.extractfile(entry)
+            assert source is not None
+            path.write_bytes(source.read())
+            path.chmod(entry.mode & 0o755)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as source:
+            return source.read(MOST_STATE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(_read(path))
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def main() -> int:
+    """Read one order, do it, print one line."""
+    source = sys.stdin.buffer
+    order = json.loads(source.readline().decode("utf-8"))
+    payload = source.read(order["size"])
+    os.umask(0o022)
+    try:
+        if len(payload) != order["size"]:
+            raise Refused(f"only {len(payload)} of {order['size']} bytes arrived")
+        far = Far(Path(order["root"]))
+        if order["do"] == "look":
+            answer = far.look()
+        else:
+            answer = {"begin": far.begin, "rehearse": far.rehearse}[order["do"]](order, payload)
+    except Refused as refused:
+        answer = {"refused": str(refused)}
+    except OSError as error:
+        answer = {"refused": f"{error.filename or 'this machine'}: {error.strerror or error}"}
+    sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""Which hosts there are and how each is reached.
+
+Two sources make the same `Host`: a hosts file that a person writes, and the outputs of a stack that is up.
+It says nothing about keys being right (`known.py`) and opens nothing (`connect.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.errors import UsageError
+
+TUNNELS = {
+    "aws": "aws ssm start-session --target %n --document-name AWS-StartSSHSession --parameters portNumber=%p",
+    "gcp": "gcloud compute start-iap-tunnel %n %p --listen-on-stdin --verbosity=warning",
+}
+"""Cloud -> proxy command for nodes without an open port 22; %n is the name that the cloud knows the node by."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._%-]{0,254}")
+_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}\$?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """One machine, and how a person reaches it."""
+
+    name: str
+    address: str
+    port: int = 22
+    user: str = "root"
+    jump: str | None = None
+    """Name of the host that the connection goes through."""
+    proxy_command: tuple[str, ...] | None = None
+    """Words of a command whose standard input and output are the connection; %n name, %h address, %p port, %r user."""
+    identity: tuple[Path, ...] = ()
+    """Private keys; a certificate beside a key (KEY-cert.pub) goes with it. Left out: the agent's keys."""
+    host_keys: tuple[str, ...] = ()
+    """`ssh-ed25519 AAAA...`: keys that the handover or the file vouches for. Left out: known_hosts decides."""
+    pool: str | None = None
+    sudo: bool = False
+    root: Path = Path("/")
+    """Where the machine's files are: another folder prepares a mounted image."""
+
+    @property
+    def where(self) -> str:
+        """Address and port, for messages."""
+        return f"{self.address}:{self.port}"
+
+    def proxy_words(self) -> list[str]:
+        """The proxy command with its tokens filled in. No shell reads it, so a name cannot become a command."""
+        tokens = {"%h": self.address, "%n": self.name, "%p": str(self.port), "%r": self.user, "%%": "%"}
+        return [re.sub(r"%[hnpr%]", lambda found: tokens[found[0]], word) for word in self.proxy_command or ()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """All hosts of one order."""
+
+    hosts: tuple[Host, ...]
+    """Those that are worked on."""
+    jumps: dict[str, Host] = field(default_factory=dict)
+    """Those that are only passed through, and every host by its name."""
+    known_hosts: tuple[Path, ...] = ()
+    stack: str | None = None
+    pool: str | None = None
+
+    def of_pool(self, pool: str | None) -> Hosts:
+        """Only the hosts of one pool."""
+        if pool is None:
+            return self
+        chosen = tuple(host for host in self.hosts if (host.pool or self.pool or pool) == pool)
+        if not chosen:
+            pools = sorted({host.pool for host in self.hosts if host.pool})
+            raise UsageError(f"no host is of pool {pool!r}; hosts are of {', '.join(pools) or 'no pool'}")
+        return replace(self, hosts=chosen)
+
+
+def read_hosts(path: Path) -> Hosts:
+    """A hosts file: YAML or JSON. Every mistake of the file is told at once."""
+    content = _load(path)
+    reader = _Reader(path)
+    reader.only(content, "", {"stack", "pool", "known_hosts", "defaults", "hosts", "jumps"})
+    defaults = reader.mapping(content.get("defaults", {}), "defaults")
+    hosts = reader.section(content.get("hosts"), "hosts", defaults)
+    # A jump host is another machine: it takes none of the nodes' defaults but how a person logs in.
+    login = {name: defaults[name] for name in ("user", "identity") if name in defaults}
+    jumps = reader.section(content.get("jumps", {}), "jumps", login)
+    if not hosts and not reader.wrong:
+        reader.wrong.append("hosts is empty; name at least one host")
+    by_name = {host.name: host for host in (*jumps, *hosts)}
+    if len(by_name) < len(hosts) + len(jumps):
+        reader.wrong.append("jumps and hosts share a name; each machine needs its own")
+    for host in by_name.values():
+        reader.route(host, by_name)
+    known = content.get("known_hosts", [])
+    files = [known] if isinstance(known, str) else known
+    if not isinstance(files, list) or not all(isinstance(one, str) for one in files):
+        reader.wrong.append(f"known_hosts is {known!r}; allowed is one path or a list of paths")
+        files = []
+    if reader.wrong:
+        raise UsageError(f"hosts file {path} cannot be used:\n" + "\n".join(f"  {line}" for line in reader.wrong))
+    return Hosts(
+        hosts=tuple(hosts),
+        jumps=by_name,
+        known_hosts=tuple(_path(one, path.parent) for one in files),
+        stack=reader.text(content.get("stack")),
+        pool=reader.text(content.get("pool")),
+    )
+
+
+def from_outputs(outputs: Mapping[str, Any], *, cloud: str, region: str, direct: bool, user: str) -> Hosts:
+    """The nodes that a stack's outputs list, with the host keys that their verified evidence carried.
+
+    Without `direct` the cloud's own tunnel is used, because no port 22 is open.
+    """
+    if not direct and cloud not in TUNNELS:
+        raise UsageError(f"there is no tunnel for {cloud} yet; give --direct where the nodes' addresses are reachable")
+    tunnel = [] if direct else shlex.split(TUNNELS[cloud])
+    if tunnel and cloud == "aws":
+        tunnel += ["--region", region]
+    hosts = []
+    for node in outputs.get("nodes") or []:
+        if not isinstance(node, Mapping) or not node.get("instanceId"):
+            continue
+        name = str(node["instanceId"])
+        address = str(node.get("privateIp") or "") if direct else name
+        if not address:
+            continue
+        zone = ["--zone", str(node.get("zone"))] if tunnel and cloud == "gcp" else []
+        hosts.append(
+            Host(
+                name=name,
+                address=address,
+                user=user,
+                proxy_command=tuple(tunnel + zone) or None,
+                host_keys=tuple(str(key) for key in node.get("sshHostKeys") or ()),
+                pool=str(node.get("pool") or "") or None,
+                sudo=user != "root",
+            )
+        )
+    if not hosts:
+        raise UsageError(
+            "the stack's outputs list no node that can be reached; bring it up first, or give --hosts FILE"
+        )
+    return Hosts(hosts=tuple(hosts), jumps={host.name: host for host in hosts})
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"hosts file {path} cannot be read: {error}; docs/remote.md shows one") from None
+    try:
+        if path.suffix == ".json":
+            content = json.loads(text)
+        else:
+            from ruamel.yaml import YAML
+            from ruamel.yaml.error import YAMLError
+
+            try:
+                content = YAML(typ="safe", pure=True).load(text)
+            except YAMLError as error:
+                raise ValueError(" ".join(str(error).split())) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"hosts file {path} is not {path.suffix.lstrip('.') or 'YAML'}: {error}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"hosts file {path} holds no mapping; it needs at least `hosts:`, docs/remote.md shows one")
+    return content
+
+
+def _path(text: str, base: Path) -> Path:
+    path = Path(text).expanduser()
+    return path if path.is_absolute() else base / path
+
+
+class _Reader:
+    """Turns plain values into hosts and collects what is wrong, so that a person mends a file once."""
+
+    fields = frozenset(
+        {"address", "port", "user", "jump", "proxy_command", "identity", "host_key", "pool", "sudo", "root"}
+    )
+
+    def __init__(self, path: Path) -> None:
+        self.base = path.parent
+        self.wrong: list[str] = []
+
+    def mapping(self, value: object, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.wrong.append(f"{where} is {value!r}; allowed is a mapping")
+            return {}
+        return value
+
+    def only(self, given: Mapping[Any, Any], where: str, allowed: Sequence[str] | set[str] | frozenset[str]) -> None:
+        for name in given:
+            if name not in allowed:
+                near = get_close_matches(str(name), list(allowed), n=1)
+                hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(sorted(allowed))}"
+                self.wrong.append(f"{where + '.' if where else ''}{name} is not known; {hint}")
+
+    def section(self, value: object, where: str, defaults: Mapping[str, Any]) -> list[Host]:
+        """`{name: {...}}`, or a list of names and addresses."""
+        if value is None:
+            return []
+        if isinstance(value, list):
+            if not all(isinstance(one, str) for one in value):
+                self.wrong.append(f"{where} is a list that holds more than names; write a mapping from name to fields")
+                return []
+            doubles = sorted({one for one in value if value.count(one) > 1}) if len(set(value)) < len(value) else []
+            if doubles:
+                self.wrong.append(f"{where} lists {', '.join(doubles[:5])} more than once")
+            value = {str(one): {} for one in value}
+        self.only(defaults, "defaults", self.fields - {"address", "host_key"})
+        return [
+            made
+            for name, given in self.mapping(value, where).items()
+            if (made := self.host(str(name), given, f"{where}.{name}", defaults)) is not None
+        ]
+
+    def host(self, name: str, given: object, where: str, defaults: Mapping[str, Any]) -> Host | None:
+        given = {} if given is None else {"address": given} if isinstance(given, str) else given
+        fields = {**defaults, **self.mapping(given, where)}
+        before = len(self.wrong)
+        if not _NAME.fullmatch(name):
+            self.wrong.append(f"{where}: a name is letters, digits, dots, dashes and underscores")
+        self.only(fields, where, self.fields)
+        address, port, user = fields.get("address", name), fields.get("port", 22), fields.get("user", "root")
+        if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
+            self.wrong.append(f"{where}.address is {address!r}; allowed is a host name or an IP address")
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+            self.wrong.append(f"{where}.port is {port!r}; allowed is 1 to 65535")
+        if not isinstance(user, str) or not _USER.fullmatch(user):
+            self.wrong.append(f"{where}.user is {user!r}; allowed is a user name of the machine")
+        sudo = fields.get("sudo", user != "root")
+        if not isinstance(sudo, bool):
+            self.wrong.append(f"{where}.sudo is {sudo!r}; allowed is true or false")
+        jump, proxy = fields.get("jump"), fields.get("proxy_command")
+        if jump and proxy:
+            self.wrong.append(f"{where} has jump and proxy_command; one connection goes one way, remove one")
+        words = self.words(proxy, f"{where}.proxy_command")
+        lists = {key: self.texts(fields.get(key), f"{where}.{key}") for key in ("identity", "host_key")}
+        root = fields.get("root", "/")
+        if not isinstance(root, str) or not root.startswith("/"):
+            self.wrong.append(f"{where}.root is {root!r}; allowed is an absolute path on the machine")
+        if len(self.wrong) > before:
+            return None
+        return Host(
+            name=name,
+            address=str(address),
+            port=int(port),
+            user=str(user),
+            jump=self.text(jump),
+            proxy_command=words,
+            identity=tuple(_path(one, self.base) for one in lists["identity"]),
+            host_keys=lists["host_key"],
+            pool=self.text(fields.get("pool")),
+            sudo=bool(sudo),
+            root=Path(root),
+        )
+
+    def words(self, value: object, where: str) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        try:
+            words = tuple(shlex.split(value)) if isinstance(value, str) else self.texts(value, where)
+        except ValueError as error:
+            self.wrong.append(f"{where} cannot be split into words: {error}")
+            return None
+        if not words:
+            self.wrong.append(f"{where} is empty; remove it or name a command")
+        return words or None
+
+    def texts(self, value: object, where: str) -> tuple[str, ...]:
+        if value is None:
+            return ()
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
+            self.wrong.append(f"{where} is {value!r}; allowed is a text or a list of texts")
+            return ()
+        return tuple(values)
+
+    @staticmethod
+    def text(value: object) -> str | None:
+        return str(value) if value else None
+
+    def route(self, host: Host, by_name: Mapping[str, Host]) -> None:
+        """A way through jump hosts has to end."""
+        seen, at = [host.name], host
+        while at.jump is not None:
+            if at.jump not in by_name:
+                self.wrong.append(f"{at.name} goes through {at.jump!r}, which is neither in jumps nor in hosts")
+                return
+            if at.jump in seen:
+                self.wrong.append(f"the way to {host.name} goes in a circle: {' -> '.join([*seen, at.jump])}")
+                return
+            seen.append(at.jump)
+            at = by_name[at.jump]

@@ -1,0 +1,251 @@
+"""Whose host key is whose.
+
+A key is believed when the hosts file or the handover names it, when a known_hosts file names it, or when a host CA
+named there signed its certificate. Nothing is ever accepted and added: a first connection is the moment in which an
+attacker is cheapest, and a fleet has hundreds of them.
+Files are parsed here and once for the whole fleet, because paramiko's reader needs quadratic time and knows no markers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gpuinfra.errors import UsageError
+from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.problem import HostProblem, Kind
+
+_CERT = "-cert-v01@openssh.com"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One key and where it stands."""
+
+    blob: bytes = field(repr=False)
+    type: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {fingerprint(self.blob)} ({self.where})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """What is believed about one host."""
+
+    name: str
+    keys: tuple[Entry, ...]
+    authorities: tuple[Entry, ...]
+    revoked: frozenset[bytes]
+    files: str
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Host key algorithms in the order in which the server is asked: those that can be verified come first."""
+        plain = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
+        every = (*plain, "rsa-sha2-512", "rsa-sha2-256")
+        known = {entry.type for entry in self.keys}
+        of_known = [name for name in every if ("ssh-rsa" if name.startswith("rsa") else name) in known]
+        certified = [name + _CERT for name in every] if self.authorities else []
+        return tuple(dict.fromkeys([*of_known, *certified, *every]))
+
+    def check(self, blob: bytes, now: float | None = None) -> None:
+        """Raise `HostProblem` unless this key, as the server proved to hold it, is the host's."""
+        if blob in self.revoked:
+            raise HostProblem(
+                Kind.HOST_KEY_REFUSED,
+                f"{self.name} showed the key {fingerprint(blob)}, which {self.files} marks as revoked",
+                "do not log in; replace the machine, or give it a new key",
+            )
+        if _type(blob).endswith(_CERT):
+            self._check_certificate(blob, time.time() if now is None else now)
+            return
+        if any(hmac.compare_digest(entry.blob, blob) for entry in self.keys):
+            return
+        came = f"{_type(blob)} {fingerprint(blob)}"
+        if self.keys:
+            expected = ", ".join(str(entry) for entry in self.keys[:3])
+            raise HostProblem(
+                Kind.HOST_KEY_CHANGED,
+                f"{self.name} showed {came}, expected is {expected}",
+                "somebody may be in between; where the machine was replaced on purpose, "
+                f"take its new key from its console or its evidence and change {self.keys[0].where}",
+            )
+        signed = f" and no certificate of {self.authorities[0]}" if self.authorities else ""
+        raise HostProblem(
+            Kind.HOST_KEY_UNKNOWN,
+            f"{self.name} showed {came}{signed}, and nothing vouches for it in {self.files}",
+            "compare the fingerprint with the machine's console or evidence, then add the key to the hosts file "
+            "(host_key) or to a known_hosts file; gpuinfra never adds one",
+        )
+
+    def _check_certificate(self, blob: bytes, now: float) -> None:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            PublicFormat,
+            SSHCertificate,
+            SSHCertificateType,
+            load_ssh_public_identity,
+        )
+
+        try:
+            line = _type(blob).encode() + b" " + base64.b64encode(blob)
+            certificate = load_ssh_public_identity(line)
+            assert isinstance(certificate, SSHCertificate)
+            signer = certificate.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+            authority = base64.b64decode(signer.split()[1])
+            inner = certificate.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+            certificate.verify_cert_signature()
+        except Exception as error:  # whatever a hostile blob makes the parser raise, it is no proof
+            raise self._bad_certificate(f"that cannot be verified ({type(error).__name__})") from None
+        if authority in self.revoked or base64.b64decode(inner.split()[1]) in self.revoked:
+            raise self._bad_certificate("whose key or authority is marked as revoked")
+        if not any(hmac.compare_digest(entry.blob, authority) for entry in self.authorities):
+            raise self._bad_certificate(
+                f"of an authority that nobody named ({fingerprint(authority)})", kind=Kind.HOST_KEY_UNKNOWN
+            )
+        if certificate.type != SSHCertificateType.HOST:
+            raise self._bad_certificate("that is a user's and not a host's")
+        if not certificate.valid_after <= now < certificate.valid_before:
+            raise self._bad_certificate(
+                f"that is valid from {_day(certificate.valid_after)} to {_day(certificate.valid_before)}"
+            )
+        principals = [one.decode("utf-8", "replace") for one in certificate.valid_principals]
+        # A certificate without a name would be every host's; OpenSSH refuses it for hosts as well.
+        if not any(fnmatchcase(name, one) for one in principals for name in self.name.split(",")):
+            raise self._bad_certificate(f"for {', '.join(principals[:5]) or 'no name at all'}")
+        if certificate.critical_options:
+            raise self._bad_certificate("with a critical option, and none is defined for hosts")
+
+    def _bad_certificate(self, what: str, kind: Kind = Kind.HOST_KEY_REFUSED) -> HostProblem:
+        named = ", ".join(str(entry) for entry in self.authorities[:3]) or "none"
+        return HostProblem(
+            kind,
+            f"{self.name} showed a certificate {what}; authorities for it are {named}",
+            "sign the host's key again with the host CA for its name, or correct the @cert-authority line",
+        )
+
+
+class Known:
+    """Everything that known_hosts files say, read once."""
+
+    def __init__(self, files: Iterable[Path] = ()) -> None:
+        self._exact: dict[str, list[tuple[str, Entry]]] = {}
+        self._patterns: list[tuple[str, str, Entry]] = []
+        self.files = tuple(files)
+        self.wrong: list[str] = []
+        """Lines that are not understood. They vouch for nothing."""
+        for path in self.files:
+            self._read(path)
+
+    def of(self, host: Host) -> Trust:
+        """What is believed about one host. Keys that the hosts file or the handover names leave no other word valid."""
+        names = _names(host)
+        found = [pair for name in names for pair in self._exact.get(name, ())]
+        found += [(marker, entry) for marker, names_, entry in self._patterns if _matches(names_, names)]
+        revoked = frozenset(entry.blob for marker, entry in found if marker == "@revoked")
+        if host.host_keys:
+            own = tuple(_entry(text, "named with the host") for text in host.host_keys)
+            wrong = [text for text, entry in zip(host.host_keys, own, strict=True) if entry is None]
+            if wrong:
+                raise HostProblem(
+                    Kind.HOST_KEY_REFUSED,
+                    f"{host.name} is given the host key {wrong[0][:60]!r}, which is no public key",
+                    "write it as `ssh-ed25519 AAAA...`",
+                )
+            found = [("", entry) for entry in own if entry is not None]
+        return Trust(
+            name=",".join(dict.fromkeys([host.name, host.address])),
+            keys=tuple(entry for marker, entry in found if marker == ""),
+            authorities=tuple(entry for marker, entry in found if marker == "@cert-authority"),
+            revoked=revoked,
+            files=", ".join(str(path) for path in self.files) or "the hosts file",
+        )
+
+    def _read(self, path: Path) -> None:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UsageError(f"known_hosts file {path} cannot be read: {error.strerror}; correct its path") from None
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            marker = words.pop(0) if words[0].startswith("@") else ""
+            entry = _entry(" ".join(words[1:3]), f"{path}:{number}") if len(words) >= 3 else None
+            if entry is None or marker not in ("", "@cert-authority", "@revoked"):
+                self.wrong.append(f"{path}:{number} is not understood and vouches for nothing")
+            elif any(letter in words[0] for letter in "*?!|"):
+                self._patterns.append((marker, words[0], entry))
+            else:
+                for name in words[0].split(","):
+                    self._exact.setdefault(name.lower(), []).append((marker, entry))
+
+
+def fingerprint(blob: bytes) -> str:
+    """As `ssh-keygen -l` prints it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def default_files() -> tuple[Path, ...]:
+    """Where OpenSSH keeps what a person and the machine's owner believe."""
+    both = (Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts"))
+    return tuple(path for path in both if path.is_file())
+
+
+def _entry(text: str, where: str) -> Entry | None:
+    words = text.split()
+    if len(words) < 2:
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return Entry(blob=blob, type=words[0], where=where) if _type(blob) == words[0] else None
+
+
+def _type(blob: bytes) -> str:
+    """The key type that a blob itself names."""
+    length = int.from_bytes(blob[:4], "big")
+    return blob[4 : 4 + length].decode("ascii", "replace") if 0 < length <= min(64, len(blob) - 4) else ""
+
+
+def _names(host: Host) -> tuple[str, ...]:
+    """What a known_hosts file may call the host: by name or address, with the port unless it is 22."""
+    plain = tuple(dict.fromkeys([host.name.lower(), host.address.lower()]))
+    return plain if host.port == 22 else (*(f"[{name}]:{host.port}" for name in plain), *plain)
+
+
+def _matches(patterns: str, names: Sequence[str]) -> bool:
+    if patterns.startswith("|1|"):
+        return any(_hashed(patterns, name) for name in names)
+    said = False
+    for pattern in patterns.lower().split(","):
+        # [ is no wildcard in known_hosts, where it begins [name]:port.
+        bare = pattern.lstrip("!").replace("[", "[[]")
+        if any(fnmatchcase(name, bare) for name in names):
+            if pattern.startswith("!"):
+                return False
+            said = True
+    return said
+
+
+def _hashed(text: str, name: str) -> bool:
+    try:
+        _, _, salt, digest = text.split("|")
+        made = hmac.new(base64.b64decode(salt), name.encode(), hashlib.sha1).digest()
+        return hmac.compare_digest(made, base64.b64decode(digest))
+    except (ValueError, binascii.Error):
+        return False
+
+
+def _day(moment: int) -> str:
+    return "for ever" if moment >= 1 << 62 else time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(moment))

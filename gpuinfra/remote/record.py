@@ -1,0 +1,85 @@
+"""What this operator ordered and saw: a file in the person's state folder, whole after a kill at any moment.
+
+The truth about a host is on the host. This record says which run is going on, so that two runs from one account do not
+work against each other, and that a second run after a crash says what it goes on with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.errors import GpuinfraError
+from gpuinfra.node.journal import write_whole
+
+SCHEMA = "gpuinfra.bootstrap-run/1"
+_EVERY_S = 1.0
+
+
+def state_folder() -> Path:
+    """Where a person's programs keep what they need later."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()) / "gpuinfra"
+
+
+class Record:
+    """The record of one order: the same stack or hosts file has the same record."""
+
+    def __init__(self, what: str, folder: Path | None = None) -> None:
+        name = hashlib.sha256(what.encode()).hexdigest()[:16]
+        self.path = (folder or state_folder()) / "bootstrap" / f"{name}.json"
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = self.path.with_suffix(".lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise GpuinfraError(f"another `gpuinfra bootstrap` works on {what}; wait for it, or end it") from None
+        self._guard = threading.Lock()
+        self._written = 0.0
+        self.before = self._read()
+        """The run before this one, when it did not come to its end."""
+        self._hosts: dict[str, dict[str, Any]] = {}
+        self._body: dict[str, Any] = {"schema": SCHEMA, "what": what, "started": _now(), "ended": None}
+
+    def begin(self, bundles: Mapping[str, str]) -> None:
+        """Note what is ordered: pool -> checksum of its bundle."""
+        self._body["bundles"] = dict(bundles)
+        self._write()
+
+    def host(self, name: str, **fields: Any) -> None:
+        """Note what was seen of one host."""
+        with self._guard:
+            self._hosts.setdefault(name, {}).update(fields, at=_now())
+            if time.monotonic() - self._written >= _EVERY_S:
+                self._write()
+
+    def end(self, interrupted: bool) -> None:
+        """Note that the run came to its end, and let a next one in."""
+        with self._guard:
+            self._body["ended"] = None if interrupted else _now()
+            self._write()
+        self._lock.close()
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        write_whole(self.path, json.dumps({**self._body, "hosts": self._hosts}, indent=1) + "\n")
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        unfinished = isinstance(found, dict) and found.get("schema") == SCHEMA and found.get("ended") is None
+        return found if unfinished else None
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
