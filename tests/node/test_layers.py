@@ -91,10 +91,7 @@ def test_judging_reads_no_clock_file_or_network() -> None:
 
 def test_the_zipapp_runs_under_python_3_9(tmp_path: Path) -> None:
     """A real 3.9 judges evidence with the same result; skipped where this machine has none."""
-    places = [
-        shutil.which("python3.9"),
-        *glob.glob(str(Path.home() / ".pyenv" / "versions" / "3.9.*" / "bin" / "python")),
-    ]
+    places = [shutil.which("python3.9"), *map(str, Path.home().glob(".pyenv/versions/3.9.*/bin/python"))]
     found = [
         place
         for place in places
