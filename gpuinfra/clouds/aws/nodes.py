@@ -182,7 +182,8 @@ class NodePool(pulumi.ComponentResource):
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
             region=args.scope.region,
-            opts=child(self, ignore_changes=["desiredCapacity", "minSize", "maxSize"] if group.starts_at else ()),
+            # Before its window a group is filled by its schedule, at a moment when nobody runs `up`.
+            opts=child(self, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()),
         )
         self._window(logical, group, scaling)
         return RunningGroup(

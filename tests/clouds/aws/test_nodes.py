@@ -78,6 +78,7 @@ def test_a_block_that_runs_is_filled_at_once_and_ends_early() -> None:
     end = date.today() + timedelta(days=6)
     group, schedules = _block(f"{end - timedelta(days=7)}T11:30:00Z", f"{end}T11:30:00Z")
     assert group.inputs["desiredCapacity"] == 2
+    assert not group.ignored
     (last,) = schedules
     assert last.inputs["desiredCapacity"] == 0
     assert last.inputs["startTime"] == f"{end}T10:55:00Z"
