@@ -117,17 +117,21 @@ def _node(node: Mapping[str, Any]) -> str:
     reason = f'<p class="problem">{_t(node["reason"])}</p>' if node.get("reason") and not bad else ""
     console = f'<pre class="console">{_t(chr(10).join(node["console"]))}</pre>' if node.get("console") else ""
     rows = [
-        [_badge(c["outcome"]), f'<b>{_t(c["id"])}</b> {_t(c.get("name"))}', _t(c.get("found")), f'{_t(c.get("expected"))} <span class="quiet">{_t(c.get("unit"))}</span>',
-         f'<span class="quiet">{_t(c.get("reason") if c["outcome"] in ("skip", "warn", "error", "fail") else "")}</span>']
+        [
+            _badge(c["outcome"]),
+            f"<b>{_t(c['id'])}</b> {_t(c.get('name'))}{_small(c.get('reason') if c['outcome'] != 'pass' else '')}",
+            _value(c.get("found")),
+            f"{_value(c.get('expected'))} <span class='quiet'>{_t(c.get('unit'))}</span>",
+        ]
         for c in node["checks"]
-    ]  # fmt: skip
+    ]
     facts = " · ".join(
         _t(v) for v in (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs") if v
     )
     return (
         f'<details class="node"><summary>{_badge(node["outcome"])} <b>{_t(node["label"])}</b> <code>{_t(node["instance_id"])}</code> <span class="quiet">{sums}</span></summary>'
         f'<p class="quiet">{facts}</p>{reason}{hints}{console}'
-        + (_table(("", "check", "found", "expected", ""), rows) if rows else "")
+        + (_table(("", "check", "found", "expected"), rows) if rows else "")
         + _gpus(node.get("gpus", []))
         + (
             f'<p class="quiet">Evidence <code>{_t(node["evidence"])}</code>, SHA-256 <code>{_t(node["evidence_sha256"])}</code></p>'
@@ -136,6 +140,14 @@ def _node(node: Mapping[str, Any]) -> str:
         )
         + "</details>"
     )
+
+
+def _value(value: object) -> str:
+    """What a check found or expected, as people say it."""
+    words: dict[object, str] = {True: "yes", False: "no"}
+    if isinstance(value, bool):
+        return words[value]
+    return "none" if value == [] else _t(value)
 
 
 def _found(check: Mapping[str, Any]) -> str:
@@ -164,7 +176,7 @@ def _cost(cost: Mapping[str, Any] | None) -> str:
     rows = [[_what(line), _number(line.get("usd_per_hour")), _price_of(line)] for line in cost.get("lines", [])]
     head = f"<p>{_money(cost.get('usd_per_hour'))} an hour, {_money(cost.get('usd_per_month'))} a month of running.</p>"
     unknown = cost.get("unknown") or []
-    rest = f'<p class="problem">Not known, so not in the sum: {_t(unknown)}</p>' if unknown else ""
+    rest = f'<p class="quiet">Not known, so not in the sum: {_t(unknown)}.</p>' if unknown else ""
     return _section(
         "Price, if it were real", head + rest + (_table(("what", "USD/h", "price of"), rows) if rows else "")
     )
