@@ -295,20 +295,23 @@ mirrored() {
   fi
 }
 
-# retry TIMES WHAT COMMAND...: a few tries with growing pauses.
+# retry TIMES WHAT COMMAND...: a few tries with growing pauses; what the command said last is the reason.
 retry() {
-  local times=$1 what=$2 try status pause=${GPUINFRA_RETRY_PAUSE_S:-3}
+  local times=$1 what=$2 try status said why pause=${GPUINFRA_RETRY_PAUSE_S:-3}
   shift 2
+  said=$(mktemp -p /run gpuinfra-XXXXXX 2>/dev/null || mktemp)
   for ((try = 1; ; try++)); do
     status=0
-    "$@" || status=$?
+    { "$@" 2>&1 >&3 | tee "$said" >&2; } 3>&1 || status=$?
+    why=$(grep -v '^[[:space:]]*$' "$said" | tail -n 1 | cut -c 1-300) || true
+    rm -f -- "$said"
     ((status != 0)) || return 0
     ((try < times)) || break
-    say "$what failed with exit code $status (try $try of $times); again in ${pause} s"
+    say "$what failed with exit code $status (try $try of $times): $why; again in ${pause} s"
     sleep "$pause"
     pause=$((pause * 3))
   done
-  die "$what failed $times times, the last with exit code $status; is there a way out of this network, or a mirror?"
+  die "$what failed $times times, the last with exit code $status: ${why:-it said nothing}"
 }
 
 _download() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -336,3 +337,19 @@ def test_fifty_power_cuts(bench: Bench, seed: int) -> None:
     root = bench.machine()
     cut_power(root, seed + 100)
     compare("final-p4d.24xlarge-ubuntu-22.04.txt", root.final(), bench.vendors.url)
+
+
+def test_a_disk_that_fills_up_during_apt_is_named_and_mended(bench: Bench) -> None:
+    """No room for the packages: the step fails with apt's reason, the journal stays whole, and with room the run completes."""
+    root = bench.machine(lustre=False)
+    fill = (
+        'mount -t tmpfs -o size=4k tmpfs /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial && exec "$@"'
+    )
+    steps = ("python3", "/opt/gpuinfra/current/node.pyz", "steps", "--no-reboot", "--retry-pause-s", "0.1")
+    code, said = root.run("/usr/bin/bash", "-c", fill.replace("mount ", "/usr/bin/mount "), "-", *steps)
+    assert code == 1
+    assert re.search(r"failed: installing .* free space in /var/cache/apt/archives/", said), said
+    assert {entry["status"] for entry in root.state["steps"]} <= {"done", "failed", "pending"}
+    code, said = root.steps()
+    assert code == 0, said
+    assert "cuda-toolkit-13-0" in root.run("apt-mark", "showhold")[1]
