@@ -70,6 +70,8 @@ class Trouble:
     """`capacity`, `quota`, `permission`, `image`, `other`."""
     message: str
     at: datetime | None = None
+    name: str = ""
+    """The plan's name of the group; who asked knows it."""
 
 
 @dataclass(frozen=True, kw_only=True)

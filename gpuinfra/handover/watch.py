@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, newest
 from gpuinfra.handover.ports import (
@@ -135,8 +135,9 @@ class Gatherer:
 
     def troubles(self, missing: Mapping[str, int]) -> list[Trouble]:
         """What keeps the groups that lack nodes from getting them."""
-        short = [g for g in self.groups if g.name in missing]
-        return self._ports.membership.troubles(short) if short else []
+        short = {group.group: group for group in self.groups if group.name in missing}
+        found = self._ports.membership.troubles(list(short.values())) if short else []
+        return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
 
     def console(self, instance_id: str) -> list[str]:
         """The end of a console log; a cloud that cannot give it must not hide the real finding."""

@@ -30,7 +30,9 @@ def reasons(outcome: Outcome) -> list[str]:
     texts = [head]
     texts += [node_reason(node, outcome) for node in verdict.nodes if node.outcome != "verified"]
     for group, count in verdict.missing.items():
-        texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_trouble_text(outcome.troubles)}")
+        # Each group by its own trouble: one has no capacity while another has no permission.
+        own = [trouble for trouble in outcome.troubles if trouble.name == group]
+        texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_trouble_text(own)}")
     return texts
 
 
@@ -43,7 +45,7 @@ def _why(outcome: Outcome) -> str:
     }.get(outcome.ended, outcome.ended)
 
 
-def _trouble_text(troubles: tuple[Trouble, ...]) -> str:
+def _trouble_text(troubles: Sequence[Trouble]) -> str:
     if not troubles:
         return "; look at the group's scaling activities"
     first = troubles[0]

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.ports import PoolExpected, Trouble
+from gpuinfra.handover.ports import GroupExpected, PoolExpected, Trouble
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
 from gpuinfra.handover.wording import reasons
 
@@ -227,6 +227,25 @@ def test_stock_out_is_told_early_in_the_clouds_words() -> None:
     text = "\n".join(reasons(outcome))
     assert "1 node never launched: We currently do not have sufficient capacity" in text
     assert "another zone" in text
+
+
+def test_each_group_is_told_by_its_own_trouble() -> None:
+    """Two groups that lack nodes for two reasons are told apart, and one without a word of the cloud borrows none."""
+    groups = tuple(
+        GroupExpected(name=f"gpu-{n}", group=f"asg-{n}", count=1) for n in ("reserved-0", "spot-0", "spot-1")
+    )
+    fleet = Fleet()
+    fleet.troubles_ = [
+        Trouble(group="asg-reserved-0", kind="permission", message="You are not authorized"),
+        Trouble(group="asg-spot-0", kind="capacity", message="There is no Spot capacity"),
+    ]
+    outcome, _ = waited(fleet, Wait(deadline_s=0.3), pool(groups=groups))
+    told = {text.partition(":")[0]: text for text in reasons(outcome)[1:]}
+    assert "not authorized" in told["gpu-reserved-0"]
+    assert "role or key policy" in told["gpu-reserved-0"]
+    assert "no Spot capacity" in told["gpu-spot-0"]
+    assert "another zone" in told["gpu-spot-0"]
+    assert "scaling activities" in told["gpu-spot-1"]
 
 
 def test_floor_and_none() -> None:
