@@ -190,6 +190,8 @@ class Connection:
         self._helper = helper
         self._limits = limits
         self._transport: _Transport | None = None
+        self._agreed = threading.Event()
+        self._left = False
 
     @property
     def alive(self) -> bool:
@@ -207,10 +209,9 @@ class Connection:
             transport.daemon = True
             transport.banner_timeout = transport.handshake_timeout = limits.handshake_s
             transport.auth_timeout = limits.login_s
-            agreed = threading.Event()
-            transport.start_client(event=agreed)
-            answered = agreed.wait(limits.handshake_s)
-            if answered and not transport.is_active():
+            transport.start_client(event=self._agreed)
+            answered = self._agreed.wait(limits.handshake_s)
+            if answered and (self._left or not transport.is_active()):
                 raise transport.get_exception() or EOFError()
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._handshake_problem(error) from None
@@ -247,6 +248,8 @@ class Connection:
 
     def close(self) -> None:
         """End it, whatever it is doing."""
+        self._left = True
+        self._agreed.set()  # paramiko tells nobody who waits for a handshake that was closed
         if self._transport is not None:
             self._transport.close()
         if self._helper is not None:

@@ -67,7 +67,9 @@ class Lab:
         config.write_text(
             f"{listens}HostKey {key}\nPidFile none\nAuthorizedKeysFile {self.folder}/authorized\nStrictModes no\n"
             f"UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
-            f"MaxStartups 400\nMaxSessions 400\nLogLevel VERBOSE\nPrintMotd no\n{more}"
+            f"MaxStartups 400\nMaxSessions 400\nLogLevel VERBOSE\nPrintMotd no\n"
+            # bash reads a person's .bashrc under sshd unless it is a shell in a shell; what is in there is not tested.
+            f"SetEnv SHLVL=5\n{more}"
         )
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd as root separates privileges there
