@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LIMIT_S = 400
+LIMIT_S = 550
 
 
 @dataclass(frozen=True)
