@@ -4,7 +4,8 @@
 | --- | --- |
 | `hosts.py` | which hosts there are and how each is reached: a hosts file, or a stack's outputs |
 | `known.py` | whose host key is whose: known_hosts files, host CAs, the handover; nothing is ever accepted and added |
-| `connect.py` | one SSH connection with time limits: agent, keys, certificates, jump hosts, proxy commands |
+| `connect.py` | one SSH connection with time limits, directly or through jump hosts |
+| `keys.py`, `proxy.py` | what a person logs in with; proxy commands such as a cloud's tunnel |
 | `fleet.py` | short tasks on many hosts at once, each host at its own pace |
 | `far.py` | the side that runs on the host: standard library only, sent along and not left behind |
 | `deliver.py` | a bundle brought to a host, started, and its journal followed |

@@ -1,6 +1,6 @@
 """One SSH connection, with a limit on every wait.
 
-It owns sockets, jump hosts, proxy commands, keys and the order in which they are offered.
+It owns sockets, jump hosts and the order in which keys are offered; `keys.py` finds those, `proxy.py` runs proxy commands.
 It never retries: `fleet.py` does, so that a wait for one host holds no thread.
 The host key is checked before anything of the person's is offered, and by `known.py` alone.
 """
@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import signal
 import socket
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
 from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.keys import agent as agent_of_person
+from gpuinfra.remote.keys import default_keys, private_key
 from gpuinfra.remote.known import Known, Trust
 from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.proxy import Helper, last_line
 
 WEAK = {
     "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
@@ -68,8 +65,7 @@ class Answer:
     @property
     def last_words(self) -> str:
         """Its last line, for messages; nothing in it acts on a terminal."""
-        lines = [line.strip() for line in self.output.decode("utf-8", "replace").splitlines() if line.strip()]
-        return "".join(c if c.isprintable() else " " for c in lines[-1][-300:]) if lines else "it said nothing"
+        return last_line(self.output) or "it said nothing"
 
 
 class _Transport(paramiko.Transport):
@@ -135,11 +131,11 @@ class Connector:
             self._open.discard(connection)
         connection.close()
 
-    def _stream(self, host: Host) -> tuple[socket.socket | paramiko.Channel, _Helper | None]:
+    def _stream(self, host: Host) -> tuple[socket.socket | paramiko.Channel, Helper | None]:
         if host.jump:
             return self._through(host, self._by_name[host.jump]), None
         if host.proxy_command:
-            helper = _Helper(host)
+            helper = Helper(host)
             return helper.socket, helper
         try:
             stream = socket.create_connection((host.address, host.port), timeout=self._limits.connect_s)
@@ -185,7 +181,7 @@ class Connector:
 class Connection:
     """A logged-in connection."""
 
-    def __init__(self, host: Host, helper: _Helper | None, limits: Limits) -> None:
+    def __init__(self, host: Host, helper: Helper | None, limits: Limits) -> None:
         self.host = host
         self._helper = helper
         self._limits = limits
@@ -287,9 +283,11 @@ class Connection:
 
     def _login(self, transport: _Transport) -> None:
         host, tried, reasons = self.host, 0, []
-        agent = None if host.identity else _agent()
+        agent = None if host.identity else agent_of_person()
         try:
-            offered = [key for path in host.identity or _default_keys() if (key := _key(path, reasons)) is not None]
+            offered = [
+                key for path in host.identity or default_keys() if (key := private_key(path, reasons)) is not None
+            ]
             for key in [*(agent.get_keys() if agent else ()), *offered]:
                 tried += 1
                 try:
@@ -352,88 +350,11 @@ class Connection:
         )
 
 
-class _Helper:
-    """A proxy command: a process whose standard input and output are the connection."""
-
-    def __init__(self, host: Host) -> None:
-        words = host.proxy_words()
-        self.socket, theirs = socket.socketpair()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        try:
-            # A session of its own: an interrupt at the operator's terminal ends it through close(), with the rest.
-            self._process = subprocess.Popen(
-                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._said, start_new_session=True
-            )
-        except OSError as error:
-            self.socket.close()
-            self._said.close()
-            raise HostProblem(
-                Kind.UNUSABLE,
-                f"the proxy command of {host.name} cannot start: {words[0]}: {error.strerror}",
-                "install it or correct proxy_command",
-            ) from None
-        finally:
-            theirs.close()
-
-    def last_words(self) -> str:
-        """What it complained about."""
-        with contextlib.suppress(OSError, ValueError):
-            end = self._said.seek(0, os.SEEK_END)
-            self._said.seek(max(0, end - 2000))
-            return Answer(exit=0, output=self._said.read(), dropped_bytes=0).last_words if end else ""
-        return ""
-
-    def close(self) -> None:
-        """End the process and all that it started."""
-        self.socket.close()
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(2)
-                break
-        self._said.close()
-
-
 def _shown_key(transport: paramiko.Transport) -> bytes:
     """The blob that the server signed the handshake for: the certificate where it showed one."""
     key = transport.get_remote_server_key()
     blob = key.public_blob
     return blob.key_blob if blob is not None else key.asbytes()
-
-
-def _agent() -> paramiko.Agent | None:
-    """The person's agent; each login asks over a connection of its own, because the client takes turns badly."""
-    try:
-        return paramiko.Agent()
-    except (paramiko.SSHException, OSError):
-        return None
-
-
-@cache
-def _default_keys() -> tuple[Path, ...]:
-    folder = Path("~/.ssh").expanduser()
-    return tuple(path for name in ("id_ed25519", "id_ecdsa", "id_rsa") if (path := folder / name).is_file())
-
-
-_KEYS: dict[Path, paramiko.PKey | str] = {}
-_KEYS_GUARD = threading.Lock()
-
-
-def _key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
-    """A private key with its certificate; read once, because unlocking hundreds of times costs minutes."""
-    with _KEYS_GUARD:
-        if path not in _KEYS:
-            try:
-                _KEYS[path] = paramiko.PKey.from_path(path)
-            except (paramiko.SSHException, OSError, ValueError, TypeError) as error:
-                locked = "passphrase" in str(error).lower() or "password" in str(error).lower()
-                _KEYS[path] = f"{path} is locked: ssh-add it" if locked else f"{path} cannot be used: {_words(error)}"
-        found = _KEYS[path]
-    if isinstance(found, str):
-        reasons.append(found)
-        return None
-    return found
 
 
 def _left(until: float) -> float:
