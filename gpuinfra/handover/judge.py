@@ -133,11 +133,12 @@ def judge_fleet(
         present: list[tuple[str, Member, str]] = []
         for group in pool.groups:
             held = [m for m in members if m.group == group.group and not m.leaving]
-            held.sort(key=lambda m: (m.launched.timestamp() if m.launched else 0.0, m.instance_id))
+            held.sort(key=_launch)
             present += [(group.name, m, group.template_version) for m in held]
             if len(held) < group.count:
                 missing[group.name] = group.count - len(held)
-        named = _labels(pool.name, [m.instance_id for _, m, _ in present], labels)
+        by_launch = sorted((m for _, m, _ in present), key=_launch)
+        named = _labels(pool.name, [m.instance_id for m in by_launch], labels)
         for group_name, member, version in present:
             nodes.append(
                 _judge_one(
@@ -151,6 +152,11 @@ def judge_fleet(
                 )
             )
     return FleetVerdict(nodes=tuple(nodes), missing=missing)
+
+
+def _launch(member: Member) -> tuple[float, str]:
+    """Launch order; instances of one second go by their id."""
+    return (member.launched.timestamp() if member.launched else 0.0, member.instance_id)
 
 
 def _labels(pool: str, instances: Sequence[str], earlier: Mapping[str, str]) -> dict[str, str]:

@@ -182,6 +182,17 @@ def test_labels_stay_and_are_not_given_again() -> None:
     }
 
 
+def test_labels_follow_the_launch_across_groups() -> None:
+    """After a rolling replacement the numbers follow the launches of the whole pool, whatever group each node is in."""
+    fleet = Fleet()
+    for number, group in ((5, "asg-2"), (6, "asg-1"), (7, "asg-2"), (8, "asg-1")):
+        fleet.launch(number, group=group)
+    first, second = GroupExpected(name="a", group="asg-1", count=2), GroupExpected(name="b", group="asg-2", count=2)
+    earlier = {instance(n): f"gpu-{n}" for n in range(1, 5)}
+    verdict = look(fleet, pool(groups=(first, second)), labels=earlier)
+    assert {n.instance_id: n.label for n in verdict.nodes} == {instance(n): f"gpu-{n}" for n in range(5, 9)}
+
+
 def test_identity_is_asked_for_once() -> None:
     """One verification for each evidence, however often one looks; a refused proof is not asked again either."""
     fleet = healthy(1)
