@@ -90,8 +90,8 @@ MATRIX = [
     ("p4d.24xlarge", "ubuntu-22.04", True),
     pytest.param("p4d.24xlarge", "ubuntu-24.04", True, marks=LONG),
     pytest.param("p5.48xlarge", "ubuntu-22.04", True, marks=LONG),
-    ("p5.48xlarge", "ubuntu-24.04", False),
-    ("p5en.48xlarge", "ubuntu-24.04", True),
+    pytest.param("p5.48xlarge", "ubuntu-24.04", False, marks=LONG),
+    pytest.param("p5en.48xlarge", "ubuntu-24.04", True, marks=LONG),
     pytest.param("p5.4xlarge", "ubuntu-22.04", False, marks=LONG),
 ]
 
@@ -200,6 +200,7 @@ def test_a_swapped_signing_key_is_refused(bench: Bench) -> None:
     assert root.run("test", "-e", "/opt/amazon")[0] != 0
 
 
+@pytest.mark.long
 def test_servers_in_trouble_are_waited_for(bench: Bench) -> None:
     """Every third answer is 503, and the run completes all the same."""
     root = bench.machine(lustre=False)
@@ -209,6 +210,7 @@ def test_servers_in_trouble_are_waited_for(bench: Bench) -> None:
     assert code == 0, said
 
 
+@pytest.mark.long
 def test_without_a_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Bench) -> None:
     """A repository that answers 503 for good fails the step with its name; when it is back the next run goes on there."""
     root = bench.machine(lustre=False)
@@ -223,6 +225,7 @@ def test_without_a_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Be
     assert "30-driver" not in said
 
 
+@pytest.mark.long
 def test_half_configured_packages_are_finished(bench: Bench) -> None:
     """dpkg killed between unpacking and configuring: the next run finishes what apt itself would refuse to build on."""
     root = bench.machine(lustre=False)
@@ -256,6 +259,7 @@ def test_a_driver_outside_the_range_is_refused(bench: Bench) -> None:
     assert "image: plain" in said
 
 
+@pytest.mark.long
 def test_what_an_image_brings_inside_the_range_is_kept(bench: Bench) -> None:
     """A machine with an older accepted driver: proven, recorded, held; nothing is downloaded and nothing reboots."""
     pool = pool_of("p4d.24xlarge", "ubuntu-22.04")
@@ -273,6 +277,7 @@ def test_what_an_image_brings_inside_the_range_is_kept(bench: Bench) -> None:
     assert root.state["recorded"]["fabric_manager"] == "580.126.20"
 
 
+@pytest.mark.long
 def test_a_wrong_clock_is_named(bench: Bench) -> None:
     """A clock a year behind is named as what it is, before certificates fail in odd words."""
     root = bench.machine(lustre=False)
@@ -284,6 +289,7 @@ def test_a_wrong_clock_is_named(bench: Bench) -> None:
     assert "the clock says 2023-11-14, before the software lock of" in said
 
 
+@pytest.mark.long
 def test_too_little_room_is_named_before_anything_is_fetched(bench: Bench) -> None:
     """A disk that is too small fails the first step, and no vendor was asked."""
     root = bench.machine(lustre=False)
@@ -294,6 +300,7 @@ def test_too_little_room_is_named_before_anything_is_fetched(bench: Bench) -> No
     assert bench.vendors.asked == []
 
 
+@pytest.mark.long
 def test_a_dry_run_changes_nothing(bench: Bench) -> None:
     """A dry run on a plain machine names what every step would do, and leaves packages and files as they are."""
     root = bench.machine()
@@ -323,6 +330,7 @@ def cut_power(root: PrivateRoot, seed: int) -> None:
     assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
 
 
+@pytest.mark.long
 def test_a_power_cut_in_the_middle_of_apt_is_survived(bench: Bench) -> None:
     """Killed at random moments, also inside dpkg, the next run ends in the same golden state."""
     root = bench.machine()
@@ -339,6 +347,7 @@ def test_fifty_power_cuts(bench: Bench, seed: int) -> None:
     compare("final-p4d.24xlarge-ubuntu-22.04.txt", root.final(), bench.vendors.url)
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_up_during_apt_is_named_and_mended(bench: Bench) -> None:
     """No room for the packages: the step fails with apt's reason, the journal stays whole, and with room the run completes."""
     root = bench.machine(lustre=False)
