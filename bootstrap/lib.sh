@@ -200,7 +200,8 @@ apt_refresh() {
 # mend_packages: finish what a killed run left behind. Configuring is not enough where the kill came between a package
 # and the one it depends on; then apt has to bring the missing one.
 mend_packages() {
-  [[ -n $(dpkg --audit 2>/dev/null) ]] || return 0
+  # dpkg's own journal left over: apt refuses to work until dpkg has read it, though no package is broken.
+  [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
   would "finish half-installed packages" && return 0
   dpkg --force-confdef --force-confold --configure -a || true
   if [[ -n $(dpkg --audit) ]]; then
