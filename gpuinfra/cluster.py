@@ -13,7 +13,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.clouds import CLOUDS
+from gpuinfra.clouds import CLOUDS, why_not_built
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
 from gpuinfra.plan import make_plan
@@ -44,6 +44,8 @@ class GpuCluster(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpuinfra:index:GpuCluster", name, None, opts)
         spec = spec if isinstance(spec, ClusterSpec) else parse_spec(dict(spec))
+        if reason := why_not_built(spec.cloud):
+            raise pulumi.RunError(reason)
         today = date.today()
         self.plan = _planned(spec, today, self)
         """Every decision taken, before anything is made."""

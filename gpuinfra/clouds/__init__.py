@@ -7,6 +7,7 @@ A new cloud is one new folder, one line here, one extra in `pyproject.toml` and 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,3 +20,14 @@ CLOUDS = {"aws": "gpuinfra.clouds.aws", "azure": "gpuinfra.clouds.azure", "gcp":
 def profile_of(cloud: str) -> CloudProfile:
     """What is decided differently on this cloud; imports its pure modules only."""
     return importlib.import_module(f"{CLOUDS[cloud]}.profile").PROFILE
+
+
+def why_not_built(cloud: str) -> str | None:
+    """None where this cloud has components; else one sentence for people who ask for them."""
+    if importlib.util.find_spec(f"{CLOUDS[cloud]}.cluster"):
+        return None
+    built = [name for name, package in CLOUDS.items() if importlib.util.find_spec(f"{package}.cluster")]
+    return (
+        f"where.cloud is {cloud}, which gpuinfra can plan and price but not build yet: its components do not exist; "
+        f"`gpuinfra plan` answers for it, and {', '.join(built)} can be built and rehearsed"
+    )

@@ -16,6 +16,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds import why_not_built
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover import wire
@@ -162,6 +163,8 @@ def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
     pools = {pool.name: _count(pool) for pool in loaded.spec.pools} if loaded else None
     faults = fault_list.parse(order.faults, pools)
     if loaded is not None:
+        if reason := why_not_built(loaded.spec.cloud):
+            raise DeploymentError(f"{path}: {reason}")
         fault_list.against_plan(faults, make_plan(loaded.spec, today()))
     return path, program, loaded
 
