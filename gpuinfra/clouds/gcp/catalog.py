@@ -116,6 +116,18 @@ def _inferred(kind: CapacityKind, usd: float) -> Price:
     return _price(kind, "us-central1", usd, source=_SKY, read=_SKY_READ, note=note)
 
 
+def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
+    """GPUs, cores and memory of one GPU's share from the billing catalogue, times 8, and 12,000 GiB of local SSD at 0.08 USD a month."""
+    return _price(
+        kind,
+        "us-central1",
+        round(8 * usd_per_gpu + 12_000 * 0.08 / 730, 2),
+        source="https://huggingface.co/datasets/tanod/cloud-gpu-list-prices",
+        read=date(2026, 10, 13),
+        note="local SSD at its on-demand rate",
+    )
+
+
 _CHS = "GoogleCloudPlatform/cluster-health-scanner:deploy/helm/health_checks/nccl_healthcheck"
 _BLOCK_NOTE = "No plain on-demand: a reservation, spot or flex-start."
 
@@ -226,7 +238,7 @@ A3_ULTRA = MachineType(
     zones=_zones(
         "asia-south1:b asia-south2:c europe-west1:b europe-west4:a us-central1:b us-east4:b us-east5:a us-south1:b us-west1:c"
     ),
-    prices=(_inferred(K.ON_DEMAND, 88.1), _inferred(K.SPOT, 47.7)),
+    prices=(_shares(K.ON_DEMAND, 10.4365), _shares(K.SPOT, 6.2607)),
     quotas=_quota("NVIDIA_H200"),
     floors=(
         Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md"),
