@@ -26,6 +26,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no trail": {"audit": {"trail": "none"}},
     "trail into an existing bucket": {"audit": {"bucket": "somebody-elses-audit"}},
     "lustre without a bucket": {"storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}]},
+    "lustre without a bucket in an existing network": {
+        "network": {"existing": {"id": "vpc-00000000000000001", "subnets": {"use1-az4": "subnet-00000000000000001"}}},
+        "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}],
+    },
     "lustre on an existing bucket": {
         "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "bucket": "my-data"}]
     },
@@ -68,6 +72,47 @@ def test_a_variant_registers_what_its_plan_announces(variant: str) -> None:
     announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(make_plan(spec, TODAY))}
     registered = {(one.type, one.name, one.retained) for one in recording_of_spec(spec).custom}
     assert announced == registered
+
+
+LUSTRE: dict[str, Any] = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}
+GROUND = {
+    "aws:ec2/vpc:Vpc": "train-network-vpc",
+    "aws:ec2/subnet:Subnet": "train-network-private-4",
+    "aws:ec2/securityGroup:SecurityGroup": "train-security-storage",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "train-scratch-0-lustre",
+}
+
+
+def _kept(**changes: Any) -> dict[str, list[str]]:
+    """Type -> logical names of what a destroy leaves of networks and file systems, and of logs of file systems."""
+    found: dict[str, list[str]] = {}
+    for thing in things(make_plan(parse_spec({**BASE, **changes}), TODAY)):
+        if thing.kept and (thing.type.startswith(("aws:ec2", "aws:vpc", "aws:fsx")) or thing.name.endswith("0-log")):
+            found.setdefault(thing.type, []).append(thing.name)
+    return found
+
+
+def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:
+    """VPC, the one subnet, the storage group and the log stay with it: not the NAT gateway's subnet, not another zone's."""
+    pools = [BASE["pools"][0], {**BASE["pools"][0], "name": "other", "zone": "use1-az6"}]
+    ground = {type_: [name] for type_, name in GROUND.items()}
+    logs = {"aws:cloudwatch/logGroup:LogGroup": ["train-scratch-0-log"]}
+    assert _kept(storage=[LUSTRE], pools=pools) == {**ground, **logs}
+
+
+def test_a_file_system_that_ends_keeps_no_network() -> None:
+    """Where a bucket keeps the data, or nothing does, the network goes with the stack."""
+    assert _kept(storage=[{**LUSTRE, "bucket": "auto"}]) == {}
+    assert _kept(storage=[{**LUSTRE, "deployment": "scratch_2"}]) == {}
+    assert _kept() == {}
+
+
+def test_in_another_s_network_only_the_group_stays() -> None:
+    """A network that is not the stack's is nothing that it could keep; its own group in it is."""
+    subnets = {"use1-az4": "subnet-00000000000000001"}
+    kept = _kept(storage=[LUSTRE], network={"existing": {"id": "vpc-00000000000000001", "subnets": subnets}})
+    assert "aws:ec2/vpc:Vpc" not in kept
+    assert kept["aws:ec2/securityGroup:SecurityGroup"] == ["train-security-storage"]
 
 
 def test_names_are_unique() -> None:

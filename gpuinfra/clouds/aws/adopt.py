@@ -42,7 +42,16 @@ class Account:
         """The import id of a thing, None where it is not there."""
         kind = "key" if handle.kind == "alias" else handle.kind
         if (kind, handle.purpose) not in self._known:
-            ask = {"bucket": self._bucket, "key": self._key, "logs": self._log_group, "file-system": self._file_system}
+            ask = {
+                "bucket": self._bucket,
+                "key": self._key,
+                "logs": self._log_group,
+                "vpc": self._vpc,
+                "subnet": self._subnet,
+                "security-group": self._security_group,
+                "file-system": self._file_system,
+                "file-system-logs": self._file_system_logs,
+            }
             self._known[kind, handle.purpose] = ask[kind](handle.purpose)
         found = self._known[kind, handle.purpose]
         return self._alias(handle.purpose) if found and handle.kind == "alias" else found
@@ -62,9 +71,36 @@ class Account:
         return answer["KeyMetadata"]["KeyId"] if answer else None
 
     def _log_group(self, purpose: str) -> str | None:
-        name = f"/gpuinfra/{naming.unique_name(self._plan.name, purpose, self._token)}"
+        return self._log_group_called(f"/gpuinfra/{naming.unique_name(self._plan.name, purpose, self._token)}")
+
+    def _file_system_logs(self, purpose: str) -> str | None:
+        return self._log_group_called(f"/aws/fsx/{naming.unique_name(self._plan.name, purpose, self._token)}")
+
+    def _log_group_called(self, name: str) -> str | None:
         groups = self._client("logs").describe_log_groups(logGroupNamePrefix=name)["logGroups"]
         return name if any(group["logGroupName"] == name for group in groups) else None
+
+    def _storage_group(self, purpose: str = "storage") -> dict[str, Any] | None:
+        wanted = {"Name": "group-name", "Values": [naming.unique_name(self._plan.name, purpose, self._token)]}
+        groups = self._client("ec2").describe_security_groups(Filters=[wanted])["SecurityGroups"]
+        return groups[0] if groups else None
+
+    def _security_group(self, purpose: str) -> str | None:
+        group = self._storage_group(purpose)
+        return group["GroupId"] if group else None
+
+    def _vpc(self, purpose: str) -> str | None:
+        """A kept network is the one of the kept group, whose name is unique; tags alone may be another stack's too."""
+        group = self._storage_group()
+        return group["VpcId"] if group else None
+
+    def _subnet(self, purpose: str) -> str | None:
+        vpc = self._vpc(purpose)
+        if vpc is None:
+            return None
+        wanted = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "tag:Name", "Values": [purpose]}]
+        subnets = self._client("ec2").describe_subnets(Filters=wanted)["Subnets"]
+        return subnets[0]["SubnetId"] if subnets else None
 
     def _file_system(self, purpose: str) -> str | None:
         wanted = {**self._plan.tags, "Name": purpose}

@@ -15,6 +15,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.aws.audit import Foundation, FoundationArgs, evidence_prefix
 from gpuinfra.clouds.aws.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.aws.resources import kept_subnets
 from gpuinfra.clouds.aws.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.scope import Scope
 from gpuinfra.clouds.aws.security import Security, SecurityArgs
@@ -112,6 +113,7 @@ def _site(
             vpc_id=vpc_id,
             storage=any(one.kind == "lustre" for one in plan.file_systems),
             storage_efa=any(one.efa for one in plan.file_systems),
+            keep_storage=bool(kept_subnets(plan)),
         ),
         within,
     )
@@ -160,7 +162,7 @@ def _network(
         }
     made = Network(
         naming.logical(plan.name, "network"),
-        NetworkArgs(scope=scope, plan=plan.network, log_key_arn=ground.log_key_arn),
+        NetworkArgs(scope=scope, plan=plan.network, log_key_arn=ground.log_key_arn, keep_subnets=kept_subnets(plan)),
         pulumi.ResourceOptions(parent=parent),
     )
     return made.vpc_id, made.subnet_ids

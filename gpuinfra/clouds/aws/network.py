@@ -26,6 +26,8 @@ class NetworkArgs:
     plan: NetworkPlan
     log_key_arn: pulumi.Input[str] | None = None
     """Key of the flow log; left out, CloudWatch's own key encrypts it."""
+    keep_subnets: frozenset[str] = frozenset()
+    """Subnets that a destroy leaves, and the VPC with them, because something that is kept lies in them."""
 
 
 class Network(pulumi.ComponentResource):
@@ -65,7 +67,7 @@ class Network(pulumi.ComponentResource):
             enable_dns_hostnames=True,
             region=scope.region,
             tags=scope.tagged(self._name),
-            opts=child(self),
+            opts=child(self, keep=bool(self._args.keep_subnets)),
         )
         # Adopted and emptied, so that whatever forgets to name a group reaches nothing (CIS 6.5).
         aws.ec2.DefaultSecurityGroup(
@@ -91,7 +93,7 @@ class Network(pulumi.ComponentResource):
                 map_public_ip_on_launch=False,
                 region=scope.region,
                 tags=scope.tagged(self._logical(subnet.name), gpuinfra_role=subnet.role),
-                opts=child(self),
+                opts=child(self, keep=subnet.name in self._args.keep_subnets),
             ).id
             for subnet in self._args.plan.subnets
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuinfra import naming
 from gpuinfra.plan.model import FileSystemPlan, Group, Kept, Lifetime, NetworkPlan, Plan, PoolPlan
@@ -18,6 +18,8 @@ KEY = "keys outlive what they encrypt"
 EVIDENCE = "evidence of nodes is read long after they are gone"
 DATA = "holds data"
 SETTINGS = "a bucket whose settings are gone is not locked any more"
+STANDS = "a kept file system lies in it"
+WRITES = "a kept file system writes to it"
 
 
 Parents = tuple[tuple[str, str], ...]
@@ -29,7 +31,7 @@ class Handle:
     """What a thing is called in the account, before its region, account and stack are put into the name."""
 
     kind: str
-    """`bucket`, `key`, `alias`, `logs`, `file-system`."""
+    """`bucket`, `key`, `alias`, `logs`, `vpc`, `subnet`, `security-group`, `file-system`, `file-system-logs`."""
     purpose: str
     """The part of its name that says what it is for."""
 
@@ -68,7 +70,8 @@ def things(plan: Plan) -> tuple[Thing, ...]:
         found += _foundation(plan, audited=audited, logged=logged)
     if "site" in plan.layers:
         if plan.network and plan.network.existing_id is None:
-            found += _network(_top(plan), naming.logical(plan.name, "network"), plan.network)
+            name = naming.logical(plan.name, "network")
+            found += _network(_top(plan), name, plan.network, kept_subnets(plan))
         found += _security(plan)
         for file_system in plan.file_systems:
             found += _file_system(plan, file_system, logged=logged)
@@ -78,6 +81,17 @@ def things(plan: Plan) -> tuple[Thing, ...]:
             found += _pool(plan.name, pool)
         found.append(Thing(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
     return tuple(found)
+
+
+def kept_subnets(plan: Plan) -> frozenset[str]:
+    """Subnets that kept file systems lie in, by the plan's names.
+
+    AWS deletes no subnet, network or security group that a file system has interfaces in, so they stay with it.
+    """
+    made = "site" in plan.layers
+    return frozenset(
+        one.subnet for one in plan.file_systems if made and one.kind == "lustre" and one.lifetime is Lifetime.KEPT
+    )
 
 
 def _top(plan: Plan) -> Parents:
@@ -146,14 +160,21 @@ def _bucket(within: Parents, name: str, purpose: str, why: str, *extras: str) ->
         yield Thing(type=type_, name=naming.logical(name, part), kept=SETTINGS, parents=parents, handle=handle)
 
 
-def _network(within: Parents, name: str, plan: NetworkPlan) -> Iterator[Thing]:
+def _network(within: Parents, name: str, plan: NetworkPlan, stays: frozenset[str]) -> Iterator[Thing]:
+    inside: Parents = (*within, ("gpuinfra:aws:Network", name))
+
     def thing(type_: str, *parts: str | int) -> Thing:
         return Thing(type=type_, name=naming.logical(name, *parts))
 
-    yield thing("aws:ec2/vpc:Vpc", "vpc")
+    def ground(type_: str, kind: str, purpose: str, part: str, *, stays: bool) -> Thing:
+        handle = Handle(kind=kind, purpose=purpose)
+        return _stands(thing(type_, part), inside, handle) if stays else thing(type_, part)
+
+    yield ground("aws:ec2/vpc:Vpc", "vpc", name, "vpc", stays=bool(stays))
     yield thing("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "default-group")
     for subnet in plan.subnets:
-        yield thing("aws:ec2/subnet:Subnet", subnet.name)
+        tag = naming.logical(name, subnet.name)
+        yield ground("aws:ec2/subnet:Subnet", "subnet", tag, subnet.name, stays=subnet.name in stays)
         yield thing("aws:ec2/routeTableAssociation:RouteTableAssociation", subnet.name, "routes")
         if subnet.role == "nat":
             yield thing("aws:ec2/eip:Eip", subnet.name, "address")
@@ -173,10 +194,15 @@ def _network(within: Parents, name: str, plan: NetworkPlan) -> Iterator[Thing]:
     if plan.interface_endpoints:
         yield thing("aws:ec2/securityGroup:SecurityGroup", "endpoints")
         yield thing("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "endpoints", "https")
-    yield _log_group((*within, ("gpuinfra:aws:Network", name)), naming.logical(name, "flow"), "flow")
+    yield _log_group(inside, naming.logical(name, "flow"), "flow")
     yield thing("aws:iam/role:Role", "flow")
     yield thing("aws:iam/rolePolicy:RolePolicy", "flow")
     yield thing("aws:ec2/flowLog:FlowLog", "flow")
+
+
+def _stands(thing: Thing, within: Parents, handle: Handle) -> Thing:
+    """The thing, kept because of the file system in it."""
+    return replace(thing, kept=STANDS, parents=within, handle=handle)
 
 
 def _security(plan: Plan) -> Iterator[Thing]:
@@ -193,7 +219,11 @@ def _security(plan: Plan) -> Iterator[Thing]:
             for index in range(spans)
         ]
     for group in groups:
-        yield Thing(type="aws:ec2/securityGroup:SecurityGroup", name=naming.logical(name, group))
+        made = Thing(type="aws:ec2/securityGroup:SecurityGroup", name=naming.logical(name, group))
+        if group == "storage" and kept_subnets(plan):
+            within: Parents = (*_top(plan), ("gpuinfra:aws:Security", name))
+            made = _stands(made, within, Handle(kind="security-group", purpose=group))
+        yield made
     for pair in pairs:
         yield Thing(
             type="aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", name=naming.logical(name, pair, "in")
@@ -212,8 +242,14 @@ def _file_system(plan: Plan, file_system: FileSystemPlan, *, logged: bool) -> It
         return
     name = naming.logical(plan.name, file_system.name)
     stays = file_system.lifetime_reason or DATA if file_system.lifetime is Lifetime.KEPT else None
-    yield Thing(type="aws:cloudwatch/logGroup:LogGroup", name=naming.logical(name, "log"))
     within: Parents = (*_top(plan), ("gpuinfra:aws:SharedFilesystem", name))
+    yield Thing(
+        type="aws:cloudwatch/logGroup:LogGroup",
+        name=naming.logical(name, "log"),
+        kept=WRITES if stays else None,
+        parents=within if stays else (),
+        handle=Handle(kind="file-system-logs", purpose=file_system.name) if stays else None,
+    )
     yield Thing(
         type="aws:fsx/lustreFileSystem:LustreFileSystem",
         name=naming.logical(name, "lustre"),

@@ -31,6 +31,8 @@ class SecurityArgs:
     """True where a Lustre file system needs a group of its own."""
     storage_efa: bool = False
     """True where the file system is reached over EFA, whose traffic only a rule for all protocols by group id matches."""
+    keep_storage: bool = False
+    """True where a destroy leaves a file system, and its group with it."""
 
 
 class Security(pulumi.ComponentResource):
@@ -55,7 +57,14 @@ class Security(pulumi.ComponentResource):
             rules["nodes"].append(self._outwards(nodes, port))
         self.storage_group_id = None
         if args.storage:
-            storage = self._group("storage", args.vpc_id, "Shared file systems: Lustre from and to the nodes")
+            storage = self._group(
+                "storage",
+                args.vpc_id,
+                "Shared file systems: Lustre from and to the nodes",
+                # By this name it is found again after a destroy, and a name that is generated anew would replace it.
+                name=self._scope.unique_name("storage"),
+                keep=args.keep_storage,
+            )
             ports = [None] if args.storage_efa else list(LUSTRE_PORTS)
             protocol = "-1" if args.storage_efa else "tcp"
             for index, span in enumerate(ports):
@@ -72,16 +81,19 @@ class Security(pulumi.ComponentResource):
         self.nodes_group_id = after(nodes.id, rules["nodes"])
         self.register_outputs({"nodes_group_id": self.nodes_group_id, "storage_group_id": self.storage_group_id})
 
-    def _group(self, what: str, vpc_id: pulumi.Input[str], description: str) -> aws.ec2.SecurityGroup:
+    def _group(
+        self, what: str, vpc_id: pulumi.Input[str], description: str, *, name: str | None = None, keep: bool = False
+    ) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(
             naming.logical(self._name, what),
+            name=name,
             description=description,
             vpc_id=vpc_id,
             # Rules that point at each other are taken away first, or two groups keep each other alive.
             revoke_rules_on_delete=True,
             region=self._scope.region,
             tags=self._scope.tagged(naming.logical(self._name, what)),
-            opts=child(self),
+            opts=child(self, keep=keep),
         )
 
     def _both_ways(

@@ -59,7 +59,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             kms_key_id=args.log_key_arn,
             region=scope.region,
             tags=scope.tagged(naming.logical(name, "log")),
-            opts=child(self),
+            opts=child(self, keep=kept),
         )
         file_system = aws.fsx.LustreFileSystem(
             naming.logical(name, "lustre"),

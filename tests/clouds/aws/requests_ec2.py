@@ -91,7 +91,8 @@ def _flow_log(inputs: Inputs) -> Iterator[Call]:
 @mapper("ec2/securityGroup:SecurityGroup")
 def _security_group(inputs: Inputs) -> Iterator[Call]:
     inputs.take("revokeRulesOnDelete")  # what the provider does before it deletes
-    params = {"GroupName": inputs.name, **inputs.some(Description="description", VpcId="vpcId")}
+    given = inputs.take("name") if "name" in inputs.left else inputs.name
+    params = {"GroupName": given, **inputs.some(Description="description", VpcId="vpcId")}
     yield Call("ec2", "CreateSecurityGroup", params | inputs.tagged("security-group"))
 
 

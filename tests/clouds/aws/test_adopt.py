@@ -19,7 +19,9 @@ from gpuinfra.cli.adopt import command, import_document
 from gpuinfra.clouds.aws import taken
 from gpuinfra.clouds.aws.adopt import Account, kept_there
 from gpuinfra.clouds.aws.resources import things
-from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
+from gpuinfra.plan import make_plan
+from gpuinfra.spec import parse_spec
+from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, spec_of
 
 REGION = "us-east-1"
 PLAN = plan_of("aws-p4d")
@@ -165,3 +167,35 @@ def test_a_plain_up_that_meets_what_was_kept_names_the_command(monkeypatch: pyte
     assert not taken.explain(_failed("AccessDenied: not you"))
     assert not taken.explain(_failed("BucketAlreadyOwnedByYou", operation="update"))
     assert len(said) == 1
+
+
+def test_a_kept_file_system_is_found_with_what_it_stands_in(account: str) -> None:
+    """VPC, subnet, group, log and file system have the ids of this stack's, though another stack's carry the same tags."""
+    plan = make_plan(
+        parse_spec(
+            {
+                **spec_of("aws-p4d").model_dump(mode="json", exclude_none=True),
+                "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}],
+            }
+        ),
+        TODAY,
+    )
+    ec2, fsx, logs = (boto3.client(service, region_name=REGION) for service in ("ec2", "fsx", "logs"))
+    made: dict[str, str] = {}
+    for token in ("another-token", TOKEN):
+        vpc = ec2.create_vpc(CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.64.0.0/24")["Subnet"]["SubnetId"]
+        ec2.create_tags(Resources=[vpc], Tags=[{"Key": "Name", "Value": "train-network"}])
+        ec2.create_tags(Resources=[subnet], Tags=[{"Key": "Name", "Value": "train-network-private-4"}])
+        name = naming.unique_name(plan.name, "storage", token)
+        group = ec2.create_security_group(GroupName=name, Description="storage", VpcId=vpc)["GroupId"]
+        made = {"aws:ec2/vpc:Vpc": vpc, "aws:ec2/subnet:Subnet": subnet, "aws:ec2/securityGroup:SecurityGroup": group}
+    tags = [{"Key": key, "Value": value} for key, value in {**plan.tags, "Name": "train-scratch-0"}.items()]
+    file_system = fsx.create_file_system(
+        FileSystemType="LUSTRE", StorageCapacity=4800, SubnetIds=[made["aws:ec2/subnet:Subnet"]], Tags=tags
+    )["FileSystem"]
+    made["aws:fsx/lustreFileSystem:LustreFileSystem"] = file_system["FileSystemId"]
+    log = f"/aws/fsx/{naming.unique_name(plan.name, 'scratch-0', TOKEN)}"
+    logs.create_log_group(logGroupName=log)
+    made["aws:cloudwatch/logGroup:LogGroup"] = log
+    assert {one.thing.type: one.id for one in kept_there(Account(boto3.Session(), plan, TOKEN), plan)} == made

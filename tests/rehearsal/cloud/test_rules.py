@@ -79,6 +79,19 @@ def test_a_network_in_use_is_not_deleted(aws: Client) -> None:
         aws.delete(made)
 
 
+def test_a_file_system_holds_its_subnet_and_group(aws: Client) -> None:
+    """A file system has interfaces in its subnet and group: neither goes before it."""
+    vpc, subnet = stacks.network(aws)
+    group = aws.create("aws:ec2/securityGroup:SecurityGroup", {"vpcId": vpc.id, "name": "storage"})
+    inputs = {"subnetIds": subnet.id, "securityGroupIds": [group.id], "storageCapacity": 1200}
+    file_system = aws.create("aws:fsx/lustreFileSystem:LustreFileSystem", inputs)
+    for made in (subnet, group):
+        with pytest.raises(grpc.RpcError, match="DependencyViolation"):
+            aws.delete(made)
+    for made in (file_system, group, subnet, vpc):
+        aws.delete(made)
+
+
 def test_subnets_do_not_overlap(aws: Client) -> None:
     """A range that another subnet has, or that lies outside the network, is refused; so is a zone of another region."""
     vpc, _ = stacks.network(aws)
