@@ -200,13 +200,17 @@ apt_refresh() {
 # mend_packages: finish what a killed run left behind. Configuring is not enough where the kill came between a package
 # and the one it depends on; then apt has to bring the missing one.
 mend_packages() {
+  local torn
   # dpkg's own journal left over: apt refuses to work until dpkg has read it, though no package is broken.
   [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
   would "finish half-installed packages" && return 0
   dpkg --force-confdef --force-confold --configure -a || true
   if [[ -n $(dpkg --audit) ]]; then
     apt_refresh
-    retry 2 "mending half-installed packages" apt-get "${APT_OPTIONS[@]}" --allow-change-held-packages --fix-broken install
+    # Unpacked in part: only unpacking it again helps, and --fix-broken alone leaves it so.
+    mapfile -t torn < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' 2>/dev/null | sed -n 's/^..R\t//p')
+    retry 2 "mending half-installed packages" \
+      apt-get "${APT_OPTIONS[@]}" --allow-change-held-packages --fix-broken --reinstall install "${torn[@]}"
   fi
   [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | sed -n 1p)"
   changed "finished packages that an interrupted run had left half installed"

@@ -249,6 +249,18 @@ def test_a_package_cut_off_from_what_it_needs_is_finished(bench: Bench) -> None:
     assert root.run("dpkg", "--audit")[1] == ""
 
 
+def test_a_package_that_was_unpacked_in_part_is_unpacked_again(bench: Bench) -> None:
+    """dpkg killed while it unpacked: apt's own repair leaves such a package, so it is named and installed anew."""
+    root = bench.machine(lustre=False)
+    assert root.steps()[0] == 0
+    torn = "/^Package: mdadm$/,/^$/s/^Status: .*/Status: install reinstreq half-installed/"
+    root.run("sed", "-i", torn, "/var/lib/dpkg/status", check=True)
+    assert "mdadm" in root.run("dpkg", "--audit")[1]
+    code, said = root.steps("--again")
+    assert code == 0, said
+    assert root.run("dpkg", "--audit")[1] == ""
+
+
 def test_a_driver_outside_the_range_is_refused(bench: Bench) -> None:
     """A machine that brings another driver is not rebuilt in place: the message names version, range and ways out."""
     root = bench.machine(lustre=False)
