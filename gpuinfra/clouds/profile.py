@@ -44,6 +44,8 @@ class CloudProfile(Protocol):
     capacity_kinds: frozenset[CapacityKind]
     service_prices: tuple[ServicePrice, ...]
     tag_limit: int
+    storage_kinds: frozenset[str]
+    """Kinds of storage that are made here and that a bootstrap step mounts."""
 
     def zone_number(self, zone: str) -> int:
         """Index of a zone in its region, the base of names and addresses."""

@@ -119,6 +119,25 @@ def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error(storage_needs_site, "storage", what, "move it to the stack that makes the site")
 
 
+_INSTEAD = {
+    "home": "export a shared file system of your own and mount it by a step of your own",
+    "object": "mount the bucket by a step of your own",
+}
+"""What a person does until gpuinfra makes it."""
+
+
+def storage_is_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Storage is of a kind that gpuinfra makes on this cloud and mounts on the nodes."""
+    cloud = profile_of(spec.cloud)
+    for i, entry in enumerate(spec.storage):
+        if entry.kind in cloud.storage_kinds:
+            continue
+        what = f"is {entry.kind}, which gpuinfra does not make on {cloud.title} yet"
+        instead = _INSTEAD.get(entry.kind, "take the entry out")
+        allowed = listed(sorted(cloud.storage_kinds))
+        yield error(storage_is_made, f"storage[{i}].kind", what, f"allowed is {allowed}; {instead}, it comes later")
+
+
 def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A cluster on another stack's site says which of its file systems nodes mount, because a plan looks nothing up."""
     if spec.use.site and spec.pools and not spec.storage:
@@ -169,6 +188,7 @@ RULES: tuple[Rule, ...] = (
     pools_are_there,
     layer_is_made_or_used,
     storage_needs_site,
+    storage_is_made,
     site_storage_is_repeated,
     floor_is_reachable,
     tags_fit,

@@ -47,7 +47,7 @@ class Lustre(Part):
 
 
 class Home(Part):
-    """Home directories: EFS, Azure Files over NFS, Filestore."""
+    """Home directories: EFS, Azure Files over NFS, Filestore. Declared, but not made yet: refused by `storage_is_made`."""
 
     kind: Literal["home"] = "home"
     """The kind of storage."""
@@ -58,7 +58,7 @@ class Home(Part):
 
 
 class ObjectMount(Part):
-    """A bucket mounted as a folder, for data that is read once."""
+    """A bucket mounted as a folder, for data that is read once. Declared, but not mounted yet: refused by `storage_is_made`."""
 
     kind: Literal["object"] = "object"
     """The kind of storage."""

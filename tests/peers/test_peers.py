@@ -17,7 +17,7 @@ from gpuinfra.plan import Plan, make_plan
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
-from tests.peers.waiting import WAITING
+from tests.peers.waiting import STORAGE, WAITING
 
 TODAY = date(2026, 11, 21)
 SPECS = {int(path.name[:2]): path for path in sorted(Path(__file__).with_name("specs").glob("*.yaml"))}
@@ -92,10 +92,14 @@ def _lines(path: Path) -> int:
 
 @pytest.mark.parametrize("number", sorted(ROWS))
 def test_a_peers_cluster_is_expressed(number: int) -> None:
-    """The declaration has no error, and its plan shows what the published cluster is about."""
+    """The declaration has no error but about storage that it waits for, and its plan shows what the published cluster is about."""
     path = SPECS[number]
     spec = read_stack(path).spec
-    assert [str(finding) for finding in check(spec, TODAY) if finding.level == "error"] == []
+    waits = {kind for part, kind in STORAGE.items() if part in WAITING.get(number, "")}
+    expected = {("storage_is_made", f"storage[{i}].kind") for i, one in enumerate(spec.storage) if one.kind in waits}
+    assert {kind for kind in waits if any(one.kind == kind for one in spec.storage)} == waits
+    errors = [finding for finding in check(spec, TODAY) if finding.level == "error"]
+    assert {(finding.rule, finding.path) for finding in errors} == expected, [str(finding) for finding in errors]
     ORACLES[number](spec, make_plan(spec, TODAY), path)
 
 

@@ -1,4 +1,4 @@
-"""What a peer's definition also has and gpuinfra does not yet: row -> the part that it waits for."""
+"""What a peer's definition also has and gpuinfra does not yet: row -> the parts that it waits for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ KUBERNETES = "Kubernetes"
 BATCH = "AWS Batch"
 MONITORING = "monitoring"
 OTHER_OS = "images other than Ubuntu"
+HOMES = "shared homes"
+BUCKETS = "mounted buckets"
 DRIVEN = "a job that runs on the nodes (`gpuinfra run`)"
 
 WAITING = {
@@ -14,31 +16,34 @@ WAITING = {
     4: SCHEDULER,
     6: SCHEDULER,
     7: SCHEDULER,
-    9: SCHEDULER,
+    9: f"{SCHEDULER}, {HOMES}",
     10: SCHEDULER,
-    11: SCHEDULER,
+    11: f"{SCHEDULER}, {HOMES}, {BUCKETS}",
     13: KUBERNETES,
     14: KUBERNETES,
     16: BATCH,
-    20: MONITORING,
+    20: f"{MONITORING}, {HOMES}",
     22: KUBERNETES,
     27: KUBERNETES,
     28: DRIVEN,
-    29: SCHEDULER,
+    29: f"{SCHEDULER}, {HOMES}",
     30: SCHEDULER,
     32: SCHEDULER,
     36: KUBERNETES,
     37: KUBERNETES,
-    38: KUBERNETES,
+    38: f"{KUBERNETES}, {BUCKETS}",
     40: KUBERNETES,
     42: SCHEDULER,
     46: DRIVEN,
-    47: SCHEDULER,
-    48: SCHEDULER,
+    47: f"{SCHEDULER}, {HOMES}",
+    48: f"{SCHEDULER}, {HOMES}",
     49: OTHER_OS,
     51: KUBERNETES,
-    52: SCHEDULER,
-    56: SCHEDULER,
+    52: f"{SCHEDULER}, {HOMES}",
+    56: f"{SCHEDULER}, {HOMES}",
     57: KUBERNETES,
     59: KUBERNETES,
 }
+
+STORAGE = {HOMES: "home", BUCKETS: "object"}
+"""Kinds of storage that are declared and refused until their part is there."""

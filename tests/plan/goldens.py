@@ -27,7 +27,7 @@ CASES: dict[str, Case] = {
                 pool("gpu", "p5.48xlarge", 16, "spot"),
                 {**pool("big", "p4d.24xlarge", 4), "zone": "use1-az6", "capacity": [*reserved(overflow=True)]},
             ],
-            "storage": [*lustre(), {"kind": "home"}, {"kind": "object", "mount": "/data", "bucket": "my-data"}],
+            "storage": [*lustre(), *lustre(mount="/data", bucket="my-data")],
             "tags": {"team": "research", "cost": "42"},
         },
     ),

@@ -140,6 +140,12 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre()}),
         ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}}),
     ],
+    "storage_is_made": [
+        ("aws", {}),
+        ("aws", {"storage": lustre()}),
+        ("azure", {"storage": lustre(capacity_gib=16384)}),
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+    ],
     "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
     "window_is_open": [
         ("aws", {}),
@@ -496,6 +502,11 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"layers": ["foundation", "site", "cluster"], "use": {"site": "org/gpuinfra/site"}}),
     ],
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
+    "storage_is_made": [
+        *((cloud, {"storage": [{"kind": "home"}]}) for cloud in BASES),
+        *((cloud, {"storage": [{"kind": "object", "mount": "/data", "bucket": "b"}]}) for cloud in BASES),
+        ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
+    ],
     "site_storage_is_repeated": [("aws", {"use": {"site": "org/gpuinfra/site"}})],
     "window_is_open": [
         ("aws", {_C: block(ends_at="2026-12-01T11:30:00Z")}),

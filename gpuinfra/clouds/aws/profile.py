@@ -56,6 +56,7 @@ class AwsProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 50
+    storage_kinds = frozenset({"lustre"})
 
     def zone_number(self, zone: str) -> int:
         return places.zone_number(zone)

@@ -50,6 +50,7 @@ class AzureProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 50
+    storage_kinds = frozenset({"lustre"})
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbered by the cloud itself."""

@@ -52,6 +52,7 @@ class GcpProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 64
+    storage_kinds = frozenset({"lustre"})
 
     def zone_number(self, zone: str) -> int:
         """Zones have letters."""
