@@ -242,11 +242,11 @@ def _judge_one(
 
 
 def describe(check: Check) -> str:
-    """One check in one line: what was found, what was expected."""
+    """One check in one line: what was found, what was expected; its reason where these do not show what is wrong."""
     unit = f" {check['unit']}" if check.get("unit") else ""
     found, expected = check.get("found"), check.get("expected")
     text = f"{check.get('id')} {check.get('name')}"
-    if check.get("outcome") == "error" or found is None:
+    if check.get("outcome") == "error" or found is None or found == expected:
         return f"{text}: {check.get('reason') or 'could not be judged'}"
     return f"{text}: found {_plain(found)}, expected {_plain(expected)}{unit}"
 

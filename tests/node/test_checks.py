@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.handover.judge import describe
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import WARNS, judge, not_checked, verdict
 from gpuinfra.node.words import Severity
@@ -347,6 +348,29 @@ def test_a_check_without_its_answer_does_not_pass(probe: str, how: str) -> None:
         one["probes"][probe] = broken
     checks = judged(one)
     assert {name: checks[name]["outcome"] for name in readers if checks[name]["outcome"] == "pass"} == {}
+
+
+@pytest.mark.parametrize(("check", "at"), CASES, ids=[f"{check}-{at}" for check, at in CASES])
+def test_the_line_about_a_check_never_says_found_what_was_expected(check: str, at: int) -> None:
+    """Where the numbers alone look right, the one line about a check that did not pass says its reason instead."""
+    one = node(next(machine for machine in MACHINES if check in machine["required"]))
+    MUTATIONS[check][at](one)
+    found = judged(one)[check]
+    if found["found"] is None or found["found"] == found["expected"]:
+        assert describe(found) == f"{check} {found['name']}: {found['reason']}"
+    else:
+        assert f"{check} {found['name']}: found " in describe(found) or found["outcome"] == "error"
+
+
+def test_a_gpu_that_does_not_answer_is_counted_by_the_checks_that_look_at_all_gpus() -> None:
+    """Versions and links that are right on seven of eight GPUs say on how many they were seen."""
+    one = node()
+    swaps("nvidia-smi-csv", r"^3, .*\n", "")(one)
+    swaps("nvlink-status", r"^GPU 3.*\n(\s+Link.*\n)*", "")(one)
+    checks = judged(one)
+    version = checks["D2"]["expected"]
+    assert (checks["D2"]["outcome"], checks["D2"]["found"]) == ("fail", f"{version} on 7 of 8 GPUs")
+    assert (checks["F3"]["outcome"], checks["F3"]["found"]) == ("fail", "12 on 7 of 8 GPUs")
 
 
 def test_outcomes_have_exactly_the_documented_fields() -> None:

@@ -46,6 +46,11 @@ def all_same(values: Iterable[Any]) -> Any:
     return listed[0] if listed and all(value == listed[0] for value in listed) else listed
 
 
+def on_some(values: Iterable[Any], seen: int, gpus: int) -> str:
+    """What was seen when not every GPU was: `12 on 7 of 8 GPUs`, so that a right value does not hide the missing one."""
+    return "%s on %d of %d GPUs" % (listed(sorted({str(value) for value in values})) or "nothing", seen, gpus)
+
+
 def by_gpu(
     found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None
 ) -> Outcome:

@@ -7,7 +7,7 @@ import re
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed
-from .base import Check, all_same, listed
+from .base import Check, all_same, listed, on_some
 from .platform import loaded_modules
 
 _MODULE = re.compile(r"^NVRM version: NVIDIA UNIX (.*?)\s(\d{3,}\.\d+(?:\.\d+)?)(?:\s|$)", re.MULTILINE)
@@ -82,7 +82,9 @@ class DriverVersion(Check):
             machine.inside_range("driver", found[0])
             wanted = found[0]
         if len(found) != machine.gpus:
-            return failed(all_same(found), wanted, "%d of %d GPUs answer" % (len(found), machine.gpus))
+            return failed(
+                on_some(found, len(found), machine.gpus), wanted, "%d of %d GPUs answer" % (len(found), machine.gpus)
+            )
         return equal(
             all_same(found), wanted, reason="user space is %s, pinned is %s" % (listed(sorted(set(found))), wanted)
         )

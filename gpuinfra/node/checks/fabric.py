@@ -7,7 +7,7 @@ import re
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
-from .base import Check, all_same, by_gpu, gpu_rows, listed
+from .base import Check, all_same, by_gpu, gpu_rows, listed, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
 
@@ -114,14 +114,12 @@ class NvlinkActive(Check):
                     "GPU %d: %d of %d links are up%s"
                     % (gpu, len(up), links, ", %d slower than %g GB/s" % (len(slow), rate) if slow else "")
                 )
+        counts = [sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())]
+        shown = all_same(counts)
         if len(found) != machine.gpus:
             wrong.append("%d of %d GPUs show links" % (len(found), machine.gpus))
-        counts = all_same(
-            [sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())]
-        )
-        return (
-            failed(counts, links, listed(wrong), "links per GPU") if wrong else passed(counts, links, "links per GPU")
-        )
+            shown = on_some(counts, len(found), machine.gpus)
+        return failed(shown, links, listed(wrong), "links per GPU") if wrong else passed(shown, links, "links per GPU")
 
 
 class NvlinkErrors(Check):
