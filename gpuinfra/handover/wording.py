@@ -5,7 +5,7 @@ The same lines end `pulumi up`, `gpuinfra rehearse` and the report, so they are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gpuinfra.handover.judge import Check, NodeVerdict, describe
 from gpuinfra.handover.ports import Trouble
@@ -57,13 +57,13 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
     head = f"{node.label} ({node.instance_id})"
     if never_reported(node):
         lines = [f"{head}: never reported: {node.reason}"]
-        console = (outcome.consoles if outcome else {}).get(node.instance_id)
+        console = (outcome.consoles if outcome else {}).get(node.instance_id, [])
         if console:
             lines.append("  end of its console log:")
             lines += [f"    | {line}" for line in console]
         else:
             lines.append("  its console log is empty")
-        lines.append(f"  what to do: {hint(node)}")
+        lines.append(f"  what to do: {hint(node, console)}")
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
         return "\n".join([f"{head}: failed {_count(len(node.blocking), 'check')}", *_findings(node.blocking)])
@@ -99,11 +99,13 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def hint(node: NodeVerdict) -> str:
-    """What a person does about a node; empty for a verified one."""
+def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
+    """What a person does about a node, `console` being the end of its console log; empty for a verified one."""
     if node.outcome == "verified":
         return ""
     if never_reported(node):
+        if not any(line.strip() for line in console):
+            return "it may not have booted yet: give a longer deadline; if it stays silent, terminate the instance, its group makes it anew"
         return "read the end of its console log; if it ends in a step, mend that, then terminate the instance"
     if node.blocking:
         return str(node.blocking[0].get("hint") or "")

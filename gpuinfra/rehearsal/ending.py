@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuinfra.handover.judge import describe
 from gpuinfra.rehearsal.run import Result
+from gpuinfra.report.document import checks_text
 
 MOST_NODES = 8
 
@@ -28,7 +29,7 @@ def ending(result: Result, folder: Path) -> list[str]:
     lines.append(f"{report['action']} failed:")
     for problem in result.problems:
         lines += [f"  {line}" for line in problem.splitlines()]
-    return [*lines, *_in_short(report)]
+    return [*lines, *_in_short(report), *result.closing]
 
 
 def _in_short(report: Mapping[str, Any]) -> list[str]:
@@ -63,10 +64,8 @@ def _life(report: Mapping[str, Any]) -> list[str]:
 def _nodes(report: Mapping[str, Any]) -> list[str]:
     lines = []
     for node in report["nodes"][:32]:
-        checks = node["checks"]
-        passed = sum(1 for c in checks if c["outcome"] == "pass")
         lines.append(
-            f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} {node['gpus_expected']} GPUs, {passed} of {len(checks)} checks passed"
+            f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} {node['gpus_expected']} GPUs, {checks_text(node)}"
         )
     if len(report["nodes"]) > 32:
         lines.append(f"and {len(report['nodes']) - 32} more nodes, see the report")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
+from gpuinfra.rehearsal.again import broken_nodes, what_to_do
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.kept import kept_in, remember, remembered
@@ -23,7 +24,9 @@ class Result:
     ok: bool
     report: dict[str, Any]
     problems: tuple[str, ...] = ()
-    """What is wrong, in the words of engine, cloud or handover; the last lines that a person reads."""
+    """What is wrong, in the words of engine, cloud or handover."""
+    closing: tuple[str, ...] = ()
+    """What a person has to know before trying again; the last lines that are read."""
 
 
 def rehearse(action: str, order: Order, view: View) -> Result:
@@ -44,8 +47,10 @@ def finish(
 ) -> Result:
     """Collect the report while the cloud still answers, and write it."""
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
+    closing = broken_nodes(session.folder, session.order.folder, report["nodes"])
+    report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)
-    return Result(ok=ok, report=report, problems=problems)
+    return Result(ok=ok, report=report, problems=problems, closing=closing)
 
 
 def perform(session: Session, action: str) -> Operation:
@@ -80,6 +85,8 @@ def problems_of(operation: Operation) -> tuple[str, ...]:
             continue
         where = f"{name_of(urn)} ({kind_of(urn)}): " if urn and kind_of(urn) not in ("pulumi:pulumi:Stack", "") else ""
         line = where + tidy(text)
+        if where and "what to do: " not in line:
+            line += f"\n  what to do: {what_to_do(text)}"
         if line not in found:
             found.append(line)
     if not found:

@@ -11,6 +11,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from gpuinfra.report.document import checks_text
+
 OUTCOME_CLASS = {
     "verified": "good", "pass": "good", "skip": "quiet", "warn": "warn", "waiting": "warn", "not rehearsed": "quiet",
     "fail": "bad", "failed": "bad", "refused": "bad", "never reported": "bad", "error": "bad",
@@ -105,10 +107,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _node(node: Mapping[str, Any]) -> str:
-    counts: dict[str, int] = {}
-    for check in node["checks"]:
-        counts[check["outcome"]] = counts.get(check["outcome"], 0) + 1
-    sums = ", ".join(f"{count} {_t(outcome)}" for outcome, count in sorted(counts.items()))
+    sums = _t(checks_text(node))
     bad = [c for c in node["checks"] if c["id"] in node.get("blocking", [])]
     hints = "".join(
         f'<div class="problem"><b>{_t(c["id"])} {_t(c.get("name"))}</b><br>{_t(c.get("reason") or _found(c))}<br><b>What to do:</b> {_t(c.get("hint"))}</div>'

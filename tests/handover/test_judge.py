@@ -8,7 +8,8 @@ import pytest
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import GroupExpected, PoolExpected, Trouble
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
-from gpuinfra.handover.wording import reasons
+from gpuinfra.handover.wording import hint, reasons
+from gpuinfra.report import node_entry
 
 from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
 
@@ -225,6 +226,20 @@ def test_silent_node_ends_at_the_deadline_with_its_console() -> None:
     assert f"gpu-2 ({instance(2)}): never reported" in text
     assert "| line 39" in text
     assert "| line 20" not in text
+
+
+def test_a_silent_node_without_a_console_is_not_sent_to_read_it() -> None:
+    """Where the console log is empty, the advice is what else can be done, here and in the report."""
+    fleet = healthy(1)
+    fleet.launch(2)
+    outcome, _ = waited(fleet, Wait(deadline_s=0.3))
+    text = "\n".join(reasons(outcome))
+    assert "its console log is empty" in text
+    assert "read the end of its console log" not in text
+    assert "what to do: it may not have booted yet: give a longer deadline" in text
+    silent = outcome.verdict.nodes[1]
+    assert node_entry(silent)["hint"] == hint(silent)
+    assert node_entry(silent, console=["step 30-driver"])["hint"].startswith("read the end of its console log")
 
 
 def test_stock_out_is_told_early_in_the_clouds_words() -> None:

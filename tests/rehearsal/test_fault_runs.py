@@ -40,7 +40,7 @@ def test_each_broken_node_is_told_apart(rehearse: Rehearse) -> None:
         text = section(told, f"gpu-{number}")
         for word in (*words, "what to do: ", "i-0000"):
             assert word in text, text
-    tail = "\n".join(told.out.splitlines()[-8:])
+    tail = "\n".join(told.out.splitlines()[-9:])
     for number in range(1, 5):
         assert f"gpu-{number} (i-{number:017x}) failed: " in tail, tail
     assert tail.count("what to do: ") == 4
@@ -54,8 +54,8 @@ def test_one_missing_gpu(rehearse: Rehearse) -> None:
     assert told.code == 1
     assert [n["outcome"] for n in told.report["nodes"]] == ["failed", "verified", "verified", "verified"]
     assert told.report["totals"]["gpus_verified"] == 24
-    tail = "\n".join(told.out.splitlines()[-3:])
-    for words in ("gpu-1 (i-00000000000000001) failed", "GPU at 0000:", "what to do: "):
+    tail = "\n".join(told.out.splitlines()[-4:])
+    for words in ("gpu-1 (i-00000000000000001) failed", "GPU at 0000:", "what to do: ", "rehearse destroy aws-p4d"):
         assert words in tail, tail
 
 
@@ -92,6 +92,7 @@ def test_an_error_of_the_cloud_is_mended_by_the_next_up(rehearse: Rehearse) -> N
     told = rehearse("up", "aws-p4d", *fault)
     assert told.code == 1
     assert "aws:fsx/lustreFileSystem:LustreFileSystem" in "\n".join(told.out.splitlines()[-LAST_LINES:])
+    assert "what to do: this failure may pass: run the same command again" in told.out.splitlines()[-1]
     assert "Traceback" not in told.out + told.err
     again = rehearse("up", "aws-p4d", *fault)
     assert again.code == 0, again.out + again.err

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.report import node_entry, page, report_schema, totals
+from gpuinfra.report.document import checks_text
 from tests.rehearsal.validate import violations
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\"'>&<img src=x onerror=y>"
@@ -127,3 +128,19 @@ def test_page_says_what_it_is() -> None:
     for words in ("This is a rehearsal", "1 of 1", "8 of 8", "61.83 USD", "not certain", "real bandwidth"):
         assert words in text, words
     assert "This is a rehearsal" not in page(report([node_entry(node())], rehearsal=False))
+
+
+def test_checks_are_summed_up_in_words_that_do_not_mislead() -> None:
+    """A skip does not read as a failure, and a node without evidence has no sum of checks."""
+    checks = (check(), check(), check(outcome="skip", found=None))
+    assert checks_text(node_entry(node(checks=checks))) == "2 checks passed, 1 does not apply"
+    worse = (*checks, check(outcome="fail"), check(outcome="error"), check(outcome="warn"), check(outcome="skip"))
+    said = checks_text(node_entry(node(outcome="failed", reason="x", checks=worse)))
+    assert said == "2 checks passed, 1 failed, 1 could not be judged, 1 with a warning, 2 do not apply"
+    silent = node_entry(node(outcome="waiting", reason="no evidence yet", checks=(), settled=False))
+    assert checks_text(silent) == "no evidence"
+    refused = node_entry(node(outcome="refused", reason="x", checks=(), evidence_key="k", evidence_sha256="a"))
+    assert checks_text(refused) == "evidence not judged"
+    text = page(report([node_entry(node(checks=checks)), silent]))
+    for words in ("2 checks passed, 1 does not apply", "no evidence"):
+        assert words in text, words
