@@ -7,10 +7,14 @@ engine's own (`refresh --import-pending-creates`), and only what the interrupted
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal.engine import Pulumi
 from gpuinfra.rehearsal.standin import Cloud
 
@@ -52,10 +56,42 @@ def plan_mending(deployment: Mapping[str, Any], held: Sequence[Mapping[str, Any]
     return Mending(adopt=tuple(adopt), delete=tuple(delete), pending=len(pending))
 
 
+def adopting(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """The engine's words for taking in (URN, id): a flag for each of the two, because its list alternates."""
+    return [word for pair in pairs for part in pair for word in ("--import-pending-creates", part)]
+
+
+def restore(checkpoint: Path) -> bool:
+    """Put the state of the step before in place of one that a kill cut off in the middle of a write; True when it had to.
+
+    The file backend copies the state to `.bak` before each write, so at any moment one of the two is whole.
+    """
+    if _is_whole(checkpoint):
+        return False
+    backup = checkpoint.with_name(checkpoint.name + ".bak")
+    if not _is_whole(backup):
+        raise DeploymentError(
+            f"{checkpoint} and its backup are both cut off; delete the rehearsal's folder and begin again"
+        )
+    partial = checkpoint.with_name(checkpoint.name + ".partial")
+    shutil.copyfile(backup, partial)
+    partial.replace(checkpoint)
+    return True
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
+
+
 def mend(pulumi: Pulumi, cloud: Cloud, kept: Sequence[str], say: Callable[[str], None]) -> None:
     """Do it, and say it."""
     if pulumi.checkpoint is None:
         return
+    if restore(pulumi.checkpoint):
+        say("an earlier run was killed while it wrote the state; the state of the step before is taken")
     if locked(pulumi):
         pulumi.quick("cancel", "--yes", "--stack", pulumi.folder.stack)
         say("an earlier run was interrupted; its lock is cleared")
@@ -64,15 +100,12 @@ def mend(pulumi: Pulumi, cloud: Cloud, kept: Sequence[str], say: Callable[[str],
         cloud.ask("delete", {"type": item["type"], "id": item["id"]})
         say(f"deleted {item.get('name') or item['id']}, which the interrupted run made and nobody wrote down")
     if mending.pending:
-        words = [word for urn, identity in mending.adopt for word in ("--import-pending-creates", f"{urn} {identity}")]
-        only = [word for urn, _ in mending.adopt for word in ("--target", urn)]
         pulumi.quick(
             "refresh",
             "--yes",
             "--skip-preview",
             "--clear-pending-creates",
-            *words,
-            *only,
+            *adopting(mending.adopt),
             "--stack",
             pulumi.folder.stack,
         )

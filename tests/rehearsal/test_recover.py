@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal.kept import import_file, kept_in, remember, remembered
-from gpuinfra.rehearsal.recover import plan_mending
+from gpuinfra.rehearsal.recover import adopting, plan_mending, restore
 
 from .folders import folder_in
 
@@ -105,3 +109,30 @@ def test_import_file_ties_children_to_parents_by_numbers() -> None:
     again = import_file(things, known=[home[0], things[0].urn])
     assert [r["logicalName"] for r in again["resources"]] == ["other"]
     assert again["nameTable"] == {again["resources"][0]["parent"]: home[0]}
+
+
+def test_adopting_names_urn_and_id_in_turn() -> None:
+    """The engine reads its list two by two, so that an odd number of words would be refused."""
+    words = adopting([("urn:a", "id-1"), ("urn:b", "id-2")])
+    flags, values = words[::2], words[1::2]
+    assert set(flags) == {"--import-pending-creates"}
+    assert values == ["urn:a", "id-1", "urn:b", "id-2"]
+
+
+def test_a_state_that_was_cut_off_is_restored(tmp_path: Path) -> None:
+    """A kill in the middle of a write leaves half a file; the backup of the step before takes its place, once."""
+    state = tmp_path / "aws-p4d.json"
+    (tmp_path / "aws-p4d.json.bak").write_text('{"checkpoint": {"latest": {"resources": []}}}', encoding="utf-8")
+    for broken in ("", '{"checkpoint": {"latest"'):
+        state.write_text(broken, encoding="utf-8")
+        assert restore(state)
+        assert "resources" in state.read_text(encoding="utf-8")
+    assert not restore(state)
+
+
+def test_a_state_without_a_whole_backup_is_said(tmp_path: Path) -> None:
+    """Where nothing is whole nothing is guessed: the message names the file and the way out."""
+    state = tmp_path / "aws-p4d.json"
+    state.write_text("", encoding="utf-8")
+    with pytest.raises(DeploymentError, match="both cut off"):
+        restore(state)
