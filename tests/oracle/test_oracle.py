@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -152,4 +153,115 @@ def test_a_broken_state_is_found(breaks: Callable[[State], None]) -> None:
     """Each mistake that people make with such clusters is named by at least one claim."""
     state = state_of("aws-p4d")
     breaks(state)
+    assert problems(state, oracle("aws-p4d"))
+
+
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+GROUP = "aws:autoscaling/group:Group"
+EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+ROLE = "aws:iam/role:Role"
+
+
+def _input(type_: str, key: str, value: Any) -> Callable[[State], None]:
+    """A break that gives one input of the first resource of a type another value; None takes it away."""
+
+    def broken(state: State) -> None:
+        inputs = _all(state, type_)[0]["inputs"]
+        assert inputs.get(key) != value
+        inputs[key] = value
+
+    return broken
+
+
+def _disk_without_our_key(state: State) -> None:
+    del _all(state, TEMPLATE)[1]["inputs"]["blockDeviceMappings"][0]["ebs"]["kmsKeyId"]
+
+
+def _disk_with_the_audit_key(state: State) -> None:
+    trail = _all(state, "aws:cloudtrail/trail:Trail")[0]["inputs"]["kmsKeyId"]
+    for one in _all(state, TEMPLATE):
+        one["inputs"]["blockDeviceMappings"][0]["ebs"]["kmsKeyId"] = trail
+
+
+def _interface_left_behind(state: State) -> None:
+    _all(state, TEMPLATE)[0]["inputs"]["networkInterfaces"][3]["deleteOnTermination"] = "false"
+
+
+def _template_by_word(state: State) -> None:
+    (one,) = [group for group in _all(state, GROUP) if group["inputs"].get("launchTemplate")]
+    one["inputs"]["launchTemplate"]["version"] = "$Latest"
+
+
+def _spot_without_rebalance(state: State) -> None:
+    (one,) = [group for group in _all(state, GROUP) if group["inputs"].get("mixedInstancesPolicy")]
+    del one["inputs"]["capacityRebalance"]
+
+
+def _tag_not_propagated(state: State) -> None:
+    _all(state, GROUP)[0]["inputs"]["tags"][0]["propagateAtLaunch"] = False
+
+
+def _nat_among_the_nodes(state: State) -> None:
+    nodes = _all(state, GROUP)[0]["inputs"]["vpcZoneIdentifiers"][0]
+    _all(state, "aws:ec2/natGateway:NatGateway")[0]["inputs"]["subnetId"] = nodes
+
+
+def _lustre_rule_at_its_own_group(state: State) -> None:
+    rules = [one["inputs"] for one in _all(state, EGRESS) if one["inputs"].get("fromPort") == 988]
+    crossing = [rule for rule in rules if rule["referencedSecurityGroupId"] != rule["securityGroupId"]]
+    crossing[0]["referencedSecurityGroupId"] = crossing[0]["securityGroupId"]
+
+
+def _everything_outwards(state: State) -> None:
+    (web,) = [one["inputs"] for one in _all(state, EGRESS) if one["inputs"].get("fromPort") == 443]
+    web.update(ipProtocol="-1", fromPort=None, toPort=None)
+
+
+def _trusted(principal: Any, **condition: Any) -> str:
+    statement = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": principal, **condition}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def _key_for_every_account(state: State) -> None:
+    for key in _all(state, "aws:kms/key:Key"):
+        policy = json.loads(key["inputs"]["policy"])
+        for statement in policy["Statement"]:
+            if statement["Principal"] == {"AWS": "*"}:
+                del statement["Condition"]["StringEquals"]["kms:CallerAccount"]
+        key["inputs"]["policy"] = json.dumps(policy)
+
+
+MORE_BREAKS: dict[str, Callable[[State], None]] = {
+    "a template without a profile": _input(TEMPLATE, "iamInstanceProfile", None),
+    "a profile of another role": _input("aws:iam/instanceProfile:InstanceProfile", "role", "somebody"),
+    "a disk without our key": _disk_without_our_key,
+    "disks with the audit key": _disk_with_the_audit_key,
+    "an interface that outlives its instance": _interface_left_behind,
+    "a new version that is not the default": _input(TEMPLATE, "updateDefaultVersion", False),
+    "a version by a word": _template_by_word,
+    "nothing rolls": _input(GROUP, "instanceRefresh", None),
+    "spot without rebalance": _spot_without_rebalance,
+    "a floor under a group": _input(GROUP, "minSize", 2),
+    "a tag that stays off the nodes": _tag_not_propagated,
+    "the NAT gateway among the nodes": _nat_among_the_nodes,
+    "a Lustre rule that points at its own group": _lustre_rule_at_its_own_group,
+    "everything outwards": _everything_outwards,
+    "files go with the link": _input(
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", "deleteDataInFilesystem", True
+    ),
+    "objects of their writers": _input(
+        "aws:s3/bucketOwnershipControls:BucketOwnershipControls", "rule", {"objectOwnership": "ObjectWriter"}
+    ),
+    "a role for anybody": _input(ROLE, "assumeRolePolicy", _trusted("*")),
+    "a role for every account": _input(ROLE, "assumeRolePolicy", _trusted({"Service": "vpc-flow-logs.amazonaws.com"})),
+    "a key for every account": _key_for_every_account,
+    "a hundredfold budget": _input("aws:budgets/budget:Budget", "limitAmount", "4970000.00"),
+}
+
+
+@pytest.mark.parametrize("name", MORE_BREAKS)
+def test_a_broken_setting_is_found(name: str) -> None:
+    """Each setting that AWS takes in silence, and that is wrong for such a cluster, is named by at least one claim."""
+    state = state_of("aws-p4d")
+    MORE_BREAKS[name](state)
     assert problems(state, oracle("aws-p4d"))
