@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.clouds.records import CapacityKind
 from gpuinfra.cost.price import node_price
@@ -18,6 +19,8 @@ def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A budget limit that is derived from the plan's price covers all nodes only if their prices are known."""
     derived = spec.budget.limit_usd_per_month is None and "foundation" in spec.made_layers
     machines = machines_of(spec)
+    if spec.where.region not in profile_of(spec.cloud).regions:
+        return
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
         if machine is None:

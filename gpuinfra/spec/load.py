@@ -6,6 +6,7 @@ Both forms are read: a Pulumi stack file, whose `config` holds the declaration u
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from difflib import get_close_matches
@@ -51,8 +52,10 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
     """Every finding about a stack that could be parsed, with the lines of its file."""
     from gpuinfra.rules import check
 
-    found = (*check(stack.spec, today), *_region_agrees(stack))
-    return tuple(_at(finding, stack.document, (*stack.route, *_route(finding.path))) for finding in found)
+    rules = (
+        _at(finding, stack.document, (*stack.route, *_route(finding.path))) for finding in check(stack.spec, today)
+    )
+    return (*_region_agrees(stack), *rules)
 
 
 def read_stack(name_or_path: str | Path) -> LoadedStack:
@@ -168,16 +171,29 @@ def _route(path: str) -> Route:
     return tuple(parts)
 
 
-def _region_agrees(stack: LoadedStack) -> tuple[Finding, ...]:
+def _region_agrees(stack: LoadedStack) -> Iterator[Finding]:
     """The provider's own region is the one of the declaration, because two regions in one file are a slip."""
-    region = stack.config.get("aws:region")
-    if stack.spec.cloud != "aws" or not isinstance(region, str) or region == stack.spec.where.region:
-        return ()
+    from gpuinfra.clouds import profile_of
+    from gpuinfra.spec.messages import nearest
+
+    given, declared = stack.config.get("aws:region"), stack.spec.where.region
+    if stack.spec.cloud != "aws" or not isinstance(given, str) or given == declared:
+        return
+    known = profile_of("aws").regions
+    what = f"but where.region is {shown(declared)}"
+    if declared in known:
+        hint = f"write {declared} here too, or change where.region" if given in known else f"did you mean {declared}?"
+    elif given in known:
+        # where.region is refused already, and is the only one to change.
+        return
+    else:
+        near = nearest(given, list(known))
+        what, hint = "which is no region of AWS", f"did you mean {near}?" if near else "write that of where.region"
     finding = Finding(
         level=Level.ERROR,
-        path="where.region",
-        message=f"is {shown(stack.spec.where.region)}, but aws:region of the same file is {shown(region)}",
-        hint="write the same region in both places",
+        path="aws:region",
+        message=f"is {shown(given)}, {what}",
+        hint=hint,
         rule="region_agrees_with_provider",
     )
-    return (finding,)
+    yield _at(finding, stack.document, (*stack.route[:-1], "aws:region"))

@@ -19,12 +19,16 @@ Loc = tuple[int | str, ...]
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
-    """One finding for each error, in the order of the document."""
+    """One finding for each mistake, in the order of the document."""
     found: dict[str, Finding] = {}
     words: dict[str, Finding] = {}
     # A list whose entries are refused is also "too short" for pydantic; the entries' own errors say enough.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
+    # A required field whose name is misspelt is also "missing": the misspelt name says enough.
+    meant = {_meant(root, error["loc"]) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
+        if error["type"] == "missing" and error["loc"] in meant:
+            continue
         if error["type"] == "too_short" and error["loc"] in inside:
             continue
         finding = _finding(root, value, error)
@@ -107,6 +111,18 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
 
 
+def _meant(root: type[BaseModel], loc: Loc) -> Loc | None:
+    """The location of the field that an unknown one is guessed to be."""
+    steps = list(_walk(root, loc))
+    near = _near_field(steps[-2][2] if len(steps) > 1 else root, str(loc[-1]))
+    return (*loc[:-1], near) if near else None
+
+
+def _near_field(owner: Any, word: str) -> str | None:
+    model = _model(owner)
+    return nearest(word, list(model.model_fields)) if model else None
+
+
 def _rule(kind: str) -> str:
     return {"extra_forbidden": "field_is_known", "missing": "field_is_given"}.get(kind, "value_is_allowed")
 
@@ -115,7 +131,7 @@ def _say(kind: str, context: dict[str, Any], given: object, last: str, owner: An
     if kind == "extra_forbidden":
         model = _model(owner)
         known = list(model.model_fields) if model else []
-        near = nearest(last, known)
+        near = _near_field(owner, last)
         hint = f"did you mean {near}?" if near else "take it out"
         return f"is not a field here; fields are {listed(known, 20)}", hint
     if kind == "missing":

@@ -45,6 +45,16 @@ WRONG = {
         GOOD.replace("region: us-east-1", "region: us-esat-1"),
         ["where.region is 'us-esat-1'", "did you mean us-east-1?"],
     ),
+    "pools": (GOOD.replace("pools:", "poools:"), [":7: error: poools is not a field here", "did you mean pools?"]),
+    "required": (GOOD.replace("machine:", "machne:"), ["pools[0].machne", "did you mean machine?"]),
+    "where": (
+        GOOD.replace("aws, region: us-east-1", "aws, region: us-esat-1"),
+        [":6: error: where.region is 'us-esat-1'", "did you mean us-east-1?"],
+    ),
+    "provider": (
+        GOOD.replace("aws:region: us-east-1", "aws:region: us-esat-1"),
+        [":3: error: aws:region is 'us-esat-1', but where.region is 'us-east-1'", "did you mean us-east-1?"],
+    ),
     "yaml": (GOOD.replace("count: 2}", "count: 2", 1), ["not valid YAML", "line", "column"]),
 }
 
@@ -67,6 +77,8 @@ def test_a_wrong_stack_file_gets_one_message_and_exit_1(name: str, tmp_path: Pat
     answer = json.loads(_run("plan", str(path), "--json").stdout)
     assert answer["ok"] is False
     assert answer["plan"] is None
+    rules = [finding["rule"] for finding in answer["findings"] if finding["level"] != "error"]
+    assert set(rules) <= {"budget_tells_someone"}, "a mistake brings no warning with it"
 
 
 def test_a_plan_tells_people_what_it_will_be_and_cost() -> None:

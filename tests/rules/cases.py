@@ -219,7 +219,12 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software.fabric_manager": "580.173.02"}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
     ],
-    "price_is_known": [("aws", {"pools.0.machine": "p4x"}), ("aws", {}), ("aws", {f"{_C}.0.kind": "spot"})],
+    "price_is_known": [
+        ("aws", {"where.region": "us-esat-1"}),
+        ("aws", {"pools.0.machine": "p4x"}),
+        ("aws", {}),
+        ("aws", {f"{_C}.0.kind": "spot"}),
+    ],
     "budget_tells_someone": [("aws", {}), ("aws", {"budget": None, "use.foundation": "org/gpuinfra/base"})],
     "fabric_fits_machine": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
     "card_has_one_fabric_device": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
@@ -233,6 +238,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "shared_cards_hold_one": [("aws", gb200(1, 5, 9, 13)), ("aws", gb200(*range(1, 17, 2)))],
     "block_is_sold": [
+        ("aws", {"where.region": "us-esat-1", _C: block()}),
         ("aws", {"where": {"cloud": "aws", "region": "eu-west-1"}}),
         ("aws", {"pools.0.machine": "p4x", _C: block()}),
         ("aws", {"where": {"cloud": "aws", "region": "eu-west-1"}, "pools.0.machine": "g5.48xlarge", _C: block()}),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import inspect
 
 import pytest
@@ -35,6 +36,22 @@ def test_a_rule_rejects_what_breaks_it(rule: str, case: Case) -> None:
         assert finding.path
         assert finding.message
         assert finding.hint or finding.level == "info"
+
+
+@pytest.mark.parametrize("field", ["region", "machine"])
+@pytest.mark.parametrize(("rule", "case"), [*_ids(ACCEPTED), *_ids(REJECTED)], ids=str)
+def test_nothing_follows_from_a_misspelt_word(rule: str, case: Case, field: str) -> None:
+    """A region or machine type that does not exist is told once; no rule says more about a declaration because of it."""
+    right = declaration(case)
+    wrong = copy.deepcopy(right)
+    if field == "region":
+        wrong["where"]["region"] = "nowhere-1"
+    else:
+        for pool in wrong.get("pools", []):
+            pool["machine"] = "nothing.48xlarge"
+    told = {(finding.rule, finding.path) for finding in check(parse_spec(right), TODAY)}
+    more = {(finding.rule, finding.path) for finding in check(parse_spec(wrong), TODAY)} - told
+    assert {name for name, _ in more} <= {f"{field}_is_known"}
 
 
 def test_every_rule_has_both_cases() -> None:

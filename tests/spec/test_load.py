@@ -14,6 +14,7 @@ from gpuinfra.spec.schema import FILE, text
 TODAY = date(2026, 11, 21)
 ROOT = Path(__file__).parents[2]
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
+GOOD = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
 
 
 @pytest.mark.parametrize("path", STACKS, ids=[stack_name(path) for path in STACKS])
@@ -30,22 +31,34 @@ def test_every_stack_that_ships_can_be_built(path: Path) -> None:
 def test_a_finding_knows_its_line(tmp_path: Path) -> None:
     """A finding of a rule points at the line of the value it is about."""
     path = tmp_path / "Pulumi.try.yaml"
-    good = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
-    path.write_text(good.replace("machine: p4d.24xlarge", "machine: p4d.24xlrage"))
+    path.write_text(GOOD.replace("machine: p4d.24xlarge", "machine: p4d.24xlrage"))
     with pytest.raises(SpecError) as caught:
         load_stack(path, TODAY)
     finding = next(f for f in caught.value.findings if f.rule == "machine_is_known")
-    assert finding.line == good.splitlines().index("        machine: p4d.24xlarge") + 1
+    assert finding.line == GOOD.splitlines().index("        machine: p4d.24xlarge") + 1
     assert "did you mean p4d.24xlarge?" in finding.hint
 
 
-def test_a_region_that_differs_from_the_providers_is_refused(tmp_path: Path) -> None:
-    """Two regions in one file are a slip, and the declaration's line is named."""
+@pytest.mark.parametrize(
+    ("provider", "declared", "said"),
+    [
+        ("us-west-2", "us-east-1", ["3: error: aws:region is 'us-west-2', but where.region is 'us-east-1'; write us-east-1 here too, or change where.region"]),
+        ("us-eats-1", "us-east-1", ["3: error: aws:region is 'us-eats-1', but where.region is 'us-east-1'; did you mean us-east-1?"]),
+        ("us-east-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is no region of AWS; did you mean us-east-1?"]),
+        ("us-eats-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is no region of AWS; did you mean us-east-1?"]),
+        ("us-wset-2", "us-eats-1", ["3: error: aws:region is 'us-wset-2', which is no region of AWS; did you mean us-west-2?", "6: error: where.region is 'us-eats-1', which is no region of AWS; did you mean us-east-1?"]),
+    ],
+)  # fmt: skip
+def test_regions_that_differ_blame_the_wrong_one(provider: str, declared: str, said: list[str], tmp_path: Path) -> None:
+    """Two regions in one file are a slip: one message for each wrong one, at its own line, and none that follows from it."""
     path = tmp_path / "Pulumi.try.yaml"
-    good = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
-    path.write_text(good.replace("aws:region: us-east-1", "aws:region: us-west-2"))
-    with pytest.raises(SpecError, match="but aws:region of the same file is 'us-west-2'"):
+    text = GOOD.replace("aws:region: us-east-1", f"aws:region: {provider}")
+    path.write_text(text.replace("{cloud: aws, region: us-east-1", f"{{cloud: aws, region: {declared}"))
+    with pytest.raises(SpecError) as caught:
         load_stack(path, TODAY)
+    usual = {finding.rule for finding in load_stack(ROOT / "stacks/Pulumi.aws-p4d.yaml", TODAY).findings}
+    found = [finding for finding in caught.value.findings if finding.rule not in usual]
+    assert [str(finding).removeprefix(f"{path}:") for finding in found] == said
 
 
 def test_a_declaration_alone_is_read_too(tmp_path: Path) -> None:

@@ -60,6 +60,42 @@ def test_a_missing_field_says_what_it_is() -> None:
     assert any("pools[0].capacity[0].count is missing" in text for text in said)
 
 
+@pytest.mark.parametrize(
+    ("path", "right", "wrong"),
+    [
+        ("", "pools", "poools"),
+        ("", "name", "nmae"),
+        ("where", "region", "regoin"),
+        ("pools.0", "machine", "machne"),
+        ("pools.0", "capacity", "capcity"),
+        ("pools.0.capacity.0", "count", "cuont"),
+        ("storage.0", "capacity_gib", "capacity_gb"),
+        ("storage.0", "capacity_gib", "capacity"),
+        ("storage.0", "mount", "mont"),
+    ],
+)
+def test_a_misspelt_field_is_not_missing_too(path: str, right: str, wrong: str) -> None:
+    """A required field under a misspelt name gives one message, with the right name, and not that it is missing."""
+    spec = declaration(("aws", {"storage": lustre()}))
+    place: Any = spec
+    for part in filter(None, path.split(".")):
+        place = place[int(part)] if part.isdigit() else place[part]
+    place[wrong] = place.pop(right)
+    said = _refused(spec)
+    assert len(said) == 1, said
+    assert f"{wrong} is not a field here" in said[0]
+    assert said[0].endswith(f"did you mean {right}?")
+
+
+def test_a_field_that_is_missing_beside_another_mistake_is_told() -> None:
+    """An unknown field hides only the missing field that it resembles, at its own level."""
+    spec = declaration(("aws", {"pools.0.colour": "red", "machne": "x"}))
+    del spec["pools"][0]["machine"]
+    said = _refused(spec)
+    assert len(said) == 3, said
+    assert any("pools[0].machine is missing" in text for text in said)
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     """A person mends everything in one go."""
     spec = declaration(("aws", {"name": "X", "pools.0.colour": "red", "pools.0.capacity.0.count": 0, "audit.trial": 1}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
+from gpuinfra.clouds.aws import regions
 from gpuinfra.clouds.records import CapacityKind
 from gpuinfra.rules.finding import Finding
 from gpuinfra.rules.say import error, info, warn
@@ -23,6 +24,8 @@ SPOT_LEAST_USD = 0.001
 def block_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A Capacity Block exists for this machine, in this region."""
     machines = machines_of(spec)
+    if spec.where.region not in regions.PREFIXES:
+        return
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
         for j, entry in enumerate(pool.capacity):
