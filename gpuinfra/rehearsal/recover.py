@@ -79,6 +79,17 @@ def restore(checkpoint: Path) -> bool:
     return True
 
 
+def drop_cut_attributes(state: Path) -> int:
+    """Remove attribute files (`*.attrs`) that a kill left empty or in half; how many there were.
+
+    The file backend writes one beside each file and refuses the file where it cannot read it; one that is missing means defaults.
+    """
+    cut = [path for path in state.rglob("*.attrs") if not _is_whole(path)]
+    for path in cut:
+        path.unlink(missing_ok=True)
+    return len(cut)
+
+
 def _is_whole(path: Path) -> bool:
     try:
         return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
@@ -88,6 +99,7 @@ def _is_whole(path: Path) -> bool:
 
 def mend(pulumi: Pulumi, cloud: Cloud, kept: Sequence[str], say: Callable[[str], None]) -> None:
     """Do it, and say it."""
+    drop_cut_attributes(pulumi.folder.state)
     if pulumi.checkpoint is None:
         return
     if restore(pulumi.checkpoint):

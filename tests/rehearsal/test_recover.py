@@ -7,7 +7,7 @@ import pytest
 
 from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal.kept import import_file, kept_in, remember, remembered
-from gpuinfra.rehearsal.recover import adopting, plan_mending, restore
+from gpuinfra.rehearsal.recover import adopting, drop_cut_attributes, plan_mending, restore
 
 from .folders import folder_in
 
@@ -136,3 +136,15 @@ def test_a_state_without_a_whole_backup_is_said(tmp_path: Path) -> None:
     state.write_text("", encoding="utf-8")
     with pytest.raises(DeploymentError, match="both cut off"):
         restore(state)
+
+
+def test_attributes_that_were_cut_off_are_dropped(tmp_path: Path) -> None:
+    """The backend refuses a file whose attributes it cannot read; without any it takes the file as it is."""
+    folder = tmp_path / ".pulumi" / "stacks"
+    folder.mkdir(parents=True)
+    whole, cut = folder / "a.json.attrs", folder / "b.json.attrs"
+    whole.write_text('{"user.content_type": "application/json"}', encoding="utf-8")
+    cut.touch()
+    assert drop_cut_attributes(tmp_path) == 1
+    assert whole.exists()
+    assert not cut.exists()
