@@ -14,7 +14,7 @@ test: dev engine lint ## everything that is checked on each change
 	$(BIN)/python -m pytest -m "not long"
 
 test-long: dev engine ## what takes many minutes: every kill, every random spec
-	$(BIN)/python -m pytest -x -m long
+	$(BIN)/python -m pytest -m long $(ONLY)
 
 lint: dev ## style, types, node steps, language host
 	$(BIN)/ruff check .
