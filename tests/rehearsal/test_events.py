@@ -54,13 +54,16 @@ def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:
 
 
 def test_problems_name_the_resource_and_drop_the_frame() -> None:
-    """The engine's frame around reasons is taken off, repeated and empty errors are told once."""
+    """The engine's frame around reasons is taken off, repeated and empty errors are told once, and what to do stands below."""
     progress = Progress()
     progress.take(error("1 error occurred:\n\t* no capacity\n\n"))
     progress.take(error("1 error occurred:\n\t* no capacity\n\n"))
     progress.take(error("update failed", ""))
     problems = problems_of(Operation(name="up", exit_code=1, seconds=1, progress=progress))
-    assert problems == ("net (aws:ec2/vpc:Vpc): no capacity",)
+    (problem,) = problems
+    told, advice = problem.splitlines()
+    assert told == "net (aws:ec2/vpc:Vpc): no capacity"
+    assert "what to do" in advice
 
 
 def test_a_failure_without_words_shows_the_log() -> None:
