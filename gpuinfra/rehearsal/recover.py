@@ -111,15 +111,27 @@ def mend(pulumi: Pulumi, cloud: Cloud, kept: Sequence[str], say: Callable[[str],
     for item in mending.delete:
         cloud.ask("delete", {"type": item["type"], "id": item["id"]})
         say(f"deleted {item.get('name') or item['id']}, which the interrupted run made and nobody wrote down")
+    adopt = tuple(pair for pair in mending.adopt if not _undone(cloud, *pair, say))
     if mending.pending:
         pulumi.quick(
             "refresh",
             "--yes",
             "--skip-preview",
             "--clear-pending-creates",
-            *adopting(mending.adopt),
+            *adopting(adopt),
             "--stack",
             pulumi.folder.stack,
         )
-        for urn, identity in mending.adopt:
+        for urn, identity in adopt:
             say(f"adopted {urn.rpartition('::')[2]} ({identity}), which the interrupted run had made")
+
+
+def _undone(cloud: Cloud, urn: str, identity: str, say: Callable[[str], None]) -> bool:
+    """Take back a creation that the engine never saw the end of, so that the next run makes it anew; False where the cloud refuses."""
+    kind, name = urn.split("::")[2].rpartition("$")[2], urn.rpartition("::")[2]
+    try:
+        cloud.ask("delete", {"type": kind, "id": identity})
+    except DeploymentError:
+        return False
+    say(f"deleted {name}, which the interrupted run was making")
+    return True
