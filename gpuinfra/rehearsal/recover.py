@@ -1,8 +1,9 @@
 """After a kill: make state and stand-in cloud agree again, before anything else is done.
 
-What a kill can leave: processes, the engine's lock, operations that the state calls pending, and resources that the
-stand-in cloud made although the engine never wrote them down. The same happens to real deployments; the way out is the
-engine's own (`refresh --import-pending-creates`), and only what the interrupted operation made is touched.
+What a kill can leave: processes, the engine's lock, half a file of the state, operations that the state calls pending,
+and resources that the stand-in cloud made although the engine never wrote them down. Only what the interrupted
+operation made is touched: it is taken back, and where the cloud refuses that, the engine takes it in
+(`refresh --import-pending-creates`), as it would for a real deployment.
 """
 
 from __future__ import annotations
