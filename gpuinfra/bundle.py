@@ -24,8 +24,12 @@ from gpuinfra.errors import GpuinfraError
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.shipped import shipped
 
-USER_DATA_LIMIT = 16 * 1024
-"""Bytes that EC2 takes, before base64; https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html."""
+USER_DATA_LIMITS = {"aws": ("EC2", 16 * 1024), "azure": ("Azure", 65535), "gcp": ("Google Cloud", 256 * 1024)}
+"""Who takes how many bytes, before base64. Read 2026-11-21.
+
+EC2: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html. Azure: custom data "is a maximum length of 65535
+bytes", VirtualMachineScaleSetOSProfile of the ARM reference. Google: 256 KB a metadata value,
+https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -78,20 +82,22 @@ def build(pool: PoolPlan) -> Bundle:
 def user_data(node_config: Mapping[str, object]) -> str:
     """The script that cloud-init runs at first boot; `node_config` becomes `/etc/gpuinfra/node.json`.
 
-    The result is plain text below 16 KiB and holds no secret, because every process on a node can read it.
+    The result is plain text below its cloud's limit and holds no secret, because every process on a node can read it.
     """
+    cloud = str(node_config["cloud"])
     boot = shipped("bootstrap") / "boot"
-    fetcher = boot / f"fetch-{node_config['cloud']}.py"
+    fetcher = boot / f"fetch-{cloud}.py"
     if not fetcher.is_file():
         known = ", ".join(sorted(path.stem.removeprefix("fetch-") for path in boot.glob("fetch-*.py")))
-        raise GpuinfraError(f"no user data for the cloud {node_config['cloud']!r} yet; there is one for {known}")
+        raise GpuinfraError(f"no user data for the cloud {cloud!r} yet; there is one for {known}")
     text = (boot / "user-data.sh").read_text(encoding="utf-8")
     text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
     size = len(text.encode())
-    if size >= USER_DATA_LIMIT:
+    who, limit = USER_DATA_LIMITS[cloud]
+    if size >= limit:
         raise GpuinfraError(
-            f"user data of pool {node_config.get('pool')!r} would be {size} bytes, EC2 takes {USER_DATA_LIMIT}; "
+            f"user data of pool {node_config.get('pool')!r} would be {size} bytes, {who} takes {limit}; "
             "use shorter names or fewer file systems"
         )
     return text

@@ -29,8 +29,9 @@ from pulumi.runtime.proto import (
 )
 
 from gpuinfra.handover import wire
+from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import Check
-from gpuinfra.handover.ports import Ports, PortUnavailable
+from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
 from gpuinfra.handover.wording import reasons
 from gpuinfra.node.judge import judge as judge_probes
@@ -52,23 +53,6 @@ def judge_node(
 ) -> list[Check]:
     """The node's own judge, on the raw output that it sent."""
     return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
-
-
-def connect(inputs: Mapping[str, object]) -> Ports:
-    """The ports of the cloud that the inputs name."""
-    if inputs.get("cloud") == "aws":
-        from gpuinfra.handover import aws
-
-        return aws.connect(
-            str(inputs["region"]),
-            str(inputs["evidenceBucket"]),
-            str(inputs["evidencePrefix"]),
-            profile=str(inputs.get("profile") or ""),
-            role_arn=str(inputs.get("roleArn") or ""),
-        )
-    raise PortUnavailable(
-        f"the handover on {inputs.get('cloud')} is not there yet; set `wait: none` to go on without it"
-    )
 
 
 class Engine:

@@ -214,24 +214,24 @@ def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, 
 
 def _upload(document: dict[str, Any]) -> str | None:
     """Keep and upload; the reason when that did not work, because the outcomes are told first."""
-    from . import aws, evidence, upload
+    from . import cloud, evidence, upload
 
     node = _load(NODE, "the node's configuration", "it is written by user data")
     kept = evidence.Kept()
     try:
-        upload.deliver(node, document, kept, aws.Metadata())
-    except (aws.CloudError, OSError) as error:
+        upload.deliver(node, document, kept, cloud.of(node))
+    except (cloud.CloudError, OSError) as error:
         return "the evidence is in %s and was not uploaded: %s" % (kept.folder, error)
     return None
 
 
 def _attest(args: argparse.Namespace) -> int:
-    from . import aws, evidence, upload
+    from . import cloud, evidence, upload
 
     node = _load(NODE, "the node's configuration", "it is written by user data")
     try:
-        problem = upload.renew(node, evidence.Kept(), aws.Metadata(), evidence.boot_id())
-    except (aws.CloudError, OSError) as error:
+        problem = upload.renew(node, evidence.Kept(), cloud.of(node), evidence.boot_id())
+    except (cloud.CloudError, OSError) as error:
         raise Missing("the proof was not renewed: %s" % error) from None
     if problem:
         raise Missing(problem)
@@ -296,12 +296,12 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _instance_id(node: dict[str, Any]) -> str:
     """Who this is: the cloud's word, or the host's name on a machine that no cloud made."""
-    if node.get("cloud") == "aws":
-        from . import aws
+    if node.get("cloud"):
+        from . import cloud
 
         try:
-            return aws.Metadata().identity()["instanceId"]
-        except (aws.CloudError, KeyError, ValueError) as error:
+            return cloud.of(node).instance_id()
+        except cloud.CloudError as error:
             raise Missing("this instance does not know its id: %s" % error) from None
     return os.uname().nodename
 

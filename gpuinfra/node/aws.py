@@ -20,16 +20,10 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from .cloud import CloudError, Exists, field
+
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
-
-
-class CloudError(Exception):
-    """The cloud did not do what was asked; the message is for people."""
-
-
-class Exists(CloudError):
-    """The object is there already, and this call was told to replace nothing."""
 
 
 @dataclass(frozen=True)
@@ -251,3 +245,32 @@ def _code(text: str) -> str:
     """The error code of an answer in S3's XML, found as text: nothing else of it is of use here."""
     start, end = text.find("<Code>"), text.find("</Code>")
     return text[start + 6 : end][:60] if 0 <= start < end else "without a code"
+
+
+class Aws:
+    """A node's cloud (`cloud.Cloud`): the instance's role, S3 and STS of one region."""
+
+    def __init__(self, region: str, environ: Mapping[str, str]) -> None:
+        self._region = region
+        self._environ = environ
+        self._metadata = Metadata(environ)
+
+    def instance_id(self) -> str:
+        """`i-...`, from the identity document."""
+        try:
+            return str(self._metadata.identity()["instanceId"])
+        except (KeyError, ValueError) as error:
+            raise CloudError("the metadata service's identity document cannot be read: %s" % error) from None
+
+    def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
+        """One object of a bucket."""
+        put_object(self._metadata, bucket, key, self._region, body, once=once, environ=self._environ)
+
+    def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
+        """A signed question to STS, good for some minutes."""
+        return identity_proof(self._metadata.credentials(), self._region, evidence_sha256, now, self._environ)
+
+
+def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Aws:
+    """AWS as `node.json` describes it."""
+    return Aws(field(node, "region"), environ)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gpuinfra
+from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.folder import Folder
 
 MARK = "GPUINFRA_REHEARSAL"
@@ -31,7 +32,6 @@ PASSED_ON = (
     "GPUINFRA_DEBUG",
 )
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-REGION_FALLBACK = "us-east-1"
 
 
 def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
@@ -62,20 +62,15 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
     return {name: value for name, value in env.items() if value}
 
 
-def with_cloud(env: Mapping[str, str], ready: Mapping[str, object], region: str) -> dict[str, str]:
+def with_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, region: str) -> dict[str, str]:
     """The environment once the stand-in cloud answers: engine plugins attached, the SDKs' own endpoint variables set."""
     providers, operator = ready["providers"], ready["operator"]
     assert isinstance(providers, dict)
     assert isinstance(operator, dict)
-    endpoint = f"http://127.0.0.1:{ready['http']}"
     return {
         **env,
         "PULUMI_DEBUG_PROVIDERS": ",".join(f"{name}:{port}" for name, port in sorted(providers.items())),
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": str(operator["access_key_id"]),
-        "AWS_SECRET_ACCESS_KEY": str(operator["secret_access_key"]),
-        "AWS_REGION": region or REGION_FALLBACK,
-        "AWS_DEFAULT_REGION": region or REGION_FALLBACK,
+        **endpoints.of_operator(f"http://127.0.0.1:{ready['http']}", operator, cloud, region),
     }
 
 

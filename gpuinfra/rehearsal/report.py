@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.handover import wire
+from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.provider import connect, judge_node
+from gpuinfra.handover.provider import judge_node
 from gpuinfra.handover.watch import Gatherer, never_reported
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal import private

@@ -208,9 +208,9 @@ def opened(order: Order, view: View) -> Iterator[Session]:
         base = private.environment(folder)
         base["GPUINFRA_DEADLINE"] = order.deadline or DEFAULT_DEADLINE
         env = engine.environ(base)
-        region = loaded.spec.where.region if loaded else str(_region(path))
+        where = (loaded.spec.cloud, loaded.spec.where.region) if loaded else ("aws", str(_region(path)))
         with running(folder, base, sys.executable, order.faults) as cloud:
-            env = private.with_cloud(env, cloud.ready, region)
+            env = private.with_cloud(env, cloud.ready, *where)
             available, why = cloud.nodes_available()
             if not available:
                 env["GPUINFRA_WAIT"] = "none"
@@ -257,7 +257,7 @@ def _region(path: Path) -> object:
     from gpuinfra.rehearsal.folder import _load
 
     config: Mapping[str, Any] = _load(path).get("config") or {}
-    return config.get("aws:region") or private.REGION_FALLBACK
+    return config.get("aws:region") or ""
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.node import aws, evidence, upload
+from gpuinfra.node.cloud import of
 from tests.node import cloud as standin
 from tests.node.cloud import INSTANCE, Cloud
 from tests.node.healthy import JOURNAL, P4D, healthy, record
@@ -112,7 +113,7 @@ def test_old_evidence_does_not_fill_the_disk(tmp_path: Path) -> None:
 def test_evidence_and_proof_arrive_under_the_nodes_own_folder(cloud: Cloud, tmp_path: Path) -> None:
     """Both documents are where docs/design.md says, and the proof carries the hash of what was stored."""
     kept = evidence.Kept(tmp_path)
-    upload.deliver(NODE, made(), kept, aws.Metadata())
+    upload.deliver(NODE, made(), kept, of(NODE))
     assert set(cloud.objects) == {f"{FOLDER}/000001.json", f"{FOLDER}/000001.proof.json"}
     proof = cloud.document(f"{FOLDER}/000001.proof.json")
     assert proof["evidence_sha256"] == evidence.sha256(cloud.objects[f"{FOLDER}/000001.json"])
@@ -124,7 +125,7 @@ def test_a_taken_number_is_skipped(cloud: Cloud, tmp_path: Path) -> None:
     """A node that forgot what it had uploaded takes the next number, and what is there stays as it is."""
     cloud.objects[f"{FOLDER}/000001.json"] = b"older"
     document = made()
-    upload.deliver(NODE, document, evidence.Kept(tmp_path), aws.Metadata())
+    upload.deliver(NODE, document, evidence.Kept(tmp_path), of(NODE))
     assert cloud.objects[f"{FOLDER}/000001.json"] == b"older"
     assert cloud.document(f"{FOLDER}/000002.json")["seq"] == 2
     assert cloud.document(f"{FOLDER}/000002.proof.json")["evidence_sha256"] == evidence.sha256(
@@ -135,14 +136,14 @@ def test_a_taken_number_is_skipped(cloud: Cloud, tmp_path: Path) -> None:
 def test_renewing_signs_again_and_leaves_the_evidence_alone(cloud: Cloud, tmp_path: Path) -> None:
     """The timer renews the proof of the newest evidence of this boot; without such evidence it says so."""
     kept = evidence.Kept(tmp_path)
-    assert "no evidence yet" in (upload.renew(NODE, kept, aws.Metadata(), BOOT) or "")
-    upload.deliver(NODE, made(), kept, aws.Metadata())
+    assert "no evidence yet" in (upload.renew(NODE, kept, of(NODE), BOOT) or "")
+    upload.deliver(NODE, made(), kept, of(NODE))
     before = len(cloud.requests)
     del cloud.objects[f"{FOLDER}/000001.proof.json"]
-    assert upload.renew(NODE, kept, aws.Metadata(), BOOT) is None
+    assert upload.renew(NODE, kept, of(NODE), BOOT) is None
     assert f"{FOLDER}/000001.proof.json" in cloud.objects
     assert [line for line in cloud.requests[before:] if line.endswith("000001.json")] == []
-    assert "earlier boot" in (upload.renew(NODE, kept, aws.Metadata(), "another") or "")
+    assert "earlier boot" in (upload.renew(NODE, kept, of(NODE), "another") or "")
 
 
 def test_evidence_that_never_arrived_is_uploaded_by_the_timer(cloud: Cloud, tmp_path: Path) -> None:
@@ -150,15 +151,15 @@ def test_evidence_that_never_arrived_is_uploaded_by_the_timer(cloud: Cloud, tmp_
     kept = evidence.Kept(tmp_path)
     cloud.troubles = [(503, "SlowDown")] * 6
     with pytest.raises(aws.CloudError, match="503 SlowDown"):
-        upload.deliver(NODE, made(), kept, aws.Metadata())
-    assert upload.renew(NODE, kept, aws.Metadata(), BOOT) is None
+        upload.deliver(NODE, made(), kept, of(NODE))
+    assert upload.renew(NODE, kept, of(NODE), BOOT) is None
     assert cloud.objects[f"{FOLDER}/000001.json"] == evidence.dumped(made())
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cloud": "moon"}, "uploads on aws only"),
+        ({"cloud": "moon"}, "knows aws, .*says moon"),
         ({"evidence": None}, "does not say where evidence goes"),
         ({"region": ""}, "names no region"),
         ({"evidence": {"prefix": "p"}}, "names no bucket"),
@@ -167,7 +168,7 @@ def test_evidence_that_never_arrived_is_uploaded_by_the_timer(cloud: Cloud, tmp_
 def test_a_thin_configuration_is_told(cloud: Cloud, tmp_path: Path, change: dict, words: str) -> None:
     """A node.json without what an upload needs gives one message that names it."""
     with pytest.raises(aws.CloudError, match=words):
-        upload.deliver({**NODE, **change}, made(), evidence.Kept(tmp_path), aws.Metadata())
+        upload.deliver({**NODE, **change}, made(), evidence.Kept(tmp_path), of({**NODE, **change}))
 
 
 def test_host_keys_are_public_and_without_comments(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.nodes import enter, root
 from gpuinfra.rehearsal.nodes.library import Library
 from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
@@ -264,8 +265,7 @@ class NodeHost:
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "GPUINFRA_REHEARSAL": str(self.folder),
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.endpoint}/.imds/{node.instance.id}",
+            **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
 
     def _hear(self, node: Node, fd: int) -> None:

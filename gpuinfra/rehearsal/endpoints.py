@@ -1,0 +1,50 @@
+"""Which variables send each cloud's own tools to the stand-in cloud, for nodes and for whoever rehearses.
+
+Only variables that the clouds' tools document, and where none exists one of ours that docs/stand-in-cloud.md names.
+The clouds' variables do not meet, so an operator gets those of all clouds: a program may use several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+REGION_FALLBACK = "us-east-1"
+"""AWS's SDKs refuse to work without a region."""
+
+
+def of_node(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
+    """The environment that a stand-in node's image carries. `endpoint` is `http://127.0.0.1:PORT`."""
+    return _NODES[cloud](endpoint, instance_id)
+
+
+def of_operator(endpoint: str, operator: Mapping[str, Any], cloud: str, region: str) -> dict[str, str]:
+    """The environment of the engine and the handover; `operator` is what the stand-in cloud said when it was ready.
+
+    `region` is where the stack goes on `cloud`.
+    """
+    made: dict[str, str] = {}
+    for name, variables in _OPERATORS.items():
+        made |= variables(endpoint, operator, region if name == cloud else "")
+    return made
+
+
+def _aws_node(endpoint: str, instance_id: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{endpoint}/.imds/{instance_id}",
+    }
+
+
+def _aws_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": str(operator["access_key_id"]),
+        "AWS_SECRET_ACCESS_KEY": str(operator["secret_access_key"]),
+        "AWS_REGION": region or REGION_FALLBACK,
+        "AWS_DEFAULT_REGION": region or REGION_FALLBACK,
+    }
+
+
+_NODES: dict[str, Callable[[str, str], dict[str, str]]] = {"aws": _aws_node}
+_OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {"aws": _aws_operator}
