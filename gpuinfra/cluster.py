@@ -14,6 +14,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra.clouds import CLOUDS, why_not_built
+from gpuinfra.day import today
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
 from gpuinfra.plan import make_plan
@@ -46,8 +47,8 @@ class GpuCluster(pulumi.ComponentResource):
         spec = spec if isinstance(spec, ClusterSpec) else parse_spec(dict(spec))
         if reason := why_not_built(spec.cloud):
             raise pulumi.RunError(reason)
-        today = date.today()
-        self.plan = _planned(spec, today, self)
+        day = today()
+        self.plan = _planned(spec, day, self)
         """Every decision taken, before anything is made."""
         self.kept = [asdict(one) for one in self.plan.kept]
         stands_on = (existing or Existing()).joined(
@@ -59,12 +60,12 @@ class GpuCluster(pulumi.ComponentResource):
         self.register_outputs({**self.outputs, "spec": spec.model_dump(mode="json")})
 
 
-def _planned(spec: ClusterSpec, today: date, component: pulumi.Resource) -> Plan:
+def _planned(spec: ClusterSpec, day: date, component: pulumi.Resource) -> Plan:
     """The plan of a spec without findings of level error; the others are said where people read them."""
-    findings = check(spec, today)
+    findings = check(spec, day)
     if any(finding.level is Level.ERROR for finding in findings):
         raise SpecError(findings)
     for finding in findings:
         if finding.level is Level.WARN:
             pulumi.log.warn(str(finding), component)
-    return make_plan(spec, today)
+    return make_plan(spec, day)

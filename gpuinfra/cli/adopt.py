@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +36,16 @@ def command(stack: str, organization: str, project: str, profile: str | None, ou
     because their names are taken by themselves; this looks which of them are there and says how to take them back.
     """
     from gpuinfra import naming
+    from gpuinfra.day import today
     from gpuinfra.errors import UsageError
     from gpuinfra.plan import make_plan
     from gpuinfra.spec import load_stack
 
-    today = date.today()
-    loaded = load_stack(stack, today)
+    day = today()
+    loaded = load_stack(stack, day)
     if loaded.spec.cloud != "aws":
         raise UsageError(f"{stack} is on {loaded.spec.cloud}; adopt knows aws so far")
-    plan = make_plan(loaded.spec, today)
+    plan = make_plan(loaded.spec, day)
     token = naming.stack_token(organization, project, loaded.name, plan.name)
     found = _look(plan, token, profile)
     if not found:

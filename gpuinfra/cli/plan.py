@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
 from pathlib import Path
 
 import click
 
+from gpuinfra.day import read_day, today
 from gpuinfra.errors import UsageError
 from gpuinfra.rules.finding import Finding, Level
 
 _COLOURS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
-
-
-def today_utc() -> date:
-    """The day for which prices and windows are judged."""
-    return datetime.now(UTC).date()
 
 
 @click.command("plan")
@@ -39,7 +34,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
     from gpuinfra.plan.answer import answer
     from gpuinfra.spec.load import find_stack
 
-    on = _day(day) if day else today_utc()
+    on = read_day(day, "--on") if day else today()
     own = load(prices) if prices else None
     result = answer(find_stack(stack), on, own)
     if as_json:
@@ -68,13 +63,6 @@ def coloured(finding: Finding) -> str:
     text = str(finding)
     word = f"{finding.level.value}:"
     return text.replace(word, click.style(word, fg=_COLOURS[finding.level], bold=True), 1)
-
-
-def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--on is {text!r}; allowed is a day such as 2026-12-01") from None
 
 
 def _write(path: Path, content: str) -> None:

@@ -25,6 +25,7 @@ import click
     metavar="TIME",
     help="Longest wait for the nodes, such as 90s. Default 240s; a deployment takes the stack file's.",
 )
+@click.option("--on", "on", metavar="DATE", help="Rehearse as of this day (2026-12-01) in place of today.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; progress goes to stderr.")
 @click.option(
     "--folder",
@@ -32,7 +33,9 @@ import click
     default=Path(".rehearsal"),
     help="Where rehearsals are kept. Default .rehearsal here.",
 )
-def command(action: str, stack: str, faults: tuple[str, ...], deadline: str | None, as_json: bool, folder: Path) -> int:
+def command(
+    action: str, stack: str, faults: tuple[str, ...], deadline: str | None, on: str | None, as_json: bool, folder: Path
+) -> int:
     """Rehearse ACTION on STACK (a stack's name or its file).
 
     The program, the engine, the bootstrap steps and the checks are the real ones; the cloud and the nodes are
@@ -40,13 +43,15 @@ def command(action: str, stack: str, faults: tuple[str, ...], deadline: str | No
 
     ACTION is preview, up, refresh, destroy, or life: up, up again, one node more, drift, a replaced node, destroy, up again.
     """
+    from gpuinfra.day import read_day
     from gpuinfra.rehearsal.ending import ending
     from gpuinfra.rehearsal.run import rehearse
     from gpuinfra.rehearsal.session import Order
     from gpuinfra.rehearsal.view import view_for
 
     view = view_for(sys.stderr if as_json else sys.stdout)
-    result = rehearse(action, Order(stack=stack, faults=faults, deadline=deadline, folder=folder), view)
+    day = read_day(on, "--on") if on else None
+    result = rehearse(action, Order(stack=stack, faults=faults, deadline=deadline, folder=folder, on=day), view)
     if as_json:
         _print_json(result.report)
     for line in ending(result, folder):

@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.clouds import why_not_built
+from gpuinfra.day import VARIABLE as DAY
+from gpuinfra.day import today
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover import wire
@@ -45,6 +47,13 @@ class Order:
     deadline: str | None = None
     folder: Path = Path(".rehearsal")
     parallel: int | None = None
+    on: date | None = None
+    """Rehearse as of this day in place of today."""
+
+    @property
+    def day(self) -> date:
+        """The day that rules, windows and prices go by."""
+        return self.on or today()
 
 
 @dataclass
@@ -87,12 +96,12 @@ class Session:
         """The plan of the declaration as it is now, if the stack file holds it."""
         if self.loaded is None:
             return None
-        return make_plan(self.loaded.spec, today())
+        return make_plan(self.loaded.spec, self.order.day)
 
     def reload(self) -> None:
         """Read the copy of the stack file again, after an edit."""
         if self.loaded is not None:
-            self.loaded = load_stack(self.folder.stack_file, today())
+            self.loaded = load_stack(self.folder.stack_file, self.order.day)
 
     def adopt_kept(self) -> int:
         """Import what an earlier destroy kept; returns how many."""
@@ -150,7 +159,7 @@ def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
     path = find_stack(order.stack)
     program = find_program(path)
     try:
-        loaded: LoadedStack | None = load_stack(path, today())
+        loaded: LoadedStack | None = load_stack(path, order.day)
     except SpecError:
         if _declares(path):
             raise
@@ -165,13 +174,8 @@ def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
     if loaded is not None:
         if reason := why_not_built(loaded.spec.cloud):
             raise DeploymentError(f"{path}: {reason}")
-        fault_list.against_plan(faults, make_plan(loaded.spec, today()))
+        fault_list.against_plan(faults, make_plan(loaded.spec, order.day))
     return path, program, loaded
-
-
-def today() -> date:
-    """The date that rules and prices go by: the person's own, not Greenwich's."""
-    return datetime.now().astimezone().date()
 
 
 def _count(pool: object) -> int:
@@ -207,6 +211,7 @@ def opened(order: Order, view: View) -> Iterator[Session]:
         notes = write_project(folder, program, path)
         base = private.environment(folder)
         base["GPUINFRA_DEADLINE"] = order.deadline or DEFAULT_DEADLINE
+        base[DAY] = order.day.isoformat()
         env = engine.environ(base)
         where = (loaded.spec.cloud, loaded.spec.where.region) if loaded else ("aws", str(_region(path)))
         with running(folder, base, sys.executable, order.faults) as cloud:

@@ -36,7 +36,7 @@ def window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                     window_is_open,
                     f"{path}.ends_at",
                     f"is {entry.ends_at}, which has passed",
-                    "name a block that has not ended",
+                    "name a block that has not ended; `gpuinfra plan` and `gpuinfra rehearse` take --on with an earlier day",
                 )
             elif ends - starts < timedelta(hours=2):
                 yield error(

@@ -2,14 +2,16 @@
 
 That change is made behind the engine's back, as on AWS, so whoever declares a schedule ignores changes of the capacity.
 Recurrences are not played: a rehearsal is over before they come round.
+A rehearsal as of another day plays the actions of that day, at the time of day that it is.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 
+from gpuinfra.day import today
 from gpuinfra.rehearsal.cloud import wire
 from gpuinfra.rehearsal.cloud.groups import GROUP
 from gpuinfra.rehearsal.cloud.store import Resource, Store
@@ -21,7 +23,7 @@ def run_due(store: Store) -> None:
     """Run every action whose time has come and that did not run yet."""
     for action in store.list(SCHEDULE):
         start = wire.plain(action.inputs).get("startTime")
-        if start and _moment(str(start)) <= time.time() and _is_new(store, action):
+        if start and _moment(str(start)) <= _now() and _is_new(store, action):
             _apply(store, action)
 
 
@@ -52,6 +54,11 @@ def _apply(store: Store, action: Resource) -> None:
             if wanted.get(key) not in (None, -1)
         }
         store.update(replace(group, inputs={**group.inputs, **change}, outputs={**group.outputs, **change}))
+
+
+def _now() -> float:
+    """This time of day, on the day that the rehearsal is about."""
+    return time.time() + (today() - date.today()).total_seconds()
 
 
 def _moment(text: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from gpuinfra.clouds.aws.nodes import _rolling
 from gpuinfra.plan.model import Group
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Registered
-from tests.clouds.stacks import plan_of, recording_of_spec
+from tests.clouds.stacks import TODAY, plan_of, recording_of_spec
 
 WHERE = {"cloud": "aws", "region": "us-east-2", "zone": "use2-az1"}
 
@@ -63,7 +63,7 @@ def _block(starts_at: str, ends_at: str) -> tuple[Registered, list[Registered]]:
 
 def test_a_block_that_has_not_started_is_empty_and_fills_itself() -> None:
     """No node is asked for before the window opens; the group's schedule does it then, and Pulumi does not take it back."""
-    start = date.today() + timedelta(days=10)
+    start = TODAY + timedelta(days=10)
     group, schedules = _block(f"{start}T11:30:00Z", f"{start + timedelta(days=7)}T11:30:00Z")
     assert group.inputs["desiredCapacity"] == 0
     assert "desiredCapacity" in group.ignored
@@ -75,7 +75,7 @@ def test_a_block_that_has_not_started_is_empty_and_fills_itself() -> None:
 
 def test_a_block_that_runs_is_filled_at_once_and_ends_early() -> None:
     """Inside the window nodes come at once, no action lies in the past, and the last one is before AWS takes the nodes itself."""
-    end = date.today() + timedelta(days=6)
+    end = TODAY + timedelta(days=6)
     group, schedules = _block(f"{end - timedelta(days=7)}T11:30:00Z", f"{end}T11:30:00Z")
     assert group.inputs["desiredCapacity"] == 2
     assert not group.ignored
@@ -86,7 +86,7 @@ def test_a_block_that_runs_is_filled_at_once_and_ends_early() -> None:
 
 def test_a_block_is_named_in_the_template_beside_its_market() -> None:
     """EC2 wants market type and target together; the group itself has no reservation then."""
-    end = date.today() + timedelta(days=6)
+    end = TODAY + timedelta(days=6)
     entry = {
         "kind": "block",
         "id": "cr-0123456789abcdef0",
