@@ -51,10 +51,13 @@ class GpuCluster(pulumi.ComponentResource):
         self.plan = _planned(spec, day, self)
         """Every decision taken, before anything is made."""
         self.kept = [asdict(one) for one in self.plan.kept]
-        stands_on = (existing or Existing()).joined(
-            foundation=spec.use.foundation, site=spec.use.site, opts=pulumi.ResourceOptions(parent=self)
-        )
         cloud = importlib.import_module(f"{CLOUDS[spec.cloud]}.cluster")
+        stands_on = (existing or Existing()).joined(
+            cloud.EXISTING,
+            foundation=spec.use.foundation,
+            site=spec.use.site,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
         built = cloud.build(self, self.plan, stands_on)
         self.outputs = {**built, "kept": self.kept}
         self.register_outputs({**self.outputs, "spec": spec.model_dump(mode="json")})

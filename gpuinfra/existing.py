@@ -2,54 +2,75 @@
 
 These are the ids that are born elsewhere, so they never pass through the spec.
 The names are those of a stack's outputs; a layer made by one stack is used by another under the same words.
+Which names there are is the cloud's own business: each `cluster.py` has a table `EXISTING`, and nothing here knows a cloud.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-FOUNDATION = ("data_key_arn", "log_key_arn", "evidence_bucket", "evidence_bucket_arn")
-SITE = ("vpc_id", "subnet_ids", "nodes_group_id", "file_systems")
-_NOT_ALWAYS = frozenset({"log_key_arn"})
-"""Outputs that a foundation without an audit trail does not have."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Existing:
-    """Things that a cluster uses and does not make."""
+class Given:
+    """One thing that a cluster can be given in place of making it."""
 
-    data_key_arn: pulumi.Input[str] | None = None
-    """Key of disks, evidence and file systems."""
-    log_key_arn: pulumi.Input[str] | None = None
-    """Key of log groups."""
-    access_log_bucket: pulumi.Input[str] | None = None
-    """Bucket that takes access logs. Never taken from another stack: whether there is one decides what is made, so it has to be known before."""
-    evidence_bucket: pulumi.Input[str] | None = None
-    """Bucket of bundles and evidence."""
-    evidence_bucket_arn: pulumi.Input[str] | None = None
-    """ARN of that bucket."""
-    vpc_id: pulumi.Input[str] | None = None
-    """Network of the nodes; given together with `subnet_ids`."""
-    subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
-    """Subnet ids by the plan's names, `private-0`."""
-    nodes_group_id: pulumi.Input[str] | None = None
-    """Security group of nodes; it has to let all protocols through from itself and to itself, by its own id."""
-    file_systems: Any = None
-    """What nodes mount: a list of `kind`, `mount`, `dns_name`, `mount_name`."""
+    layer: str
+    """The layer that makes it otherwise: `foundation` or `site`."""
+    what: str
+    """What it is, in one sentence for people."""
+    always: bool = True
+    """False where a layer may lack it; its absence is then no error."""
+    joined: bool = True
+    """False where it is never taken from another stack, because whether there is one decides what is made, so it has to be known before."""
+
+
+class Existing:
+    """Things that a cluster uses and does not make, by the names of its cloud's table `EXISTING`.
+
+    Values are `pulumi.Input`; None is the same as leaving a name out.
+    """
+
+    _things: dict[str, Any]
+    _table: Mapping[str, Given]
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            # AWS
+            data_key_arn: pulumi.Input[str] | None = None,
+            log_key_arn: pulumi.Input[str] | None = None,
+            access_log_bucket: pulumi.Input[str] | None = None,
+            evidence_bucket_arn: pulumi.Input[str] | None = None,
+            vpc_id: pulumi.Input[str] | None = None,
+            nodes_group_id: pulumi.Input[str] | None = None,
+            # every cloud
+            evidence_bucket: pulumi.Input[str] | None = None,
+            subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None,
+            file_systems: Any = None,
+            **more: Any,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, **things: Any) -> None:
+            self._things = {name: value for name, value in things.items() if value is not None}
+            self._table = {}
 
     def get(self, name: str) -> Any:
         """A thing that may be missing."""
-        return getattr(self, name)
+        return self._things.get(name)
 
     def wanted(self, name: str) -> Any:
         """A thing that this stack needs. Raises `ValueError` saying who has to give it."""
-        value = getattr(self, name)
+        value = self.get(name)
         if value is None:
-            layer = "foundation" if name in FOUNDATION else "site"
+            layer = self._table[name].layer if name in self._table else "site"
             raise ValueError(
                 f"this stack makes no {layer}, so it needs {name}; name the stack that made it under use.{layer}, "
                 f"or give Existing({name}=...) to GpuCluster"
@@ -57,15 +78,29 @@ class Existing:
         return value
 
     def joined(
-        self, *, foundation: str | None, site: str | None, opts: pulumi.ResourceOptions | None = None
+        self,
+        table: Mapping[str, Given],
+        *,
+        foundation: str | None,
+        site: str | None,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> Existing:
-        """These things, and what the named stacks made; what a program gave itself goes first."""
-        given: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        for stack, names in ((foundation, FOUNDATION), (site, SITE)):
+        """These things, and what the named stacks made; what a program gave itself goes first.
+
+        Raises `ValueError` for a name that the cloud's table does not have, before anything is made.
+        """
+        if unknown := sorted(set(self._things) - set(table)):
+            raise ValueError(
+                f"Existing has {', '.join(unknown)}, which this cloud does not use; known are {', '.join(sorted(table))}"
+            )
+        things = dict(self._things)
+        for layer, stack in (("foundation", foundation), ("site", site)):
             if stack is None:
                 continue
             reference = pulumi.StackReference(stack, opts=opts)
-            for name in names:
-                if given[name] is None:
-                    given[name] = reference.get_output(name) if name in _NOT_ALWAYS else reference.require_output(name)
-        return Existing(**given)
+            for name, given in table.items():
+                if given.layer == layer and given.joined and name not in things:
+                    things[name] = reference.require_output(name) if given.always else reference.get_output(name)
+        result = Existing(**things)
+        result._table = table
+        return result

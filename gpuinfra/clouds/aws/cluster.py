@@ -20,9 +20,26 @@ from gpuinfra.clouds.aws.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.scope import Scope
 from gpuinfra.clouds.aws.security import Security, SecurityArgs
 from gpuinfra.clouds.aws.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.existing import Existing
+from gpuinfra.existing import Existing, Given
 from gpuinfra.handover import GroupReady, NodesReady, NodesReadyArgs, PoolReady
 from gpuinfra.plan.model import Plan
+
+EXISTING = {
+    "data_key_arn": Given(layer="foundation", what="key of disks, evidence and file systems"),
+    "log_key_arn": Given(layer="foundation", what="key of log groups", always=False),
+    "access_log_bucket": Given(
+        layer="foundation", what="bucket that takes access logs of other buckets", always=False, joined=False
+    ),
+    "evidence_bucket": Given(layer="foundation", what="bucket of bundles and evidence"),
+    "evidence_bucket_arn": Given(layer="foundation", what="ARN of that bucket"),
+    "vpc_id": Given(layer="site", what="network of the nodes; given together with subnet_ids"),
+    "subnet_ids": Given(layer="site", what="subnet ids by the plan's names, private-0"),
+    "nodes_group_id": Given(
+        layer="site", what="security group of nodes; it lets all protocols through from and to itself, by its own id"
+    ),
+    "file_systems": Given(layer="site", what="what nodes mount: a list of kind, mount, dns_name, mount_name"),
+}
+"""What a program or another stack can hand in on AWS."""
 
 
 @dataclass(frozen=True, kw_only=True)
