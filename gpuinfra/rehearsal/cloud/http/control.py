@@ -161,10 +161,7 @@ class Control:
 
     def _terminate(self, asked: dict[str, Any]) -> dict[str, Any]:
         id = str(asked["instance_id"])
-        if not self.cloud.fleet.terminate(
-            id,
-            "an instance was taken out of service in response to an EC2 health check indicating it has been terminated",
-        ):
+        if not self.cloud.fleet.lose(id):
             raise ValueError(f"no running instance {id}")
         return {"instance_id": id}
 
