@@ -13,7 +13,7 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
-from gpuinfra.clouds.aws.taken import taken_hook
+from gpuinfra.clouds.taken import when_kept_before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +92,8 @@ def child(
         retain_on_delete=keep or None,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
-        hooks=_when_kept_before() if keep else None,
+        hooks=when_kept_before() if keep else None,
     )
-
-
-def _when_kept_before() -> pulumi.ResourceHookBinding | None:
-    hook = taken_hook()
-    return pulumi.ResourceHookBinding(on_error=[hook]) if hook else None
 
 
 def after(value: pulumi.Input[str], resources: Iterable[pulumi.Resource]) -> pulumi.Output[str]:

@@ -20,6 +20,7 @@ from gpuinfra.plan.model import (
     Lifetime,
     NetworkPlan,
     Nic,
+    OwnNetwork,
     Plan,
     Subnet,
 )
@@ -148,6 +149,10 @@ class AzureProfile:
             interface_endpoints=("blob", "vault"),
             flow_log_retention_days=spec.network.flow_log_days,
         )
+
+    def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
+        """None: a cluster's interfaces are all in its site's network."""
+        return ()
 
     def subnet(self, zone: str) -> str:
         """Subnets span zones."""

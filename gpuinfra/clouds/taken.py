@@ -1,6 +1,7 @@
 """What is said when something that an earlier destroy kept is made a second time.
 
 The engine reports the provider's words (`BucketAlreadyOwnedByYou`), which do not say what to do; this adds the command that does it.
+Every cloud's components use it for what they keep.
 """
 
 from __future__ import annotations
@@ -10,8 +11,14 @@ import weakref
 import pulumi
 from pulumi.runtime.settings import get_root_resource
 
-WORDS = ("BucketAlreadyOwnedByYou", "AlreadyExistsException", "ResourceAlreadyExistsException", "already exists")
-"""How the services say that a name is taken by something of the same account."""
+WORDS = (
+    "BucketAlreadyOwnedByYou",
+    "AlreadyExistsException",
+    "ResourceAlreadyExistsException",
+    "already exists",
+    "already own this bucket",
+)
+"""How the services say that a name is taken by something of the same account, subscription or project."""
 
 _hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
 """One hook for each running program, by its stack: a hook's name is registered once."""
@@ -27,6 +34,12 @@ def taken_hook() -> pulumi.ErrorHook | None:
     if stack not in _hooks:
         _hooks[stack] = pulumi.ErrorHook("gpuinfra-kept-before", explain)
     return _hooks[stack]
+
+
+def when_kept_before() -> pulumi.ResourceHookBinding | None:
+    """The hook as a resource option."""
+    hook = taken_hook()
+    return pulumi.ResourceHookBinding(on_error=[hook]) if hook else None
 
 
 def explain(failed: pulumi.ErrorHookArgs) -> bool:
