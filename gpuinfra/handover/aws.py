@@ -24,6 +24,7 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
     Trouble,
 )
+from gpuinfra.handover.words import harmless
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
@@ -213,11 +214,6 @@ class Ec2Console:
         with _asking():
             answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
         return [harmless(line) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
-
-
-def harmless(text: str) -> str:
-    """Text from a node without anything that a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text.replace("\t", "    "))[:400]
 
 
 class StsIdentity:

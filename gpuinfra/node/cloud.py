@@ -10,7 +10,7 @@ import importlib
 import os
 from typing import Any, Mapping, Protocol
 
-CLOUDS = ("aws",)
+CLOUDS = ("aws", "azure", "gcp")
 """Clouds whose module stands beside this one; each has `connect(node, environ) -> Cloud`."""
 
 

@@ -1,0 +1,345 @@
+"""The four ports on Google Cloud: plain HTTP with google-auth.
+
+Credentials come the way they come to any Google tool (application default credentials), endpoints from Google or from the
+variables that Google's own tools read, never from the evidence:
+
+| variable | read by | what |
+| --- | --- | --- |
+| CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE | gcloud | Compute Engine, `https://compute.googleapis.com/compute/v1/` |
+| STORAGE_EMULATOR_HOST | the client libraries | Cloud Storage, `https://storage.googleapis.com` |
+| GPUINFRA_GOOGLE_JWKS_URL | nobody else | the keys that Google signs identity tokens with; Google's tools have no variable for them |
+
+google-auth is imported when the first port is used, so that a preview never pays for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from gpuinfra.handover.gcp_identity import GoogleIdentity
+from gpuinfra.handover.ports import EvidenceRef, GroupExpected, Member, Ports, PortUnavailable, Trouble
+from gpuinfra.handover.words import harmless
+
+COMPUTE = "https://compute.googleapis.com/compute/v1/"
+STORAGE = "https://storage.googleapis.com"
+JWKS = "https://www.googleapis.com/oauth2/v3/certs"
+JWKS_VARIABLE = "GPUINFRA_GOOGLE_JWKS_URL"
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+PROOF_LIMIT = 64 * 1024
+EVIDENCE_LIMIT = 8 * 1024 * 1024
+TIMEOUT_S = 30.0
+
+LEAVING = ("ABANDONING", "DELETING", "RECREATING", "STOPPING", "SUSPENDING")
+"""`currentAction` of a managed instance that the group has begun to end: its evidence does not count any more."""
+ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROVISIONING")
+"""`instanceStatus` of a machine that does not run; a preempted one is among them until its group recreates it."""
+
+MAKING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
+"""Actions whose failure keeps a group from having a machine."""
+
+TROUBLES: tuple[tuple[str, str], ...] = (
+    # Codes and texts of listErrors, and what they mean for a person. First match wins.
+    (
+        r"RESOURCE_POOL_EXHAUSTED|RESOURCE_NOT_READY|stockout|enough resources|(?:insufficient|available) .*capacity",
+        "capacity",
+    ),
+    (r"reservation .*(?:capacity|exhausted|in use)", "capacity"),
+    (r"QUOTA|RATE_LIMIT|LIMIT_EXCEEDED", "quota"),
+    (r"PERMISSION|FORBIDDEN|ACCESS_DENIED|does not have .*access|Required '|KMS|SERVICE_ACCOUNT", "permission"),
+    (r"(?:image|images/).*(?:not found|does not exist)|INVALID_IMAGE|/images/", "image"),
+)
+
+GROUP = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instanceGroupManagers/(?P<name>[^/]+)")
+KEY = re.compile(r"(?P<instance>\d{1,20})/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json")
+
+
+def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
+    """Ports of one project's zones, under the operator's credentials. The groups' own paths name project and zone."""
+    if profile or role_arn:
+        raise PortUnavailable(
+            "profile and role_arn are AWS's; on Google Cloud the operator's application default credentials count, "
+            "which may impersonate a service account (gcloud auth application-default login)"
+        )
+    environ = os.environ
+    asking = Asking()
+    membership = ManagedInstances(asking, environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE") or COMPUTE)
+    return Ports(
+        membership=membership,
+        store=StorageEvidence(asking, environ.get("STORAGE_EMULATOR_HOST") or STORAGE, bucket, prefix),
+        identity=GoogleIdentity(
+            lambda: asking.json("GET", environ.get(JWKS_VARIABLE) or JWKS), lambda: membership.projects
+        ),
+        console=SerialPort(asking, membership),
+    )
+
+
+def classify(message: str) -> str:
+    """The kind of a failed action, from Google's own code and text."""
+    return next((kind for pattern, kind in TROUBLES if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
+
+
+class Asking:
+    """Requests under the operator's credentials. Anything but an answer becomes `PortUnavailable` in Google's words."""
+
+    def __init__(self, session: Any = None) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+
+    def _open(self) -> Any:
+        with self._lock:
+            if self._session is None:
+                import google.auth
+                from google.auth.transport.requests import AuthorizedSession
+
+                credentials, _ = google.auth.default(scopes=SCOPES)
+                self._session = AuthorizedSession(credentials)
+            return self._session
+
+    def json(self, method: str, url: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """A JSON answer."""
+        answer = self._ask(method, url, parameters)
+        try:
+            return dict(answer.json())
+        except (ValueError, TypeError):
+            raise PortUnavailable(f"{_shown(url)} answered with what is no JSON object") from None
+
+    def content(self, url: str, limit: int) -> bytes | None:
+        """The first `limit` bytes of an object; None where there is none."""
+        answer = self._ask("GET", url, {"alt": "media"}, missing=True, stream=True)
+        if answer is None:
+            return None
+        with answer:
+            return answer.raw.read(limit, decode_content=True)
+
+    def pages(self, method: str, url: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """Every page of a listing."""
+        token = ""
+        while True:
+            page = self.json(method, url, {**parameters, **({"pageToken": token} if token else {})})
+            yield page
+            token = str(page.get("nextPageToken") or "")
+            if not token:
+                return
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        parameters: Mapping[str, str] | None,
+        *,
+        missing: bool = False,
+        stream: bool = False,
+    ) -> Any:
+        import requests
+        from google.auth.exceptions import GoogleAuthError
+
+        try:
+            answer = self._open().request(
+                method, url, params=dict(parameters or {}), timeout=TIMEOUT_S, stream=stream, allow_redirects=False
+            )
+        except GoogleAuthError as error:
+            raise PortUnavailable(f"Google Cloud's credentials: {' '.join(str(error).split())}") from error
+        except (requests.RequestException, OSError) as error:
+            raise PortUnavailable(f"{_shown(url)} cannot be reached: {' '.join(str(error).split())[:300]}") from error
+        if missing and answer.status_code == 404:
+            answer.close()
+            return None
+        if answer.status_code != 200:
+            with answer:
+                raise PortUnavailable(f"{_shown(url)} answered {answer.status_code}: {_message(answer)}")
+        return answer
+
+
+class ManagedInstances:
+    """Who is there: the managed instance groups' own word, with addresses and creation times from Compute Engine."""
+
+    def __init__(self, asking: Asking, compute: str) -> None:
+        self._asking = asking
+        self._compute = compute.rstrip("/") + "/"
+        self.projects: frozenset[str] = frozenset()
+        """Projects of the groups that were asked about: only instances of these are believed."""
+        self._paths: dict[str, str] = {}
+        self._launched: dict[str, datetime] = {}
+        """Group -> when its newest instance was made: what failed before that is answered."""
+
+    def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
+        """Instances of the groups; one that Compute Engine has not made yet has no number and is not counted."""
+        held: list[tuple[str, dict[str, Any]]] = []
+        zones: set[tuple[str, str]] = set()
+        for group in groups:
+            path = group_path(group.group)
+            zones.add((path["project"], path["zone"]))
+            for page in self._asking.pages("POST", f"{self._url(path)}/listManagedInstances", {"maxResults": "500"}):
+                held += [(group.group, one) for one in page.get("managedInstances") or []]
+        self.projects = self.projects | {project for project, _ in zones}
+        details = {id: one for zone in sorted(zones) for id, one in self._instances(*zone)}
+        members: list[Member] = []
+        for group_name, instance in held:
+            number = str(instance.get("id") or "0")
+            if number == "0":
+                continue
+            more = details.get(number, {})
+            template = str((instance.get("version") or {}).get("instanceTemplate") or "")
+            launched = moment(more.get("creationTimestamp"))
+            self._paths[number] = str(instance.get("instance") or "")
+            if launched:
+                self._launched[group_name] = max(launched, self._launched.get(group_name, launched))
+            members.append(
+                Member(
+                    instance_id=number,
+                    group=group_name,
+                    template_id=template,
+                    template_version=last(template.partition("?")[0]),
+                    launched=launched,
+                    zone=last(str(more.get("zone") or "")) or group_path(group_name)["zone"],
+                    private_ip=str(((more.get("networkInterfaces") or [{}])[0]).get("networkIP") or ""),
+                    leaving=instance.get("currentAction") in LEAVING or instance.get("instanceStatus") in ENDED,
+                )
+            )
+        return members
+
+    def path_of(self, instance_id: str) -> str:
+        """`projects/P/zones/Z/instances/NAME` of a member; empty for a number that no group has."""
+        found = re.search(r"projects/[^/]+/zones/[^/]+/instances/[^/]+$", self._paths.get(instance_id, ""))
+        return self._compute + found[0] if found else ""
+
+    def troubles(self, groups: Sequence[GroupExpected]) -> list[Trouble]:
+        """Failed creations that no later success has answered, newest first."""
+        found: list[Trouble] = []
+        for group in groups:
+            url, since = f"{self._url(group_path(group.group))}/listErrors", self._launched.get(group.group)
+            for page in self._asking.pages("GET", url, {"maxResults": "100"}):
+                for entry in page.get("items") or []:
+                    trouble = parse_error(group.group, entry)
+                    if trouble and not (since and trouble.at and trouble.at <= since):
+                        found.append(trouble)
+        return sorted(found, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
+
+    def _instances(self, project: str, zone: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(number, what Compute Engine says) of a zone's instances."""
+        wanted = "items(id,zone,creationTimestamp,networkInterfaces(networkIP)),nextPageToken"
+        url = f"{self._compute}projects/{project}/zones/{zone}/instances"
+        for page in self._asking.pages("GET", url, {"maxResults": "500", "fields": wanted}):
+            for one in page.get("items") or []:
+                yield str(one.get("id")), one
+
+    def _url(self, path: Mapping[str, str]) -> str:
+        return f"{self._compute}projects/{path['project']}/zones/{path['zone']}/instanceGroupManagers/{path['name']}"
+
+
+class StorageEvidence:
+    """Evidence below one prefix of the evidence bucket: `<prefix>/<instance's number>/<boot>/<seq>.json`."""
+
+    def __init__(self, asking: Asking, storage: str, bucket: str, prefix: str) -> None:
+        self._asking = asking
+        base = storage if "://" in storage else f"http://{storage}"
+        self._objects = f"{base.rstrip('/')}/storage/v1/b/{quote(bucket, safe='')}/o"
+        self._prefix = prefix.strip("/") + "/"
+
+    def list(self) -> Iterator[EvidenceRef]:
+        """Every piece of evidence; names of another shape are not evidence."""
+        wanted = {"prefix": self._prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
+        for page in self._asking.pages("GET", self._objects, wanted):
+            for entry in page.get("items") or []:
+                ref = parse_key(self._prefix, entry)
+                if ref is not None:
+                    yield ref
+
+    def read(self, ref: EvidenceRef) -> bytes:
+        """One piece of evidence, bounded."""
+        data = self._get(ref.key, EVIDENCE_LIMIT)
+        if data is None:
+            raise PortUnavailable(f"the evidence {ref.key} is listed and not there")
+        return data
+
+    def proof(self, ref: EvidenceRef) -> bytes | None:
+        """The proof beside it; None where none was put yet."""
+        return self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
+
+    def _get(self, key: str, limit: int) -> bytes | None:
+        return self._asking.content(f"{self._objects}/{quote(key, safe='')}", limit)
+
+
+class SerialPort:
+    """The console log as Compute Engine keeps it: the first serial port."""
+
+    def __init__(self, asking: Asking, membership: ManagedInstances) -> None:
+        self._asking = asking
+        self._membership = membership
+
+    def tail(self, instance_id: str, lines: int) -> list[str]:
+        """Its last lines; empty when there are none. Google keeps the last mebibyte."""
+        path = self._membership.path_of(instance_id)
+        if not path:
+            return []
+        # A negative start counts from the end, so that a chatty console costs no more than what is shown of it.
+        answer = self._asking.json("GET", f"{path}/serialPort", {"port": "1", "start": str(-lines * 400)})
+        return [harmless(line) for line in str(answer.get("contents") or "").splitlines()[-lines:]]
+
+
+def group_path(group: str) -> dict[str, str]:
+    """Project, zone and name of `projects/P/zones/Z/instanceGroupManagers/NAME`."""
+    match = GROUP.fullmatch(group)
+    if match is None:
+        raise PortUnavailable(
+            f"{group!r} is no managed instance group; the handover knows zonal ones, projects/P/zones/Z/instanceGroupManagers/NAME"
+        )
+    return match.groupdict()
+
+
+def parse_error(group: str, entry: Mapping[str, Any]) -> Trouble | None:
+    """One of `listErrors`, or None where it is not about getting a machine."""
+    if (entry.get("instanceActionDetails") or {}).get("action") not in MAKING:
+        return None
+    error = entry.get("error") or {}
+    code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
+    message = text if code in text else f"{code}: {text}"
+    return Trouble(group=group, kind=classify(message), message=harmless(message), at=moment(entry.get("timestamp")))
+
+
+def parse_key(prefix: str, entry: Mapping[str, Any]) -> EvidenceRef | None:
+    """A listing's entry as evidence, or None where it is something else, such as a proof."""
+    name = str(entry.get("name") or "")
+    match = KEY.fullmatch(name.removeprefix(prefix))
+    at = moment(entry.get("updated"))
+    if match is None or at is None:
+        return None
+    return EvidenceRef(
+        instance_id=match["instance"],
+        boot_id=match["boot"],
+        seq=int(match["seq"]),
+        key=name,
+        etag=str(entry.get("generation") or entry.get("md5Hash") or ""),
+        modified=at,
+    )
+
+
+def moment(text: object) -> datetime | None:
+    """A time as Google writes it, RFC 3339."""
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00")) if text else None
+    except ValueError:
+        return None
+
+
+def last(path: str) -> str:
+    """The last segment of a path or link."""
+    return path.rpartition("/")[2]
+
+
+def _shown(url: str) -> str:
+    """A URL without its question."""
+    return url.partition("?")[0]
+
+
+def _message(answer: Any) -> str:
+    try:
+        return " ".join(str(answer.json()["error"]["message"]).split())[:400]
+    except (KeyError, TypeError, ValueError):
+        return " ".join(answer.text.split())[:200] or "nothing"
