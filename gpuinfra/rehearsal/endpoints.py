@@ -36,6 +36,23 @@ def _aws_node(endpoint: str, instance_id: str) -> dict[str, str]:
     }
 
 
+def _azure_node(endpoint: str, instance_id: str) -> dict[str, str]:
+    return {
+        "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/{instance_id}",
+        "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
+        "AZURE_AUTHORITY_HOST": f"{endpoint}/.azure/login",
+    }
+
+
+def _gcp_node(endpoint: str, instance_id: str) -> dict[str, str]:
+    """Google's libraries put the scheme before the metadata host themselves."""
+    return {
+        "GCE_METADATA_HOST": f"{endpoint.partition('://')[2]}/.gcp/imds/{instance_id}",
+        "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/",
+    }
+
+
 def _aws_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": endpoint,
@@ -46,5 +63,9 @@ def _aws_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> di
     }
 
 
-_NODES: dict[str, Callable[[str, str], dict[str, str]]] = {"aws": _aws_node}
+_NODES: dict[str, Callable[[str, str], dict[str, str]]] = {
+    "aws": _aws_node,
+    "azure": _azure_node,
+    "gcp": _gcp_node,
+}
 _OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {"aws": _aws_operator}

@@ -181,6 +181,7 @@ class NodeHost:
             launchers=self._library.launchers,
             os_name=instance.os,
             hostname=hostname(instance),
+            archive=root.ARCHIVES[instance.cloud].format(region=instance.region),
         )
         self._nodes[instance.id] = node
         self._want(node, resume=False)

@@ -73,11 +73,22 @@ _EMPTY = [
     "var/tmp",
 ]
 
+ARCHIVES = {
+    "aws": "{region}.ec2.archive.ubuntu.com",
+    "azure": "azure.archive.ubuntu.com",
+    "gcp": "{region}.gce.archive.ubuntu.com",
+}
+"""Cloud -> the host of Ubuntu's archive that its images name."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
-def build(root: Path, *, hidden: frozenset[str], launchers: dict[str, str], os_name: str, hostname: str) -> None:
-    """Make the node's files. Runs once per node; `launchers` is path -> link target of the stand-ins that are always there."""
+def build(
+    root: Path, *, hidden: frozenset[str], launchers: dict[str, str], os_name: str, hostname: str, archive: str
+) -> None:
+    """Make the node's files, once per node.
+
+    `launchers` is path -> link target of the stand-ins that are always there, `archive` the host that Ubuntu's packages come from.
+    """
     for name in _EMPTY:
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("tmp", "var/tmp", "dev/shm"):
@@ -95,7 +106,7 @@ def build(root: Path, *, hidden: frozenset[str], launchers: dict[str, str], os_n
     for target in (".host/usr", *(f".host/{part}" for part in PARTS)):
         (root / target).mkdir(parents=True, exist_ok=True)
     _fill_usr(root, hidden)
-    _fill_etc(root, os_name, hostname)
+    _fill_etc(root, os_name, hostname, archive)
     for path, target in launchers.items():
         _link(root / path.lstrip("/"), target)
     for command, target in _interpreter().items():
@@ -173,7 +184,7 @@ def _farm(folder: Path, host: str, own: set[str], hidden: frozenset[str]) -> Non
 _VENDORS = ("nvidia", "libnvidia", "libcuda", "libnccl", "cuda", "docker", "containerd", "libefa", "libfabric")
 
 
-def _fill_etc(root: Path, os_name: str, hostname: str) -> None:
+def _fill_etc(root: Path, os_name: str, hostname: str, archive: str) -> None:
     etc = root / "etc"
     for name in ("ld.so.cache", "ld.so.conf"):
         if os.path.exists(f"/etc/{name}"):
@@ -197,7 +208,7 @@ def _fill_etc(root: Path, os_name: str, hostname: str) -> None:
         "fstab": "LABEL=cloudimg-rootfs / ext4 discard,errors=remount-ro 0 1\n",
         "machine-id": "",
         "shells": "/bin/sh\n/bin/bash\n",
-        "apt/sources.list": f"deb http://us-east-1.ec2.archive.ubuntu.com/ubuntu/ {codename} main restricted universe multiverse\n",
+        "apt/sources.list": f"deb http://{archive}/ubuntu/ {codename} main restricted universe multiverse\n",
         "apt/apt.conf.d/20auto-upgrades": 'APT::Periodic::Update-Package-Lists "1";\nAPT::Periodic::Unattended-Upgrade "1";\n',
         "apt/apt.conf.d/50unattended-upgrades": _UNATTENDED,
         "profile": 'for script in /etc/profile.d/*.sh; do [ -r "$script" ] && . "$script"; done; unset script\n',

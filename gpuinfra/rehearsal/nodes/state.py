@@ -61,7 +61,7 @@ class Instance:
 def first_state(instance: Instance) -> dict[str, Any]:
     """A machine that was never booted: its image's kernel, and nothing installed yet."""
     images = _table("images.json")["images"]
-    image = images[f"{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
+    image = images[f"{instance.cloud}/{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
     hardware = hardware_of(instance.cloud, instance.machine)
     return {
         "schema": SCHEMA,
@@ -101,11 +101,18 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
     machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
     machine = machines.get(machine_name)
     if machine is None:
-        return {"gpus": 0, "gpu": None, "efa": 0, "nvswitches": 0, "nvme": 0, "nvme_gb": 0, "nvme_model": ""}
+        return {
+            "gpus": 0, "gpu": None, "efa": 0, "fabric": None, "fabric_devices": 0, "fabric_gbps": 0, "nvswitches": 0, "nvme": 0, "nvme_gb": 0,
+            "nvme_model": "",
+        }  # fmt: skip
+    fabric = machine.fabric
     return {
         "gpus": machine.gpus,
         "gpu": machine.gpu.name if machine.gpu else None,
         "efa": machine.fabric.devices if machine.fabric and machine.fabric.provider == "efa" else 0,
+        "fabric": fabric.provider if fabric else None,
+        "fabric_devices": fabric.devices if fabric else 0,
+        "fabric_gbps": fabric.gbps // fabric.devices if fabric else 0,
         "nvswitches": NVSWITCHES[machine.gpu.arch] if machine.nvswitch and machine.gpu else 0,
         "nvme": machine.local_disks,
         "nvme_gb": machine.local_disk_gb // machine.local_disks if machine.local_disks else 0,

@@ -1,7 +1,7 @@
 """cloud-init: host keys, user data once per instance, and what `cloud-init status` says.
 
 It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user scripts).
-The data source is the EC2 metadata service, version 2: first a token, then everything with it.
+Where instance id and user data come from on each cloud is in `datasource.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from datetime import UTC, datetime
 
+from .datasource import NAMES, identity
 from .state import read_state, write_atomically
 
 LIB, RUN = "/var/lib/cloud", "/run/cloud-init"
@@ -50,12 +49,10 @@ def _init() -> int:
         while True:  # the fault: an instance that nobody will ever hear of
             time.sleep(3600)
     try:
-        source = _Metadata()
-        instance = source.get("meta-data/instance-id")
-        user_data = source.get_bytes("user-data")
-    except OSError as error:
+        instance, user_data = identity(read_state()["instance"]["cloud"])
+    except (OSError, ValueError) as error:
         _record(stage="init", status="error", errors=[f"metadata service: {error}"])
-        _say(f"cc_ec2: metadata service does not answer: {error}")
+        _say(f"{_source()}: metadata service does not answer: {error}")
         return 1
     folder = f"{LIB}/instances/{instance}"
     os.makedirs(f"{folder}/sem", exist_ok=True)
@@ -89,9 +86,7 @@ def _final() -> int:
     _record(stage="done", status="error" if code else "done", errors=errors)
     os.makedirs(folder, exist_ok=True)
     write_atomically(f"{folder}/boot-finished", f"{time.time():.2f}\n")
-    _say(
-        f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource DataSourceEc2Local."
-    )
+    _say(f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource {_source()}.")
     return 1 if code else 0
 
 
@@ -164,8 +159,8 @@ def _status(argv: list[str]) -> int:
     if any(word.startswith("--format") for word in argv) or "--long" in argv:
         answer = {
             "boot_status_code": "enabled-by-generator",
-            "datasource": "ec2local",
-            "detail": "DataSourceEc2Local",
+            "datasource": _source().removeprefix("DataSource").lower(),
+            "detail": _source(),
             "errors": record.get("errors", []),
             "extended_status": status if not recoverable else f"degraded {status}",
             "last_update": record.get("time", ""),
@@ -194,42 +189,10 @@ def _read() -> dict:
         return {}
 
 
+def _source() -> str:
+    return NAMES[read_state()["instance"]["cloud"]]
+
+
 def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-class _Metadata:
-    """The instance's metadata service."""
-
-    def __init__(self) -> None:
-        self.base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
-        headers = {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}
-        self.token = self._ask("PUT", "/latest/api/token", headers).decode()
-
-    def get(self, path: str) -> str:
-        return self.get_bytes(path).decode()
-
-    def get_bytes(self, path: str) -> bytes:
-        try:
-            return self._ask("GET", f"/latest/{path}", {"X-aws-ec2-metadata-token": self.token})
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return b""
-            raise
-
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> bytes:
-        problem: OSError | None = None
-        for pause in (0.1, 0.3, 1, 2, 4):
-            try:
-                request = urllib.request.Request(self.base + path, method=method, headers=headers)
-                with urllib.request.urlopen(request, timeout=10) as answer:
-                    return answer.read()
-            except urllib.error.HTTPError as error:
-                if error.code < 500:
-                    raise
-                problem = error
-            except OSError as error:
-                problem = error
-            time.sleep(pause)
-        raise problem or OSError("no answer")

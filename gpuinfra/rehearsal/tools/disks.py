@@ -6,33 +6,22 @@ import sys
 
 from .state import State, change_state, fail, read_state, write_file
 
-ROOT_DISK = {
-    "name": "/dev/nvme0n1",
-    "model": "Amazon Elastic Block Store",
-    "size": "200G",
-    "type": "disk",
-    "fstype": "",
-    "label": "",
-    "mountpoint": "",
+ROOT_DISKS = {
+    "aws": ("/dev/nvme0n1", "/dev/nvme0n1p1", "Amazon Elastic Block Store"),
+    "azure": ("/dev/sda", "/dev/sda1", "Virtual Disk"),
+    "gcp": ("/dev/nvme0n1", "/dev/nvme0n1p1", "nvme_card-pd"),
 }
+"""Cloud -> name of the boot disk, of its root partition, and the model that it shows."""
 
 
 def disks(state: State) -> list[dict]:
     """Every block device of the node."""
     made = state.get("disks", {})
     mounted = {item["source"]: item["target"] for item in state["mounts"]}
-    rows = [
-        ROOT_DISK,
-        {
-            **ROOT_DISK,
-            "name": "/dev/nvme0n1p1",
-            "model": "",
-            "type": "part",
-            "fstype": "ext4",
-            "label": "cloudimg-rootfs",
-            "mountpoint": "/",
-        },
-    ]
+    disk, part, model = ROOT_DISKS[state["instance"]["cloud"]]
+    root = {"name": disk, "model": model, "size": "200G", "type": "disk", "fstype": "", "label": "", "mountpoint": ""}
+    system = {"type": "part", "fstype": "ext4", "label": "cloudimg-rootfs", "mountpoint": "/"}
+    rows = [root, {**root, **system, "name": part, "model": ""}]
     for number in range(1, state["hardware"]["nvme"] + 1):
         name = f"/dev/nvme{number}n1"
         facts = made.get(name, {})

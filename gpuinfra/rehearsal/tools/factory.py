@@ -14,9 +14,9 @@ BASE_UNITS = "/usr/lib/systemd/system"
 def build() -> None:
     """Lay down the base units, then the image's packages at its versions."""
     state = read_state()
-    image = table("images.json")["images"][
-        f"{state['image']['os']}/{'prebuilt' if state['image']['prebuilt'] else 'plain'}"
-    ]
+    images = table("images.json")
+    kind = "prebuilt" if state["image"]["prebuilt"] else "plain"
+    image = images["images"][f"{state['instance']['cloud']}/{state['image']['os']}/{kind}"]
     units = table("units.json")
     for name in units["base"]:
         write_file(f"{BASE_UNITS}/{name}", "\n".join(units["units"][name]) + "\n")
@@ -29,9 +29,11 @@ def build() -> None:
     change_state(change)
     universe = Universe(state)
     chosen: dict[str, str] = {}
-    for name, version in image["packages"].items():
+    for name, version in {**images["common"], **image["packages"]}.items():
         _choose(universe, name, version, chosen)
     install(chosen, origin="image", services=False)
+    for path, text in image.get("files", {}).items():
+        write_file(path, text)
     for unit in image.get("unit_enable", []):
         enable(unit)
     if image.get("efa") and state["hardware"]["efa"]:

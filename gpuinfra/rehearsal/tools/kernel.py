@@ -15,17 +15,22 @@ NEEDS = {
     "ib_uverbs": ["ib_core"],
     "ib_umad": ["ib_core"],
     "efa": ["ib_uverbs"],
+    "mlx5_ib": ["mlx5_core", "ib_uverbs"],
+    "ib_ipoib": ["ib_core"],
+    "gdrdrv": ["nvidia"],
     "lnet": ["libcfs"],
     "lustre": ["lnet"],
 }
 SIZES = {"nvidia": 14000000, "nvidia_uvm": 2076672, "efa": 98304, "lustre": 1073152}
+NETWORK = {"aws": ["ena"], "azure": ["mlx5_core", "mlx5_ib"], "gcp": ["gve"]}
+"""Cloud -> modules of its network cards; on Azure the accelerated interface is Mellanox's too."""
 FILES_MADE = RUN + "/device-files"
 
 
 def boot() -> None:
     """What the kernel and udev do: load the modules of what is plugged in, then what `modules-load.d` names."""
     state = read_state()
-    wanted = ["ena", "nvme"]
+    wanted = [*NETWORK[state["instance"]["cloud"]], "nvme"]
     files = state["module_files"].get(state["kernel"], {})
     if state["hardware"]["gpus"] and "nvidia" in files:
         wanted += ["nvidia", "nvidia_modeset", "nvidia_drm"]
@@ -86,15 +91,21 @@ def describe_driver(state: State) -> None:
     files = state["module_files"].get(state["kernel"], {})
     loaded = "nvidia" in state["modules"]
     driver = state["driver"]
-    driver["userspace"] = upstream(packages["nvidia-utils"]["version"]) if "nvidia-utils" in packages else None
+    utils = _named(packages, "nvidia-utils")
+    driver["userspace"] = upstream(utils["version"]) if utils else None
     if loaded and driver["loaded"] is None:
         driver["loaded"] = files["nvidia"]["version"]
         driver["open"] = files["nvidia"].get("open")
     if not loaded:
         driver["loaded"], driver["open"] = None, None
-    manager = packages.get("nvidia-fabricmanager")
+    manager = _named(packages, "nvidia-fabricmanager")
     state["fabric_manager"]["installed"] = upstream(manager["version"]) if manager else None
-    state["persistenced"] = "nvidia-persistenced" in packages
+    state["persistenced"] = bool(_named(packages, "nvidia-persistenced") or _named(packages, "nvidia-compute-utils"))
+
+
+def _named(packages: dict, stem: str) -> dict | None:
+    """A package by NVIDIA's name, or by Canonical's, which adds the branch: nvidia-utils-580-server."""
+    return next((package for name, package in packages.items() if name == stem or name.startswith(stem + "-")), None)
 
 
 def refresh_devices() -> None:
@@ -206,7 +217,7 @@ def modinfo(argv: list[str]) -> int:
             "description": "stand-in module",
             "name": name,
             "vermagic": f"{release} SMP mod_unload modversions ",
-            "signer": "",
+            "signer": facts.get("signer", ""),
         }
         if field:
             if values.get(field):

@@ -117,7 +117,7 @@ def sysctl(argv: list[str]) -> int:
 def detect_virt(argv: list[str]) -> int:
     """What the machine would say of itself."""
     del argv
-    sys.stdout.write("amazon\n")
+    sys.stdout.write({"aws": "amazon", "azure": "microsoft", "gcp": "google"}[read_state()["instance"]["cloud"]] + "\n")
     return 0
 
 

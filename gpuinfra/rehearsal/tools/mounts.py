@@ -26,9 +26,9 @@ def boot() -> None:
     if place and state["hardware"]["nvme"]:
         _attach(
             {
-                "source": "/dev/mapper/vg.01-lv_ephemeral",
-                "target": place,
-                "type": "ext4",
+                "source": place["source"],
+                "target": place["mount"],
+                "type": place["type"],
                 "options": "rw,noatime,nodiratime",
             }
         )

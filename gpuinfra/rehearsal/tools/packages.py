@@ -108,7 +108,13 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
         return
     if "kernel_modules" in entry:
         release = entry["values"]["kernel"]
-        facts = {"version": entry.get("module_version", ""), "license": "GPL", "package": entry["name"]}
+        facts = {
+            "version": fill(entry.get("module_version", "")),
+            "license": entry.get("module_license", "GPL"),
+            "open": entry.get("module_open"),
+            "signer": entry.get("module_signer", ""),
+            "package": entry["name"],
+        }
         for name in entry["kernel_modules"]:
             kernel.place(state, release, name, facts)
     if entry.get("boots"):
@@ -122,7 +128,8 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
         link(f"/usr/src/linux-headers-{release}", f"/usr/lib/modules/{release}/build")
     if "dkms" in entry:
         state["dkms"] = [item for item in state["dkms"] if item["module"] != entry["dkms"]["module"]]
-        item = {"module": entry["dkms"]["module"], "version": upstream(version), "status": "added", "kernel": ""}
+        built = entry["dkms"].get("version") or upstream(version)
+        item = {"module": entry["dkms"]["module"], "version": built, "status": "added", "kernel": ""}
         state["dkms"].append(
             {
                 **item,

@@ -21,22 +21,34 @@ class Universe:
     def __init__(self, state: State) -> None:
         self.data = table("universe.json")
         self.os = state["image"]["os"]
+        self.cloud = state["instance"]["cloud"]
+        self.packages = {
+            entry.get("name", key): entry for key, entry in self.data["packages"].items() if self._offered(entry)
+        }
         self.distro = self.os.replace("-", "").replace(".", "")
         self.suite = {"ubuntu-22.04": "jammy", "ubuntu-24.04": "noble"}[self.os]
-        self.kernels = self.data["kernels"][self.os]
-        self.lustre_kernels = [kernel for kernel in self.data["lustre_kernels"] if kernel in self.kernels]
-        self.newest = self._newest(state["kernel"])
+        self.kernels = self.data["kernels"][self.cloud][self.os]
+        self.running = state["kernel"]
         self._cache: dict[str, dict] = {}
 
-    def _newest(self, running: str) -> str:
-        series = running.rpartition("-")[0].rpartition("-")[0]  # 6.8.0 of 6.8.0-1040-aws
+    def lustre_kernels(self, repository: str) -> list[str]:
+        """Kernels of this system that a vendor has a Lustre client for."""
+        return [kernel for kernel in self.data["lustre_kernels"][repository] if kernel in self.kernels]
+
+    def _offered(self, entry: dict) -> bool:
+        """Packages of one cloud or one release are not in another's archive."""
+        return entry.get("cloud", self.cloud) == self.cloud and entry.get("os", self.os) == self.os
+
+    def newest(self, entry: dict) -> str:
+        """The newest kernel of the package's series, else of the running one."""
+        series = entry.get("series") or self.running.rpartition("-")[0].rpartition("-")[0]  # 6.8.0 of 6.8.0-1040-aws
         same = [kernel for kernel in self.kernels if kernel.startswith(series + "-")]
         return (same or self.kernels)[-1]
 
     def names(self) -> list[str]:
         """Every package name."""
         found = []
-        for name, entry in self.data["packages"].items():
+        for name, entry in self.packages.items():
             family = entry.get("expand")
             if family is None:
                 found.append(name)
@@ -48,7 +60,7 @@ class Universe:
         """The entry of a package with its name's templates filled, or None."""
         if name in self._cache:
             return self._cache[name]
-        entry, values = self.data["packages"].get(name), {}
+        entry, values = self.packages.get(name), {}
         if entry is None:
             entry, values = self._template(name)
         if entry is None:
@@ -67,16 +79,15 @@ class Universe:
             "suite": self.suite,
             "distro": self.distro,
         }
-        values |= {
-            "newest_kernel": self.newest,
-            "newest_lustre_kernel": self.lustre_kernels[-1] if self.lustre_kernels else "",
-        }
+        values["newest_kernel"] = self.newest(entry)
+        if "{newest_lustre_kernel}" in text:
+            values["newest_lustre_kernel"] = (self.lustre_kernels(entry["repo"]) or [""])[-1]
         for name, value in values.items():
             text = text.replace("{" + name + "}", value)
         return text
 
     def _template(self, name: str) -> tuple[dict | None, dict[str, str]]:
-        for pattern, entry in self.data["packages"].items():
+        for pattern, entry in self.packages.items():
             family = entry.get("expand")
             if family is None:
                 continue
@@ -91,14 +102,16 @@ class Universe:
     def _values(self, entry: dict) -> list[str]:
         if entry["expand"] == "driver":
             return self.data["families"]["driver"]
-        kernels = self.lustre_kernels if entry.get("only") == "lustre_kernels" else self.kernels
+        kernels = self.lustre_kernels(entry["only"]) if "only" in entry else self.kernels
         gone = self.data["headers_gone"] if entry.get("headers") else []
         return [kernel for kernel in kernels if kernel not in gone]
 
     def _versions(self, entry: dict) -> list[str]:
         if "family" in entry:
             return [value + entry["suffix"] for value in self.data["families"][entry["family"]]]
-        values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest)}
+        if "versions_of" in entry:  # Azure's client: its version is the kernel that it has a module for
+            return self.lustre_kernels(entry["versions_of"])
+        values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest(entry))}
         values |= entry["values"]
         found = []
         for version in entry["versions"]:

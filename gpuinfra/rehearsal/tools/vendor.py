@@ -39,7 +39,7 @@ def fabric_manager(argv: list[str]) -> int:
     sys.stdout.write(
         f"Connected to 1 node.\nSuccessfully configured all the available NVSwitches to route GPU NVLink traffic (stand-in, {installed}).\n"
     )
-    return _stay()
+    return stay()
 
 
 def persistenced(argv: list[str]) -> int:
@@ -54,7 +54,7 @@ def persistenced(argv: list[str]) -> int:
             return fail(f"nvidia-persistenced failed to initialize. Check syslog for more details.\n{text}")
         kernel.refresh_devices()
     sys.stdout.write("Started (stand-in)\n")
-    return _stay()
+    return stay()
 
 
 def nvlsm(argv: list[str]) -> int:
@@ -62,7 +62,7 @@ def nvlsm(argv: list[str]) -> int:
     del argv
     if "ib_umad" not in read_state()["modules"]:
         return fail("nvlsm: no /dev/infiniband/umad* device; is ib_umad loaded?")
-    return _stay()
+    return stay()
 
 
 def nvidia_modprobe(argv: list[str]) -> int:
@@ -181,16 +181,11 @@ def cdi_refresh(argv: list[str], output: str = CDI) -> int:
 
 def lfs(argv: list[str]) -> int:
     """`lfs --version`, `lfs df`, and layout calls that do nothing here."""
-    package = next(
-        (
-            item["version"]
-            for name, item in read_state()["packages"].items()
-            if name.startswith("lustre-client-modules-6")
-        ),
-        "",
-    )
     if "--version" in argv or argv[:1] == ["version"]:
-        sys.stdout.write(f"lfs {upstream(package)}\n")
+        state = read_state()
+        universe = Universe(state)
+        found = (universe.get(name) or {} for name in state["packages"] if "lustre-client" in name)
+        sys.stdout.write(f"lfs {next((entry['lustre'] for entry in found if 'lustre' in entry), '')}\n")
     elif argv[:1] in (["df"], ["check"]):
         for item in read_state()["mounts"]:
             if item["type"] == "lustre":
@@ -224,7 +219,7 @@ def container(argv: list[str]) -> int:
 
 def dockerd(argv: list[str]) -> int:
     """The daemons of docker and containerd: they only live."""
-    return container(argv) if argv[:1] in (["--version"], ["config"], ["version"]) else _stay()
+    return container(argv) if argv[:1] in (["--version"], ["config"], ["version"]) else stay()
 
 
 def _configure(runtime: str) -> int:
@@ -264,7 +259,7 @@ def _gpu_indexes() -> list[str] | None:
     )
 
 
-def _stay() -> int:
+def stay() -> int:
     """A daemon's life: until it is ended."""
     import signal
 

@@ -1,0 +1,84 @@
+"""Where cloud-init learns on each cloud who this instance is and what its user data are.
+
+| cloud | instance id | user data |
+| --- | --- | --- |
+| AWS | metadata service, version 2: first a token, then everything with it | `/latest/user-data` |
+| Azure | metadata service, `compute.vmId` | custom data on the provisioning disc, `ovf-env.xml`; without it `compute.userData` |
+| Google | metadata server, `instance/id` | `instance/attributes/user-data`, base64 where `user-data-encoding` says so |
+
+A stand-in node has no disc drive; Azure's disc is the path `ovf-env.xml` beside the metadata service.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from xml.etree import ElementTree
+
+LINK_LOCAL = "http://169.254.169.254"
+NAMES = {"aws": "DataSourceEc2Local", "azure": "DataSourceAzure", "gcp": "DataSourceGCELocal"}
+AZURE_VERSION = "2021-08-01"
+"""The metadata version that cloud-init asks Azure for."""
+
+
+def identity(cloud: str) -> tuple[str, bytes]:
+    """Instance id and user data. OSError where the service does not answer, ValueError where it answers nonsense."""
+    return {"aws": _aws, "azure": _azure, "gcp": _gcp}[cloud]()
+
+
+def _aws() -> tuple[str, bytes]:
+    base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", LINK_LOCAL).rstrip("/")
+    token = _ask("PUT", f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}) or b""
+    header = {"X-aws-ec2-metadata-token": token.decode()}
+    instance = _ask("GET", f"{base}/latest/meta-data/instance-id", header) or b""
+    return instance.decode(), _ask("GET", f"{base}/latest/user-data", header) or b""
+
+
+def _azure() -> tuple[str, bytes]:
+    base = os.environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", LINK_LOCAL).rstrip("/")
+    url = f"{base}/metadata/instance?api-version={AZURE_VERSION}&extended=true"
+    compute = json.loads(_ask("GET", url, {"Metadata": "true"}) or b"{}").get("compute", {})
+    disc = _ask("GET", f"{base}/ovf-env.xml", {})
+    return compute["vmId"], _custom_data(disc) or base64.b64decode(compute.get("userData") or "")
+
+
+def _custom_data(disc: bytes | None) -> bytes:
+    if not disc:
+        return b""
+    for element in ElementTree.fromstring(disc).iter():
+        if element.tag.rpartition("}")[2] == "CustomData":
+            return base64.b64decode(element.text or "")
+    return b""
+
+
+def _gcp() -> tuple[str, bytes]:
+    base = f"http://{os.environ.get('GCE_METADATA_HOST', 'metadata.google.internal')}/computeMetadata/v1/instance"
+    header = {"Metadata-Flavor": "Google"}
+    instance = _ask("GET", f"{base}/id", header) or b""
+    data = _ask("GET", f"{base}/attributes/user-data", header) or b""
+    encoding = _ask("GET", f"{base}/attributes/user-data-encoding", header)
+    return instance.decode(), base64.b64decode(data) if encoding == b"base64" else data
+
+
+def _ask(method: str, url: str, headers: dict[str, str]) -> bytes | None:
+    """The answer, None for 404; patient, because a network comes up slowly."""
+    problem: OSError | None = None
+    for pause in (0.1, 0.3, 1, 2, 4):
+        try:
+            request = urllib.request.Request(url, method=method, headers=headers)
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            if error.code < 500:
+                raise
+            problem = error
+        except OSError as error:
+            problem = error
+        time.sleep(pause)
+    raise problem or OSError("no answer")

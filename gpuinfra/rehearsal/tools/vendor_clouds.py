@@ -1,0 +1,58 @@
+"""What the clouds' own images and vendors' diagnosis bring: Azure's customisation for a size, DOCA's version, DCGM."""
+
+from __future__ import annotations
+
+import sys
+
+from .state import fail, link, read_state, write_file
+from .universe import upstream
+
+TOPOLOGY = (("ndv4", ("_v4",)), ("ndv5", ("_H100_v5", "_H200_v5")))
+"""Family of topology files -> ends of the names of its sizes (Azure/azhpc-images:components/setup_sku_customizations.sh)."""
+
+
+def sku_customizations(argv: list[str]) -> int:
+    """What the image's service writes for this size: NCCL's configuration and its topology."""
+    del argv
+    machine = read_state()["machine"]
+    family = next(
+        (family for family, ends in TOPOLOGY if machine.startswith("Standard_ND96") and machine.endswith(ends)), ""
+    )
+    if not family:
+        sys.stdout.write(f"no customization for {machine}\n")
+        return 0
+    link(f"/opt/microsoft/{family}-topo.xml", f"/opt/microsoft/{family}/topo.xml")
+    lines = (
+        "NCCL_IB_PCI_RELAXED_ORDERING=1",
+        f"NCCL_TOPO_FILE=/opt/microsoft/{family}/topo.xml",
+        "NCCL_IGNORE_CPU_AFFINITY=1",
+    )
+    write_file("/etc/nccl.conf", "\n".join(lines) + "\n")
+    return 0
+
+
+def ofed_info(argv: list[str]) -> int:
+    """`ofed_info -s`."""
+    version = read_state()["packages"].get("mlnx-ofed-kernel-dkms", {}).get("version", "")
+    sys.stdout.write(f"OFED-internal-{version.partition('.OFED')[0]}:\n" if "-s" in argv else f"{version}\n")
+    return 0
+
+
+def dcgmi(argv: list[str]) -> int:
+    """`--version`, and `discovery -l`, which the daemon answers."""
+    version = upstream(read_state()["packages"].get("datacenter-gpu-manager-4-core", {}).get("version", ""))
+    if "--version" in argv or "-v" in argv:
+        sys.stdout.write(f"dcgmi  version: {version}\n")
+        return 0
+    if argv[:1] == ["discovery"]:
+        sys.stdout.write(f"{read_state()['hardware']['gpus']} GPUs found.\n")
+        return 0
+    return fail(f"dcgmi: the stand-in has no {' '.join(argv)}")
+
+
+def hostengine(argv: list[str]) -> int:
+    """DCGM's daemon."""
+    from .vendor import stay
+
+    del argv
+    return stay()
