@@ -24,6 +24,7 @@ lint: dev ## style, types, node steps, language host
 	$(BIN)/python tools/lint_go.py
 
 bench: dev engine ## ratios, not timed tests
+	@$(PYTHON) tools/environment.py bench
 	for file in bench/*.py; do $(BIN)/python "$$file" || exit 1; done
 
 dev:
@@ -39,8 +40,10 @@ lock: dev ## take the newest versions that pyproject.toml allows into requiremen
 		--group dev --group build --output-file requirements/dev.txt
 	$(UV_LOCK) --upgrade pyproject.toml --extra aws --group build \
 		--constraint requirements/dev.txt --output-file requirements/aws.txt
+	$(UV_LOCK) --upgrade --group bench \
+		--constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt
 
 clean: ## what was made here; engines in the user's cache stay
-	rm -rf .venv .rehearsal .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-bench .rehearsal .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

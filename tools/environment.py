@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Make `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|dev`.
+"""Make `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|dev|bench`.
 
 Standard library only, because it runs before anything is installed.
-One environment serves both targets: `dev` holds all that `aws` holds, in the same versions.
+One environment serves the first two: `dev` holds all that `aws` holds, in the same versions.
+`bench` is one of its own, `.venv-bench`: tools that `bench/` compares with, and nothing that gpuinfra needs.
 A stamp, written last, says what was installed from which files; an interrupted run leaves none and is done again.
 """
 
@@ -22,13 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
+VENVS = {"aws": ROOT / ".venv", "dev": ROOT / ".venv", "bench": ROOT / ".venv-bench"}
 WHAT = {
     "aws": "Pulumi with its AWS SDK (half a minute)",
     "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools (two minutes)",
+    "bench": "the SSH tools that bench/ssh.py compares with",
 }
-INCLUDES = {"aws": ("aws", "dev"), "dev": ("dev",)}
+INCLUDES = {"aws": ("aws", "dev"), "dev": ("dev",), "bench": ("bench",)}
 """Target -> the stamps that satisfy it."""
 OLDEST = (3, 11)
 MISSING = 3
@@ -60,46 +61,51 @@ def main() -> int:
 def install(target: str) -> int:
     """Make the environment, install the locked files, this checkout, and the stamp."""
     started = time.monotonic()
-    say(f"installing into .venv: {WHAT[target]}")
-    if not works(PYTHON) or not (VENV / ".base").exists():
-        if VENV.exists():
-            shutil.rmtree(VENV)
-        made = subprocess.run([sys.executable, "-m", "venv", VENV], capture_output=True, text=True)
+    venv = VENVS[target]
+    python = venv / "bin" / "python"
+    say(f"installing into {venv.name}: {WHAT[target]}")
+    if not works(python) or not (venv / ".base").exists():
+        if venv.exists():
+            shutil.rmtree(venv)
+        made = subprocess.run([sys.executable, "-m", "venv", venv], capture_output=True, text=True)
         if made.returncode:
             said = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
             return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({said[-1]})")
-        (VENV / ".base").touch()
-    for stamp in VENV.glob(".installed-*.json"):
+        (venv / ".base").touch()
+    for stamp in venv.glob(".installed-*.json"):
         stamp.unlink()  # until the end, nothing is said to be whole
 
-    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
     lock = ROOT / "requirements" / f"{target}.txt"
     # uv first: it installs the large provider SDKs in seconds where pip takes minutes.
-    uv = VENV / "bin" / "uv"
+    uv = venv / "bin" / "uv"
     with_uv = run([*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "uv.txt"])
     # Bars on a terminal; elsewhere the two lines of this script are enough.
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
     # Compiled now, once: reading a provider SDK from source costs seconds in every program that follows.
-    install = [uv, *quiet, "pip", "install", "--compile-bytecode", "--python", PYTHON]
+    install = [uv, *quiet, "pip", "install", "--compile-bytecode", "--python", python]
     with_uv = with_uv and run([*install, "--require-hashes", "-r", lock])
     if not with_uv:
         # pip knows private indexes and proxies that uv has not been told about.
         say("uv cannot install here; pip tries, which takes some minutes")
         if not run([*pip, "install", "--require-hashes", "-r", lock]):
             return missing(f"cannot install {lock.relative_to(ROOT)}; is a Python package index within reach?")
-    if not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
+    ours = target != "bench"
+    if ours and not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
         return missing("cannot install this checkout into .venv; the lines above say why")
 
-    write(VENV / f".installed-{target}.json", fingerprint(target))
+    write(venv / f".installed-{target}.json", fingerprint(target))
     say(f"installed in {time.monotonic() - started:.0f} s")
     return 0
 
 
 def is_there(target: str) -> bool:
     """Whether a stamp of the target, or of one that includes it, matches the files of now."""
+    venv = VENVS[target]
     for name in INCLUDES[target]:
         with contextlib.suppress(OSError, ValueError):
-            if json.loads((VENV / f".installed-{name}.json").read_text()) == fingerprint(name) and PYTHON.exists():
+            stamp = json.loads((venv / f".installed-{name}.json").read_text())
+            if stamp == fingerprint(name) and (venv / "bin" / "python").exists():
                 return True
     return False
 

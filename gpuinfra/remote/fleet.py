@@ -77,7 +77,10 @@ class Fleet(Generic[Value]):
         self._trouble = trouble
         self._leave = leave
         self._tries = tries
-        self._condition = threading.Condition()
+        self._guard = threading.Lock()
+        # Apart, because a host that ends must not wake hundreds of workers that have nothing to do.
+        self._work_due = threading.Condition(self._guard)
+        self._all_ended = threading.Condition(self._guard)
         self._due: list[tuple[float, int, Host]] = []
         self._order = 0
         self._left = len(hosts)
@@ -89,7 +92,7 @@ class Fleet(Generic[Value]):
         """Every host to its end. An interrupt leaves cleanly: what runs on the hosts goes on without us."""
         began = time.monotonic()
         self._began = began
-        with self._condition:
+        with self._guard:
             for host in self._hosts:
                 self._put(began, host)
         threads = [threading.Thread(target=self._work, daemon=True, name=f"ssh-{n}") for n in range(self._parallel)]
@@ -97,20 +100,20 @@ class Fleet(Generic[Value]):
         try:
             for thread in threads:
                 thread.start()
-            with self._condition:
+            with self._guard:
                 while self._left:
-                    self._condition.wait(0.5)
+                    self._all_ended.wait(0.5)
         except KeyboardInterrupt:
             interrupted = True
-        with self._condition:
+        with self._guard:
             self._stopped = True
-            self._condition.notify_all()
+            self._work_due.notify_all()
         self._leave()
         until = time.monotonic() + 10
         for thread in threads:
             if thread.ident is not None:
                 thread.join(max(0.0, until - time.monotonic()))
-        with self._condition:
+        with self._guard:
             for host in self._hosts:
                 if host.name not in self._outcomes:
                     self._outcomes[host.name] = Outcome(
@@ -124,12 +127,12 @@ class Fleet(Generic[Value]):
 
     def _next(self) -> Host | None:
         """The host that is due first; None when there is nothing more to do."""
-        with self._condition:
+        with self._guard:
             while not self._stopped and self._left:
                 now = time.monotonic()
                 if self._due and self._due[0][0] <= now:
                     return heapq.heappop(self._due)[2]
-                self._condition.wait(min(1.0, self._due[0][0] - now) if self._due else 1.0)
+                self._work_due.wait(self._due[0][0] - now if self._due else None)
         return None
 
     def _work(self) -> None:
@@ -156,14 +159,17 @@ class Fleet(Generic[Value]):
                 text = f"{host.name}: {type(error).__name__}: {error}".splitlines()[0]
                 problem = HostProblem(Kind.DEFECT, text, "please report this")
                 outcome = Outcome(host, problem=left_behind(host) if self._stopped else problem)
-            with self._condition:
+            with self._guard:
                 if pause is not None:
                     self._put(time.monotonic() + pause, host)
+                    self._work_due.notify()
                 elif outcome is not None:
                     outcome.seconds = time.monotonic() - self._began
                     self._outcomes[host.name] = outcome
                     self._left -= 1
-                self._condition.notify_all()
+                    if not self._left:
+                        self._work_due.notify_all()
+                        self._all_ended.notify_all()
             if outcome is not None:
                 self._changed(outcome)
 
