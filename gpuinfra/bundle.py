@@ -30,6 +30,8 @@ USER_DATA_LIMITS = {"aws": ("EC2", 16 * 1024), "azure": ("Azure", 65535), "gcp":
 EC2: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html. Azure: custom data "is a maximum length of 65535
 bytes", VirtualMachineScaleSetOSProfile of the ARM reference. Google: 256 KB a metadata value,
 https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations."""
+_UNITS_OF = {"gpuinfra-health.service": ("azure",)}
+"""Units that only some clouds' nodes have."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -74,6 +76,8 @@ def build(pool: PoolPlan) -> Bundle:
             raise GpuinfraError(f"pool {pool.name} names the step {step.id!r}, but there are only {known}")
         files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
     for unit in sorted((scripts / "units").glob("gpuinfra-*")):
+        if pool.expectation.get("cloud") not in _UNITS_OF.get(unit.name, (pool.expectation.get("cloud"),)):
+            continue
         files[f"units/{unit.name}"] = unit.read_bytes()
     data = _gzip(_tar(files))
     return Bundle(data=data, sha256=hashlib.sha256(data).hexdigest())

@@ -1,4 +1,4 @@
-"""The node part's command: `node.pyz steps | verify | attest | explain`.
+"""The node part's command: `node.pyz steps | verify | attest | health | explain`.
 
 JSON on stdout, words for people on stderr.
 Exit codes that a scheduler's prolog, a health check and systemd understand:
@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
         "attest", help="renew the identity proof of the newest evidence, and upload it if it never arrived"
     )
     attest.set_defaults(run=_attest)
+    health = commands.add_parser("health", help="answer on this machine whether it is proven, until ended")
+    health.set_defaults(run=_health)
     nccl = commands.add_parser("nccl", help="all-reduce over this node's GPUs; prints one JSON object")
     nccl.add_argument("--gib", type=float, default=8.0, help="bytes summed on each GPU, twice of that is allocated")
     nccl.add_argument("--rounds", type=int, default=20)
@@ -235,6 +237,16 @@ def _attest(args: argparse.Namespace) -> int:
         raise Missing("the proof was not renewed: %s" % error) from None
     if problem:
         raise Missing(problem)
+    return OK
+
+
+def _health(args: argparse.Namespace) -> int:
+    from . import health
+
+    try:
+        health.serve(NODE, BUNDLE)
+    except OSError as error:
+        raise Missing("port %d cannot be listened on: %s" % (health.PORT, error)) from None
     return OK
 
 

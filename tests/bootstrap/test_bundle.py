@@ -58,6 +58,13 @@ def test_fewer_steps_are_fewer_files(pool: PoolPlan) -> None:
     assert bundle.build(small).sha256 != bundle.build(pool).sha256
 
 
+def test_only_a_cloud_that_asks_for_health_gets_the_unit_that_answers(pool: PoolPlan) -> None:
+    """Azure's extension asks on the node itself; elsewhere nothing listens."""
+    azure = replace(pool, expectation={**pool.expectation, "cloud": "azure"})
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(azure).data))) as archive:
+        assert "units/gpuinfra-health.service" in archive.getnames()
+
+
 def test_the_same_plan_gives_the_same_bytes(pool: PoolPlan, tmp_path: Path) -> None:
     """No clock, no order of a file system, no compressor and no owner is in it."""
     first = bundle.build(pool)

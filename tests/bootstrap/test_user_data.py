@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_it_is_for_known_clouds_only() -> None:
     """A cloud without a way to fetch the bundle is named."""
-    with pytest.raises(GpuinfraError, match="'oracle' yet; there is one for aws"):
+    with pytest.raises(GpuinfraError, match="'oracle' yet; there is one for aws, azure"):
         bundle.user_data(config(cloud="oracle"))
 
 
@@ -97,14 +97,22 @@ def test_it_holds_no_secret() -> None:
         assert word not in text
 
 
+BUNDLED = {
+    "node.pyz": b"hello",
+    "units/gpuinfra-attest.service": b"[Unit]\n",
+    "units/gpuinfra-attest.timer": b"[Install]\n",
+    "units/gpuinfra-bootstrap.service": b"hello\n[Install]\n",
+}
+
+
 def small_bundle() -> tuple[bytes, str]:
     """A bundle that is just enough to boot, and its checksum."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as target:
-        for name in ("units/gpuinfra-bootstrap.service", "node.pyz"):
+        for name, content in BUNDLED.items():
             entry = tarfile.TarInfo(name)
-            entry.size = 5
-            target.addfile(entry, io.BytesIO(b"hello"))
+            entry.size = len(content)
+            target.addfile(entry, io.BytesIO(content))
     data = archive.getvalue()
     return data, hashlib.sha256(data).hexdigest()
 
@@ -112,7 +120,7 @@ def small_bundle() -> tuple[bytes, str]:
 PRIVATE = """
 set -eu
 mount --rbind "$1/etc" /etc
-for folder in /opt /var/lib; do mount -t tmpfs tmpfs "$folder"; done
+for folder in /opt /var/lib /run; do mount -t tmpfs tmpfs "$folder"; done
 export PATH="$1/bin:$PATH"
 status=0
 bash "$1/user-data.sh" || status=$?
@@ -151,11 +159,14 @@ def test_it_boots_a_node(tmp_path: Path) -> None:
     calls = (tmp_path / "systemctl.log").read_text(encoding="utf-8").splitlines()
     assert calls[:2] == [
         "daemon-reload",
-        "enable gpuinfra-bootstrap.service gpuinfra-verify.service gpuinfra-attest.timer",
+        "enable gpuinfra-attest.timer gpuinfra-bootstrap.service",
     ]
-    assert calls[2].startswith("start --no-block gpuinfra-bootstrap.service")
+    assert calls[2] == "start --no-block gpuinfra-attest.timer gpuinfra-bootstrap.service"
+    assert len(calls) == 3, "the second run finds everything started"
     assert (tmp_path / "opt.after/gpuinfra/current").readlink() == Path(f"/opt/gpuinfra/{sha256}")
     assert sorted(p.name for p in (tmp_path / "opt.after/gpuinfra").iterdir()) == sorted([sha256, "current"])
-    assert (tmp_path / "etc/systemd/system/gpuinfra-bootstrap.service").read_text(encoding="utf-8") == "hello"
+    assert (tmp_path / "etc/systemd/system/gpuinfra-bootstrap.service").read_bytes() == BUNDLED[
+        "units/gpuinfra-bootstrap.service"
+    ]
     for secret in SECRETS:
         assert secret not in answer.stdout + answer.stderr

@@ -4,12 +4,19 @@
 set -euo pipefail
 umask 022
 readonly HOME_OF_BUNDLES=/opt/gpuinfra
+readonly STARTED=/run/gpuinfra-started.json
 
 main() {
   trap 'say "user data failed in line $LINENO; this node will not report"' ERR
   local sha256 archive
   mkdir -p /etc/gpuinfra "$HOME_OF_BUNDLES" /var/lib/gpuinfra
   node_json >/etc/gpuinfra/node.json.new
+  # A cloud that brings a new bundle to running nodes by this script also runs it beside cloud-init at first boot.
+  if cmp -s /etc/gpuinfra/node.json.new "$STARTED"; then
+    rm -f /etc/gpuinfra/node.json.new
+    say "this configuration was started in this boot already"
+    return
+  fi
   mv -f /etc/gpuinfra/node.json.new /etc/gpuinfra/node.json
   sha256=$(of_bundle sha256)
   if [[ ! -d $HOME_OF_BUNDLES/$sha256 ]]; then
@@ -21,6 +28,7 @@ main() {
   ln -sfn "$HOME_OF_BUNDLES/$sha256" "$HOME_OF_BUNDLES/.current"
   mv -fT "$HOME_OF_BUNDLES/.current" "$HOME_OF_BUNDLES/current"
   start_units
+  cp -f /etc/gpuinfra/node.json "$STARTED"
   say "bundle is in place; gpuinfra-bootstrap.service goes on from here"
 }
 
@@ -47,10 +55,14 @@ unpack() {
 }
 
 start_units() {
+  local units
   cp -f "$HOME_OF_BUNDLES"/current/units/gpuinfra-* /etc/systemd/system/
+  units=$(cd "$HOME_OF_BUNDLES/current/units" && grep -l '^\[Install\]' gpuinfra-*)
   systemctl daemon-reload
-  systemctl enable gpuinfra-bootstrap.service gpuinfra-verify.service gpuinfra-attest.timer
-  systemctl start --no-block gpuinfra-bootstrap.service gpuinfra-verify.service gpuinfra-attest.timer
+  # shellcheck disable=SC2086  # one word a unit
+  systemctl enable $units
+  # shellcheck disable=SC2086
+  systemctl start --no-block $units
 }
 
 node_json() {

@@ -1,0 +1,73 @@
+"""What a node answers to whoever rolls an update."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.node import evidence, health
+from tests.node.healthy import JOURNAL, P4D, healthy
+
+BOOT = "0a0a0a0a-0000-4000-8000-000000000001"
+NODE = {"cloud": "azure", "bundle": {"sha256": "b" * 64}}
+
+
+def made(bundle: str = "b" * 64, **probes: Any) -> dict[str, Any]:
+    """Evidence of one verification."""
+    return evidence.make(
+        node={**NODE, "bundle": {"sha256": bundle}}, expectation=P4D, journal=JOURNAL, probes={**healthy(), **probes},
+        instance_id="i", boot_id=BOOT, seq=1, previous=None, started="", finished="", host_keys=[],
+    )  # fmt: skip
+
+
+def test_a_node_is_healthy_only_when_this_boot_was_proven_with_the_wanted_bundle() -> None:
+    """An older bundle, another boot or no evidence is unknown, so that nothing is repaired and no update goes on."""
+    assert health.state(NODE, P4D, made(), BOOT) == "Healthy"
+    assert health.state(NODE, P4D, made(bundle="c" * 64), BOOT) == "Unknown"
+    assert health.state(NODE, P4D, made(), "another boot") == "Unknown"
+    assert health.state(NODE, P4D, None, BOOT) == "Unknown"
+    assert health.state(NODE, None, made(), BOOT) == "Unknown"
+    assert health.state({}, P4D, made(), BOOT) == "Unknown"
+
+
+def test_a_node_that_failed_its_checks_is_unhealthy() -> None:
+    """A missing check is no better than a failed one, and garbage is not health."""
+    broken = made(**{"nvidia-smi-xml": {**healthy()["nvidia-smi-xml"], "stdout": "No devices were found", "exit": 6}})
+    assert health.state(NODE, P4D, broken, BOOT) == "Unhealthy"
+    assert health.state(NODE, P4D, {**made(), "checks": []}, BOOT) == "Unhealthy"
+    assert health.state(NODE, P4D, {**made(), "checks": ["?"]}, BOOT) == "Unhealthy"
+
+
+def test_it_answers_over_http_and_ends_when_told(tmp_path: Path) -> None:
+    """Over HTTP it is the body that Azure's extension reads; a path of another name is not found."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.84.0.1", health.PORT))
+        except OSError:
+            pytest.skip("this system has no further loopback addresses")
+    (tmp_path / "node.json").write_text(json.dumps(NODE))
+    code = f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), Path({str(tmp_path)!r}))"
+    process = subprocess.Popen([sys.executable, "-c", code], env={health.ADDRESS_VARIABLE: "127.84.0.1"})
+    try:
+        url = f"http://127.84.0.1:{health.PORT}{health.PATH}"
+        for _ in range(100):
+            try:
+                with urllib.request.urlopen(url, timeout=5) as answer:
+                    said = json.load(answer)
+                break
+            except OSError:
+                time.sleep(0.1)
+        assert said == {"ApplicationHealthState": "Unknown"}
+        with pytest.raises(OSError, match="404"):
+            urllib.request.urlopen(url + "z", timeout=5)
+    finally:
+        process.terminate()
+    assert process.wait(10) == 0
