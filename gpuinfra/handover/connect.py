@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gpuinfra.handover.ports import Ports, PortUnavailable
 
-CLOUDS = ("aws", "gcp")
+CLOUDS = ("aws", "azure", "gcp")
 """Clouds with a module beside this one; each has `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`."""
 
 

@@ -1,8 +1,9 @@
-"""gpuinfra's own Pulumi provider: the resource `gpuinfra:index:NodesReady`.
+"""gpuinfra's own Pulumi provider: the resources `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload`.
 
 Create and Update wait until every node that should be there has proven itself, and fail with the reasons otherwise; the
 state of a failed one is kept, so that the next `up` judges again instead of starting over. Read asks membership and
 evidence anew, so a replaced node shows as drift. Delete does nothing: there is nothing in the cloud that is this resource.
+What an `Upload` does is in `upload.py`.
 The servicer is the generated one; whoever wants components for other languages adds Construct here.
 """
 
@@ -28,7 +29,8 @@ from pulumi.runtime.proto import (
     status_pb2,
 )
 
-from gpuinfra.handover import wire
+from gpuinfra.handover import upload, wire
+from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import Check
 from gpuinfra.handover.ports import PortUnavailable
@@ -68,6 +70,10 @@ class Engine:
     def status(self, urn: str, text: str) -> None:
         """A line of progress, shown beside the resource and not kept."""
         self._log(urn, text, ephemeral=True)
+
+    def say(self, urn: str, text: str) -> None:
+        """A line beside the resource, kept."""
+        self._log(urn, text, ephemeral=False)
 
     def _log(self, urn: str, text: str, *, ephemeral: bool) -> None:
         if self._stub is None:
@@ -127,20 +133,24 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Check(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.news)
-        failures = [
-            provider_pb2.CheckFailure(property=path, reason=reason)
-            for path, reason in check_inputs(request.type, inputs)
-        ]
+        wrong = upload.check_inputs(inputs) if request.type == upload.TYPE else check_inputs(request.type, inputs)
+        failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
         return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
 
     def Diff(self, request: Any, context: Any) -> Any:
         state, news = wire.from_struct(request.olds), wire.from_struct(request.news)
+        if _is_upload(request.urn):
+            changed, kinds = upload.changes(state, news), provider_pb2.DiffResponse
+            known = kinds.DIFF_SOME if changed else kinds.DIFF_NONE
+            return kinds(changes=known, diffs=changed, replaces=changed)
         changed = changes(state, wire.from_struct(request.old_inputs) or wire.inputs_of(state), news)
         kinds = provider_pb2.DiffResponse
         return kinds(changes=kinds.DIFF_SOME if changed else kinds.DIFF_NONE, diffs=changed)
 
     def Create(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.properties)
+        if _is_upload(request.urn):
+            return self._upload(request, inputs, context)
         if request.preview:
             return provider_pb2.CreateResponse(id="", properties=wire.to_struct(previewed(inputs)))
         name = f"{inputs['cluster']}@{inputs['region']}"
@@ -156,6 +166,8 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Read(self, request: Any, context: Any) -> Any:
         state = wire.from_struct(request.properties)
         inputs = wire.from_struct(request.inputs) or wire.inputs_of(state)
+        if _is_upload(request.urn):
+            return _read_upload(request, state, inputs, context)
         if not inputs:
             return _refuse(context, "NodesReady cannot be imported: it is nothing in the cloud; `pulumi up` creates it")
         try:
@@ -169,7 +181,24 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Delete(self, request: Any, context: Any) -> Any:
+        if _is_upload(request.urn):
+            try:
+                kept = upload.delete(wire.from_struct(request.properties), Rest())
+            except PortUnavailable as error:
+                return _refuse(context, str(error))
+            if kept:
+                self._engine.say(request.urn, kept)
         return empty_pb2.Empty()
+
+    def _upload(self, request: Any, inputs: dict[str, object], context: Any) -> Any:
+        if request.preview:
+            properties = {**inputs, **dict.fromkeys(upload.OUTPUTS, wire.UNKNOWN)}
+            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(properties))
+        try:
+            made = upload.create(inputs, Rest(), self._cancelled)
+        except (PortUnavailable, ValueError, OSError) as error:
+            return _refuse(context, str(error))
+        return provider_pb2.CreateResponse(id=str(made["url"]), properties=wire.to_struct(made))
 
     def _wait(self, urn: str, name: str, inputs: dict[str, object], state: dict[str, object], context: Any) -> Any:
         shorter = os.environ.get(DEADLINE_VARIABLE)
@@ -199,10 +228,30 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
 
+def _is_upload(urn: str) -> bool:
+    """Whether a request is about an upload: its URN's type says so."""
+    return urn.split("::")[2].split("$")[-1] == upload.TYPE if urn.count("::") >= 3 else False
+
+
+def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, object], context: Any) -> Any:
+    if not state:
+        return _refuse(context, "an Upload cannot be imported: `pulumi up` takes what is there already as it is")
+    try:
+        if not upload.read(state, Rest()):
+            return provider_pb2.ReadResponse(id="")
+    except PortUnavailable as error:
+        return _refuse(context, f"the blob cannot be looked at: {error}")
+    return provider_pb2.ReadResponse(
+        id=request.id,
+        properties=wire.to_struct(state),
+        inputs=wire.to_struct({k: inputs[k] for k in upload.INPUTS if k in inputs}),
+    )
+
+
 def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
     """What is wrong with the inputs, as (property, reason)."""
     if token != wire.TYPE:
-        return [("", f"{token} is not a type of gpuinfra; known is {wire.TYPE}")]
+        return [("", f"{token} is not a type of gpuinfra; known are {wire.TYPE} and {upload.TYPE}")]
     found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
     if inputs.get("wait", "all") not in (*WAITS, wire.UNKNOWN):
         found.append(("wait", f"wait is {inputs.get('wait')!r}, allowed are {', '.join(WAITS)}"))

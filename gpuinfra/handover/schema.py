@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from gpuinfra.handover.upload import TYPE as UPLOAD
 from gpuinfra.handover.wire import TYPE
 
 _STRING: dict[str, object] = {"type": "string"}
 _INTEGER: dict[str, object] = {"type": "integer"}
+_UPLOAD: dict[str, object] = {
+    "container": _STRING,
+    "blob": _STRING,
+    "sha256": _STRING,
+    "source": {"$ref": "pulumi.json#/Asset"},
+}
 _ANY: dict[str, object] = {"$ref": "pulumi.json#/Any"}
 
 
@@ -43,6 +50,13 @@ def package_schema(version: str) -> dict[str, object]:
                 "requiredInputs": ["cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools"],
                 "properties": {**inputs, **outputs},
                 "required": [*outputs],
-            }
+            },
+            UPLOAD: {
+                "description": "A file in a container of Azure's blob storage, put there under the operator's identity.",
+                "inputProperties": _UPLOAD,
+                "requiredInputs": [*_UPLOAD],
+                "properties": {**_UPLOAD, "url": _STRING},
+                "required": [*_UPLOAD, "url"],
+            },
         },
     }

@@ -194,7 +194,7 @@ def test_check_names_what_is_wrong(stub: Any) -> None:
     answer = stub.Check(provider_pb2.CheckRequest(type=wire.TYPE, news=wire.to_struct(inputs(wait="some"))))
     assert "allowed are all, floor, none" in answer.failures[0].reason
     answer = stub.Check(provider_pb2.CheckRequest(type="gpuinfra:index:Other", news=wire.to_struct(inputs())))
-    assert "known is gpuinfra:index:NodesReady" in answer.failures[0].reason
+    assert "known are gpuinfra:index:NodesReady and gpuinfra:index:Upload" in answer.failures[0].reason
 
 
 def test_cancel_ends_a_wait(stub: Any, fleet: Fleet) -> None:

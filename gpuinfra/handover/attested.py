@@ -1,0 +1,334 @@
+"""Azure's attested documents: whether Azure signed what a node says about itself, and over which evidence.
+
+A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. Signature, chain, name,
+dates and nonce are verified here, offline but for an intermediate certificate that the message lacks; that one is fetched from
+Microsoft's or DigiCert's own host and counts only when the pinned root has signed it.
+
+https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21; never seen from a real machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuinfra.handover import der
+from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
+from gpuinfra.node.azure import DOCUMENTS, nonces
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+ROOTS_VARIABLE = "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES"
+"""A PEM file with the certificates to trust in place of the pinned root, for sovereign clouds and machines without internet."""
+ROOT_SHA256 = "cb3ccbb76031e5e0138f8dd39a23f9de47ffc35e43c1144cea27d46a5ab1cb5f"
+"""DigiCert Global Root G2, as certifi ships it. https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, read 2026-11-21."""
+NAMES = ("metadata.azure.com", "metadata.azure.us", "metadata.azure.cn")
+ISSUER_HOSTS = ("www.microsoft.com", "caissuers.microsoft.com", "cacerts.digicert.com")
+_SIGNED_DATA, _DATA = "1.2.840.113549.1.7.2", "1.2.840.113549.1.7.1"
+_CONTENT_TYPE, _MESSAGE_DIGEST = "1.2.840.113549.1.9.3", "1.2.840.113549.1.9.4"
+_DIGESTS = {
+    "2.16.840.1.101.3.4.2.1": "sha256",
+    "2.16.840.1.101.3.4.2.2": "sha384",
+    "2.16.840.1.101.3.4.2.3": "sha512",
+}
+_LIMIT = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attested:
+    """What one document says, once its signature holds."""
+
+    vm_id: str
+    subscription: str
+    nonce: str
+    expires: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A PKCS7 message whose signature fits the certificate that it names; who that is, is not said yet."""
+
+    content: bytes
+    signer: Certificate
+    others: tuple[Certificate, ...]
+
+
+def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tuple[Attested, str]:
+    """Who signed, and the hash of the evidence. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`.
+
+    Every document has to be of the same machine, and their nonces together have to be those of the evidence's hash.
+    """
+    if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "azure":
+        raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 for azure")
+    sha256, documents = proof.get("evidence_sha256"), proof.get("documents")
+    if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise IdentityRefused("its identity proof carries no evidence hash")
+    if not isinstance(documents, list) or len(documents) != DOCUMENTS:
+        raise IdentityRefused(f"its identity proof does not hold {DOCUMENTS} attested documents")
+    found = [read_document(document, trust, now) for document in documents]
+    for said, nonce in zip(found, nonces(sha256), strict=True):
+        if said.nonce != nonce:
+            raise IdentityRefused(f"Azure attested the nonce {said.nonce[:40]}, and its evidence needs {nonce}")
+        if (said.vm_id, said.subscription) != (found[0].vm_id, found[0].subscription):
+            raise IdentityRefused("its identity proof holds documents of several machines")
+    if min(said.expires for said in found) <= now:
+        raise IdentityExpired("its attested documents have expired")
+    return found[0], sha256
+
+
+def read_document(document: object, trust: Trust, now: datetime) -> Attested:
+    """One document, given as base64."""
+    if not isinstance(document, str) or len(document) > _LIMIT:
+        raise IdentityRefused("an attested document is no text, or longer than 64 KiB")
+    try:
+        message = open_message(base64.b64decode(document, validate=True))
+    except (binascii.Error, der.NotDer) as error:
+        raise IdentityRefused(f"an attested document cannot be read: {error}") from None
+    trust.verify(message, now)
+    try:
+        said = json.loads(message.content)
+        times = said["timeStamp"]
+        return Attested(
+            vm_id=str(said["vmId"]).lower(),
+            subscription=str(said["subscriptionId"]).lower(),
+            nonce=str(said["nonce"]),
+            expires=_moment(str(times["expiresOn"])),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise IdentityRefused(f"an attested document does not say what it should: {error!r}"[:200]) from None
+
+
+def open_message(data: bytes) -> Message:
+    """The content of a PKCS7 message that exactly one certificate in it has signed. Raises `NotDer` or `IdentityRefused`."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+    kind, body = _pair(der.read(data).expect(der.SEQUENCE))
+    if kind.oid() != _SIGNED_DATA:
+        raise IdentityRefused("an attested document is not signed")
+    fields = _only(body).expect(der.SEQUENCE).children()
+    content, certificates, signers = _fields(fields)
+    try:
+        known = [x509.load_der_x509_certificate(one.whole) for one in certificates]
+    except ValueError as error:
+        raise IdentityRefused(f"an attested document holds a certificate that cannot be read: {error}") from None
+    if len(signers) != 1:
+        raise IdentityRefused(f"an attested document has {len(signers)} signatures, not one")
+    parts = signers[0].expect(der.SEQUENCE).children()
+    if len(parts) < 5:
+        raise der.NotDer("the signer's part is cut off")
+    issuer, serial = _pair(parts[1].expect(der.SEQUENCE))
+    signer = [
+        one for one in known if one.serial_number == serial.integer() and one.issuer.public_bytes() == issuer.whole
+    ]
+    if len(signer) != 1:
+        raise IdentityRefused("an attested document does not hold the certificate that signed it")
+    name = _DIGESTS.get(_algorithm(parts[2]))
+    key = signer[0].public_key()
+    if name is None or not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
+        raise IdentityRefused(
+            "an attested document is signed in a way that is not believed: RSA of 2048 bits and SHA-2 are"
+        )
+    digest = {"sha256": hashes.SHA256(), "sha384": hashes.SHA384(), "sha512": hashes.SHA512()}[name]
+    signed, rest = _signed_bytes(parts[3:], content, name)
+    try:
+        key.verify(rest[1].expect(der.OCTET_STRING).content, signed, padding.PKCS1v15(), digest)
+    except InvalidSignature:
+        raise IdentityRefused("the signature of an attested document does not hold") from None
+    except IndexError:
+        raise der.NotDer("the signature is missing") from None
+    return Message(content=content, signer=signer[0], others=tuple(one for one in known if one is not signer[0]))
+
+
+def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], list[der.Element]]:
+    """Content, certificates and signers of SignedData: version, digests, content, [0] certificates, [1] lists, signers."""
+    if len(fields) < 4:
+        raise der.NotDer("the signed message is cut off")
+    kind, held = _pair(fields[2].expect(der.SEQUENCE))
+    if kind.oid() != _DATA:
+        raise IdentityRefused("an attested document holds something else than data")
+    content = _only(held).expect(der.OCTET_STRING).content
+    certificates = [one for field in fields[3:-1] if field.tag == 0xA0 for one in field.children()]
+    return content, certificates, fields[-1].expect(der.SET).children()
+
+
+def _signed_bytes(parts: Sequence[der.Element], content: bytes, digest: str) -> tuple[bytes, Sequence[der.Element]]:
+    """What the signature is over: the content, or the attributes that carry its digest; and what follows them."""
+    import hashlib
+
+    if parts[0].tag != 0xA0:
+        return content, parts
+    said: dict[str, bytes] = {}
+    for attribute in parts[0].children():
+        name, values = _pair(attribute.expect(der.SEQUENCE))
+        if name.oid() in said:
+            raise IdentityRefused("an attested document says an attribute twice")
+        said[name.oid()] = _only(values.expect(der.SET)).whole
+    if (
+        said.get(_MESSAGE_DIGEST)
+        != b"\x04" + bytes([hashlib.new(digest).digest_size]) + hashlib.new(digest, content).digest()
+    ):
+        raise IdentityRefused("an attested document's content is not what was signed")
+    if der.read(said.get(_CONTENT_TYPE, b"\x05\x00")).tag != der.OID or der.read(said[_CONTENT_TYPE]).oid() != _DATA:
+        raise IdentityRefused("an attested document's attributes are of another kind of content")
+    return b"\x31" + parts[0].whole[1:], parts[1:]
+
+
+def _algorithm(element: der.Element) -> str:
+    return element.expect(der.SEQUENCE).children()[0].oid()
+
+
+def _pair(element: der.Element) -> tuple[der.Element, der.Element]:
+    parts = element.children()
+    if len(parts) != 2:
+        raise der.NotDer(f"{len(parts)} parts where two belong")
+    return parts[0], parts[1]
+
+
+def _only(element: der.Element) -> der.Element:
+    parts = element.children()
+    if len(parts) != 1:
+        raise der.NotDer(f"{len(parts)} parts where one belongs")
+    return parts[0]
+
+
+def _moment(text: str) -> datetime:
+    """`11/28/26 00:16:17 -0000`."""
+    return datetime.strptime(text, "%m/%d/%y %H:%M:%S %z").astimezone(UTC)
+
+
+class Trust:
+    """Who may sign: a chain from the pinned root to a certificate for Azure's metadata service."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, fetch: Callable[[str], bytes] | None = None) -> None:
+        """`fetch` gets a missing intermediate certificate; the default asks its issuer's own host."""
+        self._path = environ.get(ROOTS_VARIABLE)
+        self._fetch = fetch or _from_issuer
+        self._given: tuple[list[Certificate], list[Certificate]] | None = None
+        self._fetched: dict[str, Certificate] = {}
+
+    def verify(self, message: Message, now: datetime) -> None:
+        """Raises `IdentityRefused` unless the signer's certificate is Azure's, and valid now."""
+        from cryptography import x509
+        from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+        roots, between = self._certificates()
+        name = _metadata_name(message.signer)
+        verifier = PolicyBuilder().store(Store(roots)).time(now).build_server_verifier(x509.DNSName(name))
+        held = [*message.others, *between, *self._fetched.values()]
+        try:
+            verifier.verify(message.signer, held)
+            return
+        except VerificationError as error:
+            problem = str(error)
+        if (missing := self._issuer(message.signer, held)) is not None:
+            try:
+                verifier.verify(message.signer, [*held, missing])
+                return
+            except VerificationError as error:
+                problem = str(error)
+        raise IdentityRefused(f"Azure did not sign an attested document: {problem}"[:300])
+
+    def _certificates(self) -> tuple[list[Certificate], list[Certificate]]:
+        """Roots, and intermediate ones that are at hand."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+
+        if self._given is not None:
+            return self._given
+        if self._path:
+            try:
+                every = x509.load_pem_x509_certificates(Path(self._path).read_bytes())
+            except (OSError, ValueError) as error:
+                raise PortUnavailable(
+                    f"{ROOTS_VARIABLE} names {self._path}, which holds no certificates: {error}"
+                ) from None
+            self._given = (
+                [one for one in every if one.subject == one.issuer],
+                [one for one in every if one.subject != one.issuer],
+            )
+        else:
+            import certifi
+
+            marks = re.findall(
+                rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", Path(certifi.where()).read_bytes(), re.S
+            )
+            ders = (base64.b64decode(b"".join(mark.split(b"\n")[1:-1])) for mark in marks)
+            loaded = [x509.load_der_x509_certificate(data) for data in ders if _sha256(data) == ROOT_SHA256]
+            assert all(one.fingerprint(hashes.SHA256()).hex() == ROOT_SHA256 for one in loaded)
+            self._given = (loaded, [])
+        if not self._given[0]:
+            raise PortUnavailable(
+                f"there is no root certificate to check Azure's signatures by; name one with {ROOTS_VARIABLE}"
+            )
+        return self._given
+
+    def _issuer(self, signer: Certificate, held: Sequence[Certificate]) -> Certificate | None:
+        """The certificate that issued the signer's, from the host that Microsoft and DigiCert publish theirs on."""
+        from cryptography import x509
+
+        if any(one.subject == signer.issuer for one in held):
+            return None
+        try:
+            access = signer.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
+        except (x509.ExtensionNotFound, ValueError):
+            return None
+        for one in access:
+            url = one.access_location.value if isinstance(one.access_location, x509.UniformResourceIdentifier) else ""
+            match = re.fullmatch(r"https?://([a-z0-9.-]+)/[\w%./() -]{1,200}", url)
+            if match is None or match[1] not in ISSUER_HOSTS:
+                continue
+            if url not in self._fetched:
+                try:
+                    self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
+                except ValueError:
+                    continue
+            return self._fetched[url]
+        return None
+
+
+def _metadata_name(certificate: Certificate) -> str:
+    """The name that the certificate is for; `IdentityRefused` where that is not Azure's metadata service.
+
+    Regions have names below the cloud's own, and a wildcard stands for any of them.
+    """
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+            x509.DNSName
+        )
+    except (x509.ExtensionNotFound, ValueError):
+        names = []
+    for name in names:
+        if any(name == known or name.endswith("." + known) for known in NAMES):
+            return name.replace("*", "region", 1)
+    raise IdentityRefused(f"an attested document was signed by a certificate for {', '.join(names)[:100] or 'nobody'}")
+
+
+def _from_issuer(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=15) as answer:
+            return bytes(answer.read(_LIMIT))
+    except OSError as error:
+        raise PortUnavailable(
+            f"the certificate that issued Azure's cannot be had from {url}: {error}; put it into a file with its root and name that with {ROOTS_VARIABLE}"
+        ) from None
+
+
+def _sha256(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,188 @@
+"""Requests to Azure Resource Manager and blob storage, under the operator's own credentials.
+
+Plain HTTP, because Azure's clients refuse any endpoint without TLS and four calls need no client. Tokens come from azure-identity, which
+finds credentials as Azure's own tools do, and are sent to Azure's hosts or to a named endpoint, never to where an answer points.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuinfra.handover.ports import PortUnavailable
+
+MANAGEMENT_VARIABLE = "GPUINFRA_AZURE_RESOURCE_MANAGER"
+"""Another address of Azure Resource Manager, for sovereign clouds and rehearsals; Azure's tools document none that all of them read."""
+MANAGEMENT = "https://management.azure.com"
+STORAGE_SCOPE = "https://storage.azure.com/.default"
+BLOB_VERSION = "2021-12-02"
+_ANSWER_LIMIT = 64 * 1024 * 1024
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Credential(Protocol):
+    """What azure-identity's credentials have in common."""
+
+    def get_token(self, *scopes: str) -> Any:
+        """An object with `token`, valid for minutes at least."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer of any status."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Refused(PortUnavailable):
+    """Azure answered with an error; `code` is its own name."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"{code}: {' '.join(message.split())}" if message else f"{code} ({status})")
+        self.status, self.code = status, code
+
+
+class Rest:
+    """Requests under one credential."""
+
+    def __init__(self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ) -> None:
+        """Without a credential the environment's own is found when it is first needed."""
+        self._credential = credential
+        self._environ = environ
+        self._management = (environ.get(MANAGEMENT_VARIABLE) or MANAGEMENT).rstrip("/")
+
+    # Azure Resource Manager
+
+    def arm(self, path: str, api: str, query: Mapping[str, str] | None = None, *, post: bool = False) -> dict[str, Any]:
+        """One answer about the resource at `path` (an ARM id and what follows it)."""
+        url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api, **(query or {})})}"
+        return self._arm(url, post)
+
+    def pages(self, path: str, api: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+        """Every entry of a list, page after page."""
+        answer = self.arm(path, api, query)
+        for _ in range(1000):
+            yield from (one for one in answer.get("value") or [] if isinstance(one, dict))
+            following = answer.get("nextLink")
+            if not following:
+                return
+            answer = self._arm(self._same_host(str(following)), False)
+        raise PortUnavailable(f"Azure's list of {path} does not end")
+
+    def _arm(self, url: str, post: bool) -> dict[str, Any]:
+        token = self._token(f"{self._management if self._management.startswith('https') else MANAGEMENT}/.default")
+        answer = self._send("POST" if post else "GET", url, {"Authorization": f"Bearer {token}"}, b"" if post else None)
+        if answer.status >= 300:
+            raise _refused(answer)
+        try:
+            value = json.loads(answer.body or b"{}")
+        except ValueError as error:
+            raise PortUnavailable(
+                f"Azure's answer about {urllib.parse.urlsplit(url).path} is no JSON: {error}"
+            ) from None
+        return value if isinstance(value, dict) else {}
+
+    def _same_host(self, url: str) -> str:
+        """The address of a further page, on the host that was asked: a token goes to no other."""
+        parts = urllib.parse.urlsplit(url)
+        own = urllib.parse.urlsplit(self._management)
+        if (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
+            raise PortUnavailable(f"Azure's list goes on at {parts.netloc[:80]}, which is not {own.netloc}")
+        return url
+
+    # Blob storage
+
+    def blob(
+        self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> Answer:
+        """One request about a blob or container, whatever its answer."""
+        token = self._token(STORAGE_SCOPE)
+        return self._send(
+            method, url, {"Authorization": f"Bearer {token}", "x-ms-version": BLOB_VERSION, **(headers or {})}, body
+        )
+
+    def blob_base(self, container: str) -> str:
+        """Where a container is: its own address, or below the endpoint that the variable names."""
+        from gpuinfra.node.azure import blob_url
+        from gpuinfra.node.cloud import CloudError
+
+        try:
+            return blob_url(container, "", self._environ).rstrip("/")
+        except CloudError as error:
+            raise PortUnavailable(str(error)) from None
+
+    def signed(self, url: str, limit: int) -> bytes:
+        """What an address that Azure signed holds; no token goes there."""
+        answer = self._send("GET", url, {}, None)
+        if answer.status >= 300:
+            raise _refused(answer)
+        return answer.body[-limit:]
+
+    # Both
+
+    def _token(self, scope: str) -> str:
+        from azure.core.exceptions import AzureError
+
+        if self._credential is None:
+            from azure.identity import DefaultAzureCredential
+
+            self._credential = DefaultAzureCredential()
+        try:
+            return str(self._credential.get_token(scope).token)
+        except (AzureError, ValueError, OSError) as error:
+            raise PortUnavailable(f"there are no credentials for Azure: {' '.join(str(error).split())[:500]}") from None
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            raise PortUnavailable(f"{url.split('?')[0][:200]} is without TLS, so no token is sent there")
+        request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
+        try:
+            with _OPENER.open(request, timeout=60) as answer:
+                return Answer(status=answer.status, headers=dict(answer.headers), body=answer.read(_ANSWER_LIMIT))
+        except urllib.error.HTTPError as error:
+            return Answer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
+        except OSError as error:
+            raise PortUnavailable(f"{parts.netloc} cannot be reached: {error}") from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the token to a host that we did not choose."""
+
+    def redirect_request(self, *args: object, **more: object) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+def _refused(answer: Answer) -> Refused:
+    """Azure's error: JSON with `error.code` from ARM, a header or XML from blob storage."""
+    code = _header(answer, "x-ms-error-code") or ""
+    message = ""
+    try:
+        said = json.loads(answer.body)["error"]
+        code, message = str(said.get("code") or code), str(said.get("message") or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return Refused(answer.status, code or f"HTTP {answer.status}", message)
+
+
+def _header(answer: Answer, name: str) -> str:
+    return next((value for key, value in answer.headers.items() if key.lower() == name), "")
+
+
+def raise_for(answer: Answer) -> Answer:
+    """The same answer, unless it is an error: then `Refused`."""
+    if answer.status >= 300:
+        raise _refused(answer)
+    return answer

@@ -1,0 +1,84 @@
+"""DER as far as a signed message needs it: lengths are definite, and every byte is accounted for.
+
+Reading only; whoever wants certificates and keys gives the bytes found here to `cryptography`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INTEGER, OCTET_STRING, OID, SEQUENCE, SET = 0x02, 0x04, 0x06, 0x30, 0x31
+MOST = 1 << 20
+"""Bytes; a signed message of a cloud has a few thousand."""
+
+
+class NotDer(ValueError):
+    """The bytes are no DER."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element: its tag, its content, and all its bytes."""
+
+    tag: int
+    content: bytes
+    whole: bytes
+
+    def children(self) -> list[Element]:
+        """What a constructed element holds. Raises `NotDer`."""
+        if not self.tag & 0x20:
+            raise NotDer(f"an element of tag {self.tag:#x} holds no elements")
+        found, rest = [], self.content
+        while rest:
+            one = _first(rest)
+            found.append(one)
+            rest = rest[len(one.whole) :]
+        return found
+
+    def expect(self, tag: int) -> Element:
+        """Itself, when it has that tag."""
+        if self.tag != tag:
+            raise NotDer(f"an element has tag {self.tag:#x} where {tag:#x} belongs")
+        return self
+
+    def oid(self) -> str:
+        """The dotted text of an object identifier."""
+        self.expect(OID)
+        numbers, value = [], 0
+        for byte in self.content:
+            value = value << 7 | byte & 0x7F
+            if not byte & 0x80:
+                numbers.append(value)
+                value = 0
+        if not numbers:
+            raise NotDer("an object identifier is empty")
+        first = min(numbers[0] // 40, 2)
+        return ".".join(str(number) for number in (first, numbers[0] - 40 * first, *numbers[1:]))
+
+    def integer(self) -> int:
+        """The value of an integer."""
+        return int.from_bytes(self.expect(INTEGER).content, "big", signed=True)
+
+
+def read(data: bytes) -> Element:
+    """The one element that `data` is. Raises `NotDer`."""
+    if len(data) > MOST:
+        raise NotDer(f"{len(data)} bytes are more than the {MOST} that are read")
+    element = _first(data)
+    if len(element.whole) != len(data):
+        raise NotDer("bytes follow the element")
+    return element
+
+
+def _first(data: bytes) -> Element:
+    if len(data) < 2 or data[0] & 0x1F == 0x1F:
+        raise NotDer("an element is cut off or has a long tag")
+    size, start = data[1], 2
+    if size & 0x80:
+        digits = size & 0x7F
+        if not 1 <= digits <= 4 or len(data) < 2 + digits:
+            raise NotDer("an element's length is indefinite, too long or cut off")
+        size, start = int.from_bytes(data[2 : 2 + digits], "big"), 2 + digits
+    if len(data) < start + size:
+        raise NotDer("an element is cut off")
+    return Element(data[0], data[start : start + size], data[: start + size])
