@@ -60,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print the outcomes as JSON (the default when stdout is no terminal)"
     )
     verify.add_argument(
+        "--document", action="store_true", help="print the whole evidence instead: raw output too, for others to judge"
+    )
+    verify.add_argument(
         "--phase",
         action="append",
         choices=("presence", "correctness", "speed"),
@@ -90,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     nccl.add_argument("--gib", type=float, default=8.0, help="bytes summed on each GPU, twice of that is allocated")
     nccl.add_argument("--rounds", type=int, default=20)
     nccl.set_defaults(run=_nccl)
+    ports = commands.add_parser("ports", help="what the kernel says about each RDMA port; prints one JSON object")
+    ports.set_defaults(run=_ports)
     explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
     explain.set_defaults(run=_explain)
@@ -129,7 +134,11 @@ def _verify(args: argparse.Namespace) -> int:
         )
     result = verdict(checks, expectation)
     upload_problem = _upload(document) if args.upload and not args.evidence else None
-    if args.json or not sys.stdout.isatty():
+    if args.document:
+        from . import evidence
+
+        sys.stdout.write(evidence.dumped(document).decode("ascii") + "\n")
+    elif args.json or not sys.stdout.isatty():
         shown = {
             "schema": "gpuinfra.verify/1",
             "verified": result.verified,
@@ -279,6 +288,14 @@ def _nccl(args: argparse.Namespace) -> int:
         except nccl.NcclError as error:
             raise Missing(str(error)) from None
     json.dump(result, sys.stdout)
+    print()
+    return OK
+
+
+def _ports(args: argparse.Namespace) -> int:
+    from . import ports
+
+    json.dump(ports.ports(), sys.stdout)
     print()
     return OK
 

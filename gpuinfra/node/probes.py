@@ -117,6 +117,12 @@ PROBES: dict[str, Probe] = {
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe(("findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE")),
     "infiniband": Probe(("ibstat",)),
+    "ports": Probe((NODE_PART, "ports")),
+    # The kernel does not tell of a link that comes and goes; the one who configures the interface does.
+    "link-log": Probe(
+        ("journalctl", "-b", "-u", "systemd-networkd", "-o", "short-iso", "--no-pager"), keep=r"(?i)carrier|link"
+    ),
+    "gvnics": Probe(("lspci", "-Dnn", "-d", "1ae0:")),
     "fabric-libraries": Probe(
         ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
     ),

@@ -53,6 +53,21 @@ def _fabric(f: Facts) -> bool:
     return bool(f.fabric and f.machine.fabric)
 
 
+def _provider(*names: str) -> Callable[[Facts], bool]:
+    """The fabric between nodes is one of these."""
+    return lambda f: bool(f.fabric and f.machine.fabric and f.machine.fabric.provider in names)
+
+
+def _several_gvnics(f: Facts) -> bool:
+    """Interfaces beside the first one carry the fabric or the second host network; the first is how the node is reached at all."""
+    return f.fabric and gvnics(f.machine) > 1
+
+
+def gvnics(machine: MachineType) -> int:
+    """How many gVNICs the machine is made with; 0 away from Google Cloud."""
+    return sum(1 for nic in machine.nics if nic.kind == "gvnic")
+
+
 def _lustre(f: Facts) -> bool:
     return f.lustre
 
@@ -75,10 +90,16 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "F5": _switch,
     "F6": _blackwell,
     "N1": _efa,
+    "N2": _provider("infiniband"),
+    "N3": _provider("gib", "tcpxo"),
     "N4": _fabric,
+    "N6": _provider("infiniband", "gib", "tcpx", "tcpxo"),
+    "N7": _provider("gib"),
+    "N8": _several_gvnics,
+    "N9": _provider("infiniband"),
     "L1": _lustre,
 }
-"""Check -> when a machine needs it. Checks that are not here still run and are reported."""
+"""Check -> when a machine needs it. One that is not here (B2, B4, B5, M1) is run when a person asks for it, and the report lists it as not checked."""
 
 
 def expectation(
@@ -101,7 +122,8 @@ def expectation(
         "gpus": machine.gpus,
         "nvswitch": machine.nvswitch,
         "fabric_devices": machine.fabric.devices if machine.fabric and fabric else 0,
-        "fabric_provider": machine.fabric.provider if machine.fabric and fabric else None,
+        "fabric_device_gbps": machine.fabric.gbps / machine.fabric.devices if machine.fabric and fabric else 0,
+        "fabric_provider": lock.fabric,
         "open_module": flavour(machine) == "open",
         "software": _software(lock),
         "root_free_gib": ROOT_FREE_GIB if gpu else 10,
@@ -122,6 +144,8 @@ def expectation(
             "ecc": gpu.ecc,
             "arch": gpu.arch,
         }
+    if fabric and gvnics(machine):
+        content["gvnics"] = gvnics(machine)
     if machine.floors:
         content["floors"] = [
             {"check": floor.check, "what": floor.what, "at_least": floor.at_least, "unit": floor.unit}

@@ -10,14 +10,20 @@ import copy
 import io
 import json
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.node import evidence
+from gpuinfra.clouds import profile_of
+from gpuinfra.node import evidence, ports
+from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
 from gpuinfra.node.probes import NODE_PART, Probe
+from gpuinfra.plan.expectation import expectation
 from gpuinfra.rehearsal.devices import FOLDER
+from gpuinfra.rehearsal.nodes.state import hardware_of
+from gpuinfra.software.lock import Wanted, lock
 
 sys.path.insert(0, str(FOLDER))
 import devices  # flat on a node, so flat here
@@ -97,8 +103,9 @@ H100 = {
     "pcie_gen": 5,
     "nvlinks_per_gpu": 18,
     "nvlink_gb_s": 26.562,
+    "fabric_devices": 32,
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}],
-    "required": [*P4D["required"], "F2", "F6", "N6", "B1", "B2", "B4", "B5", "M1"],
+    "required": [*P4D["required"], "F2", "F6", "B1", "B2", "B4", "B5", "M1"],
     "skips": {},
 }
 """An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
@@ -119,20 +126,24 @@ JOURNAL = {
     "recorded": {"driver": DRIVER, "kernel": KERNEL},
 }
 
-AZURE = {
-    **P4D,
-    "machine": "Standard_ND96isr_H100_v5",
-    "fabric_provider": "infiniband",
-    "fabric_devices": 8,
-    "fabric_device_gbps": 400,
-    "required": ["N2"],
-    "skips": {},
-}
-GOOGLE = {**P4D, "machine": "a3-megagpu-8g", "fabric_provider": "tcpxo", "required": ["N3"], "skips": {}}
-"""Machines of other clouds, asked only for what is their own."""
 
-_PORT = "CA 'mlx5_ib%d'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 1\n\t\tLink layer: InfiniBand\n"
-_ETHERNET = "CA 'mlx5_an0'\n\tCA type: MT4126\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 100\n\t\tLink layer: Ethernet\n"
+def machine(cloud: str, name: str) -> dict[str, Any]:
+    """What the plan expects of a machine type of the catalogue, on the software of this page, with a Lustre file system."""
+    record = profile_of(cloud).machines[name]
+    chosen = lock(record, Wanted(cloud=cloud, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True))
+    wanted = expectation(
+        record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=()
+    )  # fmt: skip
+    return {**wanted, "steps": P4D["steps"], "software": P4D["software"], "root_free_gib": 50}
+
+
+AZURE = machine("azure", "Standard_ND96isr_H100_v5")
+AZURE_A100 = machine("azure", "Standard_ND96amsr_A100_v4")
+GOOGLE = machine("gcp", "a3-megagpu-8g")
+GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
+GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
+"""Machines of other clouds, as the plan asks of them."""
+
 DIAGNOSTICS = {
     "DCGM Diagnostic": {
         "test_categories": [
@@ -146,14 +157,12 @@ DIAGNOSTICS = {
 }
 
 _HOST = {
-    "ibstat": "".join(_PORT % index for index in range(8)) + _ETHERNET,
     "dcgmi": json.dumps(DIAGNOSTICS) + "\n",
     "curl": "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
     + "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}"}} 30\n' for index in range(8)),
     NODE_PART: json.dumps(NCCL) + "\n",
     "nvbandwidth": json.dumps(COPIES) + "\n",
     "uname": KERNEL + "\n",
-    "libraries": "/var/lib/tcpxo/lib64\n",
     "find": f"/lib/modules/{KERNEL}/build\n",
     "df": "       Avail\n107374182400\n",
     "mokutil": "SecureBoot disabled\n",
@@ -170,16 +179,18 @@ _HOST = {
 }
 
 
-def state(*faults: str, gpu: str = "NVIDIA A100-SXM4-40GB") -> dict[str, Any]:
-    """What standin.json says of a node whose steps have run."""
+def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> dict[str, Any]:
+    """What standin.json says of a node whose steps have run; `hardware` replaces what the catalogue plugs in."""
+    cloud = expectation["cloud"]
+    modules = ["nvidia", "nvidia_uvm", *{"aws": ["efa"], "azure": ["mlx5_ib", "ib_umad"], "gcp": ["mlx5_ib"]}[cloud]]
     return {
-        "instance": {"id": "i-00000000000000001", "name": "gpu-1"},
-        "machine": "p4d.24xlarge",
+        "instance": {"id": "i-00000000000000001", "name": "gpu-1", "cloud": cloud},
+        "machine": expectation["machine"],
         "kernel": KERNEL,
         "booted": "2026-11-21T09:00:00Z",
-        "hardware": {"gpus": 8, "gpu": gpu, "efa": 4, "nvswitches": 6},
+        "hardware": {**hardware_of(cloud, expectation["machine"]), **hardware},
         "faults": list(faults),
-        "modules": ["nvidia", "nvidia_uvm", "efa"],
+        "modules": modules,
         "driver": {"userspace": DRIVER, "loaded": DRIVER, "open": True},
         "persistenced": True,
         "efa": {"kmod": "3.3.1", "libfabric": "2.7.0amzn2.0"},
@@ -207,13 +218,31 @@ def played(device_state: dict[str, Any]):
         words, said = list(argv), io.StringIO()
         if words[0] == "cat":
             return record(words, devices.files(device_state)[words[1]])
-        if words[0] in devices.TOOLS and words[0] not in _HOST:
+        if words[:2] == [NODE_PART, "ports"]:
+            return record(words, json.dumps(ports_of(device_state)) + "\n")
+        if words[0] == "find" and "/var/lib/tcpxo/lib64" in words:
+            wanted = FABRIC_LIBRARIES.get(device_state["hardware"]["fabric"], "")
+            return record(words, wanted + "\n", 1)
+        if words[0] in devices.TOOLS and words[0] not in _HOST and "systemd-networkd" not in words:
             with contextlib.redirect_stdout(said):
                 code = devices.main(words, device_state)
             return record(words, said.getvalue(), code)
-        return record(words, _HOST["libraries" if "/var/lib/tcpxo/lib64" in words else words[0]])
+        if words[0] == "journalctl":
+            return record(words, "2026-11-21T09:00:09+0000 gpu-1 systemd-networkd[1]: eth0: Gained carrier\n")
+        return record(words, _HOST[words[0]])
 
     return do
+
+
+def ports_of(device_state: dict[str, Any]) -> dict[str, Any]:
+    """What `node.pyz ports` reads on a node whose /sys holds the stand-in's files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in devices.files(device_state).items():
+            if path.startswith(str(ports.SYS)):
+                file = Path(folder + path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+        return ports.ports(Path(folder + str(ports.SYS)))
 
 
 def probes(
@@ -221,7 +250,7 @@ def probes(
 ) -> dict[str, Any]:
     """What every probe of the machine answers."""
     names = evidence.needed_probes(expectation)
-    return probe_all(names, played(device_state or state(*faults, gpu=expectation["gpu_name"])), retry_wait_s=0)
+    return probe_all(names, played(device_state or state(*faults, expectation=expectation)), retry_wait_s=0)
 
 
 _KEPT: dict[str, dict[str, Any]] = {}

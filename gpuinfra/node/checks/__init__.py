@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..words import Phase
-from . import driver, fabric, gpu_health, gpus, kernel_log, network, platform, software, speed
+from . import driver, fabric, gpu_health, gpus, kernel_log, network, platform, ports, software, speed
 from .base import Check
 
-_MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, software, speed)
+_MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, ports, software, speed)
 _PHASES = list(Phase)
 _LETTERS = "PDGFXNCLSMB"
 """From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, metrics, measurements."""

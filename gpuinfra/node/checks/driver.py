@@ -180,7 +180,7 @@ class DriverModules(Check):
 
     def judge(self, found: frozenset[str], machine: Machine) -> Outcome:
         wanted = ["nvidia", "nvidia_uvm"]
-        if not machine.need("open_module", bool) and machine.get("fabric_devices", 0):
+        if not machine.need("open_module", bool) and machine.get("gpudirect", False) is True:
             wanted.append("nvidia_peermem")
         missing = [module for module in wanted if module not in found]
         if missing:

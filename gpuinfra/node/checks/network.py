@@ -1,4 +1,4 @@
-"""N: the fabric between nodes."""
+"""N: the fabric between nodes - EFA, Google's plugins, locked memory. Ports and interfaces are in `ports.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
-from .base import Check, listed
-from .kernel_log import kernel_log
+from .base import Check
 
 _16_GIB_IN_KIB = 16 * 1024 * 1024
 
@@ -62,50 +61,6 @@ class EfaDevices(Check):
         )
 
 
-class InfinibandPorts(Check):
-    """Every InfiniBand port of the machine is active, physically up and at its full rate."""
-
-    id, name = "N2", "infiniband_ports"
-    phase, severity = Phase.PRESENCE, Severity.BLOCK
-    probes = ("infiniband",)
-    hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that is down is the host's"
-
-    def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, str]]:
-        ports: dict[str, dict[str, str]] = {}
-        device = None
-        for line in answers.lines("infiniband"):
-            adapter = re.match(r"^CA '([\w.-]+)'$", line.strip())
-            field = re.match(r"^([A-Za-z][\w ]*):\s*(.*)$", line.strip())
-            if adapter:
-                device = adapter.group(1)
-                if device in ports:
-                    raise Unreadable("ibstat lists %s twice" % device)
-                ports[device] = {}
-            elif field and device is not None:
-                # An adapter's own fields come first, its port's after them; these names occur only in ports.
-                ports[device][field.group(1)] = field.group(2)
-            else:
-                raise Unreadable("ibstat printed a line that is no field: %s" % shortened(line, 80))
-        return {name: port for name, port in ports.items() if port.get("Link layer") == "InfiniBand"}
-
-    def judge(self, found: dict[str, dict[str, str]], machine: Machine) -> Outcome:
-        if machine.get("fabric_provider", None) != "infiniband":
-            return skipped("the machine's fabric is not InfiniBand")
-        wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
-        wrong = []
-        for name, port in sorted(found.items()):
-            state, physical, speed = port.get("State"), port.get("Physical state"), port.get("Rate", "")
-            if (state, physical) != ("Active", "LinkUp"):
-                wrong.append("%s is %s, %s" % (name, state, physical))
-            elif not re.match(r"^\d+$", speed) or int(speed) < rate:
-                wrong.append("%s runs at %s of %g Gb/s" % (name, speed or "?", rate))
-        good = len(found) - len(wrong)
-        if wrong or len(found) != wanted:
-            why = listed(wrong) or "%d of %d ports are there" % (len(found), wanted)
-            return failed(good, wanted, why, "ports")
-        return passed(good, wanted, "ports")
-
-
 class FabricLibraries(Check):
     """On Google Cloud the NCCL network plugin of the machine's GPUDirect variant is installed on the host."""
 
@@ -133,32 +88,6 @@ class FabricLibraries(Check):
 
 FABRIC_LIBRARIES = {"gib": "/usr/local/gib/scripts/set_nccl_env.sh", "tcpxo": "/var/lib/tcpxo/lib64"}
 """Fabric -> what its packages bring. TCPX comes in containers."""
-
-
-class LinkFlaps(Check):
-    """No fabric device lost its link more than five times in this boot."""
-
-    id, name = "N6", "link_flaps"
-    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("kernel-log",)
-    hint = "drain the node and redeploy it: a flapping link slows every job that crosses it"
-    source = (
-        "fact sheet on nodes, 5.2; the public rule counts 24 hours, this one a boot, because a judgement has no clock"
-    )
-
-    def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
-        flaps: dict[str, int] = {}
-        for line in kernel_log(answers):
-            if "lost carrier" in line:
-                match = re.search(r"\b(ib\w+|rdmap\w+|mlx5_\w+|en\w+): .*lost carrier", line)
-                device = match.group(1) if match else "a device without a name"
-                flaps[device] = flaps.get(device, 0) + 1
-        return flaps
-
-    def judge(self, found: dict[str, int], machine: Machine) -> Outcome:
-        worst = max(found.values(), default=0)
-        wrong = ["%s %d times" % (device, count) for device, count in sorted(found.items()) if count > 5]
-        return failed(worst, 5, "lost carrier: %s" % listed(wrong), "at most") if wrong else passed(worst, 5, "at most")
 
 
 class LockedMemory(Check):
@@ -197,4 +126,4 @@ class LockedMemory(Check):
         return passed("unlimited" if found["soft"] == -1 else "%d KiB" % found["soft"], expected)
 
 
-CHECKS = (EfaDevices, InfinibandPorts, FabricLibraries, LinkFlaps, LockedMemory)
+CHECKS = (EfaDevices, FabricLibraries, LockedMemory)

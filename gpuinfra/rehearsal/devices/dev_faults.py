@@ -35,6 +35,12 @@ FAULTS = {
     "nvlink-inactive": "two NVLinks of one GPU are down",
     "nvlink-errors": "one NVLink counted replay errors",
     "efa-missing": "one EFA device is missing",
+    "fabric-device-missing": "one InfiniBand or RDMA device is not there (Azure, A3 Ultra, A4)",
+    "fabric-port-down": "the port of one InfiniBand or RDMA device is down",
+    "fabric-port-slow": "the port of one InfiniBand device runs at a quarter of its rate",
+    "fabric-no-key": "one InfiniBand port has not got its tenant's partition key",
+    "fabric-flapping": "one InfiniBand port lost its link nine times since the boot",
+    "gvnic-missing": "one data interface of A3 High or A3 Mega is missing",
 }
 """Name -> what is broken."""
 

@@ -5,10 +5,8 @@ Identities are synthetic and look it, and differ between instances, so a replace
 """
 
 import dev_faults
+import dev_layout
 from dev_models import MODELS
-
-# Four pairs behind four PCIe switches, one EFA device beside each pair: p4d's shape. Machines without a recorded layout get the same.
-ADDRESSES = ("10:1C.0", "10:1D.0", "20:1C.0", "20:1D.0", "90:1C.0", "90:1D.0", "A0:1C.0", "A0:1D.0")
 
 
 def model(state):
@@ -33,11 +31,10 @@ def gpus(state):
     tail = _number(state.get("instance", {}).get("id", ""))
     found = []
     for index in range(state["hardware"]["gpus"]):
-        address = ADDRESSES[index] if index < 8 else "%02X:00.0" % (0xB0 + index)
-        bus, device = address.split(":")
+        domain, bus, device = dev_layout.gpu_address(state, record["ARCH"], index).upper().split(":")
         values = dict(record)
         values.update(
-            INDEX=str(index), PCI="00000000:" + address, BUS=bus, DEVICE=device.split(".")[0],
+            INDEX=str(index), PCI="0000%s:%s:%s" % (domain, bus, device), DOMAIN=domain, BUS=bus, DEVICE=device.split(".")[0],
             UUID="GPU-00000000-0000-4000-8%03x-%012x" % (index, tail % 16**12), SERIAL="0%08d%04d" % (tail % 10**8, index),
             PDI="0x%016x" % (tail % 16**12 * 16 + index), BOARD="0x%s%s" % (bus.lower(), device[:2].lower()), MODULE=str(index + 1),
             DRIVER=driver.get("loaded") or "", COUNT=str(state["hardware"]["gpus"]), PERSISTENCE="Enabled" if state.get("persistenced") else "Disabled",

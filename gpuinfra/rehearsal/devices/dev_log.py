@@ -1,6 +1,6 @@
 """The kernel log of this boot, as journalctl -k and dmesg print it."""
 
-import dev_bus
+import dev_fabric
 import dev_faults
 import dev_gpus
 
@@ -18,11 +18,11 @@ def lines(state):
             "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295"
             % state.get("kernel", ""),
         ),
-        (0.9, "ena 0000:00:05.0: Elastic Network Adapter (ENA) found at mem, mac addr 02:00:00:00:00:01"),
     ]
+    said += [(0.9, text) for text in _ethernet(state)]
     for gpu in dev_gpus.on_bus(state):
         said.append(
-            (1.1, "pci 0000:%s: [10de:%s] type 00 class 0x030200" % (gpu["PCI"][9:].lower(), gpu["PCIID"][:4].lower()))
+            (1.1, "pci %s: [10de:%s] type 00 class 0x030200" % (gpu["PCI"][4:].lower(), gpu["PCIID"][:4].lower()))
         )
     driver = state.get("driver", {})
     if driver.get("loaded"):
@@ -38,9 +38,22 @@ def lines(state):
                 )
             )
     if "efa" in state.get("modules", ()):
-        for name in dev_bus.efa_names(state):
+        for name in dev_fabric.efa_names(state):
             said.append((11.0, "infiniband %s: EFA device registered" % name))
+    for port in dev_fabric.ports(state):
+        if port["LAYER"] == "InfiniBand" and not port["DOWN"]:
+            said.append((11.0, "IPv6: ADDRCONF(NETDEV_CHANGE): %s: link becomes ready" % port["NETDEV"]))
     return said + _faults(state)
+
+
+def _ethernet(state):
+    """What the drivers of the machine's ordinary interfaces say."""
+    where = dev_fabric.dev_layout.cloud(state)
+    if where == "aws":
+        return ["ena 0000:00:05.0: Elastic Network Adapter (ENA) found at mem, mac addr 02:00:00:00:00:01"]
+    if where == "azure":
+        return ["hv_netvsc 000d3a00-0001-000d-3a00-0001000d3a00 eth0: VF registering: enP41394s1"]
+    return ["gvnic %s: GVE version 1.0.0" % address for address in dev_fabric.gvnics(state)]
 
 
 def _faults(state):
@@ -58,8 +71,7 @@ def _faults(state):
         ]
     if "no-devices" in faults:
         said += [
-            (12.1, "NVRM: GPU 0000:%s: RmInitAdapter failed! (0x62:0x40:2477)" % gpu["PCI"][9:].lower())
-            for _, gpu in gpus
+            (12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % gpu["PCI"][4:].lower()) for _, gpu in gpus
         ]
     if "xid-79" in faults:
         said += [

@@ -1,6 +1,7 @@
 """The device tools of a stand-in node: `main([tool, *args])` prints what the tool would and returns its exit code."""
 
 import dev_bus
+import dev_fabric
 import dev_faults
 import dev_log
 import dev_smi
@@ -10,11 +11,12 @@ FAULTS = dev_faults.FAULTS
 _PLAYERS = {
     "nvidia-smi": dev_smi.main,
     "lspci": dev_bus.lspci,
-    "fi_info": dev_bus.fi_info,
-    "rdma": dev_bus.rdma,
-    "ibv_devinfo": dev_bus.ibv_devinfo,
-    "ibv_devices": dev_bus.ibv_devinfo,
-    "ibstat": dev_bus.ibv_devinfo,
+    "fi_info": dev_fabric.fi_info,
+    "rdma": dev_fabric.rdma,
+    "ibv_devinfo": dev_fabric.ibv_devinfo,
+    "ibv_devices": dev_fabric.ibv_devices,
+    "ibstat": dev_fabric.ibstat,
+    "ibdev2netdev": dev_fabric.ibdev2netdev,
     "dmesg": dev_log.dmesg,
     "journalctl": dev_log.journalctl,
 }

@@ -15,7 +15,19 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.node import nvsmi, table
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.rehearsal.devices import FOLDER, faults, provenance
-from tests.node.healthy import DRIVER, JOURNAL, P4D, RECORDINGS, devices, probes, state
+from tests.node.healthy import (
+    AZURE,
+    DRIVER,
+    GOOGLE,
+    GOOGLE_RDMA,
+    JOURNAL,
+    P4D,
+    RECORDINGS,
+    devices,
+    machine,
+    probes,
+    state,
+)
 from tests.node.test_recordings import sections
 
 
@@ -31,10 +43,11 @@ NOTICED_BY = {
     "ecc-sram": "G5", "ecc-off": "G5", "remap-pending": "G6", "remap-failed": "G6", "pcie-narrow": "G3", "pcie-slow": "G3",
     "thermal": "G7", "power-capped": "G9", "recovery-reset": "G10", "recovery-reboot": "G10", "inforom-corrupt": "G1",
     "mig-enabled": "G12", "unknown-error": "G13", "stale-process": "G14", "nvlink-inactive": "F3", "nvlink-errors": "F4",
-    "efa-missing": "N1",
+    "efa-missing": "N1", "fabric-device-missing": "N2", "fabric-port-down": "N2", "fabric-port-slow": "N2", "fabric-no-key": "N9",
+    "fabric-flapping": "N6", "gvnic-missing": "N8",
 }  # fmt: skip
 """The check that tells each fault first."""
-MILD = {"power-capped", "stale-process", "nvlink-errors"}
+MILD = {"power-capped", "stale-process", "nvlink-errors", "fabric-no-key"}
 """Faults that are worth a look and do not hold a node back."""
 
 
@@ -54,13 +67,14 @@ def test_every_fault_has_its_check() -> None:
 @pytest.mark.parametrize("fault", sorted(NOTICED_BY))
 def test_a_fault_is_told_by_its_check_and_names_the_device(fault: str) -> None:
     """The real judgement, on what the broken node's tools print, names the right check, the GPU or device, and what to do."""
-    checks = judge(probes(fault), P4D, journal=JOURNAL)
-    result = verdict(checks, P4D)
+    machine = GOOGLE if fault.startswith("gvnic") else AZURE if fault.startswith("fabric") else P4D
+    checks = judge(probes(fault, expectation=machine), machine, journal=JOURNAL)
+    result = verdict(checks, machine)
     assert result.verified == (fault in MILD)
     first = (result.blockers or [check for check in checks if check["outcome"] == "warn"])[0]
     assert first["id"] == NOTICED_BY[fault]
     assert first["hint"]
-    named = r"20:1d|GPU 3|0000:c0:1a|\d of 4 EFA|7 of 8|python3|no GPU"
+    named = r"20:1d|GPU 3|mlx5_ib5|7 of 8 (ports|devices)|8 of 9 gVNICs|0000:c0:1a|\d of 4 EFA|7 of 8|python3|no GPU"
     assert re.search(named, first["reason"], re.IGNORECASE), first["reason"]
 
 
@@ -195,23 +209,56 @@ def test_every_gpu_of_the_catalogue_has_its_stand_in() -> None:
         assert gpu.nvlink_gb_s is None or float(record["RATE"]) == gpu.nvlink_gb_s, name
 
 
-GPU_CHECKS = ["P1", "D1", "D2", "G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14"]
+ALL_MACHINES = [(cloud, one) for cloud in ("aws", "azure", "gcp") for one in machines(cloud) if one.gpu]
 
 
-@pytest.mark.parametrize("machine", [m for m in machines("aws") if m.gpu], ids=lambda machine: machine.name)
-def test_a_healthy_machine_of_every_type_passes(machine: Any) -> None:
-    """For each machine type that AWS sells, what its stand-in prints passes the checks that its record asks for."""
-    device_state = state(gpu=machine.gpu.name)
-    device_state["hardware"].update(gpus=machine.gpus, efa=machine.fabric.devices if machine.fabric else 0)
-    wanted = list(GPU_CHECKS)
-    wanted += ["F3", "F5"] if machine.nvswitch else []
-    wanted += ["F2"] if machine.nvswitch and machine.gpu.arch != "ampere" else []
-    wanted += ["N1"] if machine.fabric else []
-    expectation = {
-        **P4D, "gpus": machine.gpus, "gpu_name": machine.gpu.name, "gpu_memory_mib": machine.gpu.memory_mib,
-        "pci_ids": list(machine.gpu.pci_ids), "pcie_gen": machine.gpu.pcie_gen, "nvlinks_per_gpu": machine.gpu.nvlinks,
-        "nvlink_gb_s": machine.gpu.nvlink_gb_s or 0.0, "fabric_devices": machine.fabric.devices if machine.fabric else 0,
-        "required": wanted, "skips": {},
-    }  # fmt: skip
-    checks = judge(probes(expectation=expectation, device_state=device_state), expectation, journal=JOURNAL)
-    assert {c["id"]: c["reason"] for c in checks if c["outcome"] != "pass"} == {}
+@pytest.mark.parametrize(("cloud", "one"), ALL_MACHINES, ids=[one.name for _, one in ALL_MACHINES])
+def test_a_healthy_machine_of_every_type_passes(cloud: str, one: Any) -> None:
+    """For each machine type with GPUs, what its stand-in prints passes everything that the plan asks of it."""
+    wanted = machine(cloud, one.name)
+    device_state = state(expectation=wanted)
+    device_state["driver"]["open"] = wanted["open_module"]
+    answers = probes(expectation=wanted, device_state=device_state)
+    for name, said in ON_PAPER.items():
+        if name in answers:
+            answers[name]["stdout"] = said(wanted["gpus"])
+    checks = judge(answers, wanted, journal=JOURNAL)
+    assert {c["id"]: c["reason"] for c in checks if c["outcome"] not in ("pass", "skip")} == {}
+    assert verdict(checks, wanted).verified
+
+
+ON_PAPER = {
+    "cdi": lambda gpus: "".join(f"nvidia.com/gpu={index}\n" for index in range(gpus)) + "nvidia.com/gpu=all\n",
+}
+"""Answers of the healthy page that depend on how many GPUs there are."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"), [("fabric-device-missing", "N7"), ("fabric-port-down", "N7"), ("fabric-flapping", "N6")]
+)
+def test_a_broken_rdma_device_of_google_is_told(fault: str, check: str) -> None:
+    """The same faults of an A3 Ultra are told by the check of its own devices."""
+    checks = judge(probes(fault, expectation=GOOGLE_RDMA), GOOGLE_RDMA, journal=JOURNAL)
+    first = verdict(checks, GOOGLE_RDMA).blockers[0]
+    assert first["id"] == check
+    assert re.search(r"rocep199s0|7 of 8", first["reason"])
+
+
+def test_infiniband_shows_only_once_its_module_is_loaded() -> None:
+    """Before mlx5_ib is loaded the functions are on the PCI bus and no RDMA tool knows them."""
+    device_state = state(expectation=AZURE)
+    device_state["modules"] = ["nvidia"]
+    assert play("ibstat", device_state=device_state) == (255, "")
+    assert play("ibv_devinfo", device_state=device_state) == (255, "No IB devices found\n")
+    assert play("lspci", "-d", "15b3:", device_state=device_state)[1].count("[0207]") == 8
+    assert play("ibstat", device_state=state(expectation=AZURE))[1].count("Rate: 400") == 8
+
+
+def test_tools_of_one_node_agree_about_its_ports() -> None:
+    """ibstat, ibv_devices, ibdev2netdev, rdma and /sys name the same devices."""
+    here = state(expectation=AZURE)
+    named = set(re.findall(r"^CA '(.*)'", play("ibstat", device_state=here)[1], re.MULTILINE))
+    assert len(named) == 9
+    for tool in (("ibv_devices",), ("ibdev2netdev",), ("rdma", "link"), ("ibv_devinfo",)):
+        assert set(re.findall(r"mlx5_\w+", play(*tool, device_state=here)[1])) == named, tool
+    assert {path.split("/")[4] for path in devices.files(here) if path.startswith("/sys/class/infiniband/")} == named

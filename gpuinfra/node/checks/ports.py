@@ -1,0 +1,236 @@
+"""N: ports and interfaces of the fabric - InfiniBand on Azure, RDMA over Ethernet and gVNIC on Google Cloud."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from .base import Check, listed
+from .kernel_log import kernel_log
+
+MOST_FLAPS = 5
+_LOST = re.compile(r"(?i)\b(?:lost carrier|link (?:is )?down)\b")
+_DEVICE = re.compile(r"(?i)\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: )?(?:nic )?(?:lost carrier|link)")
+
+
+def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
+    """Every RDMA port as the kernel describes it, from the node part's own reading of sysfs."""
+    try:
+        said = json.loads(answers.text("ports"))
+    except (ValueError, RecursionError):
+        raise Unreadable("the list of RDMA ports is no JSON") from None
+    if (
+        not isinstance(said, dict)
+        or said.get("schema") != "gpuinfra.ports/1"
+        or not isinstance(said.get("ports"), list)
+    ):
+        raise Unreadable("the list of RDMA ports is of another format")
+    found = said["ports"]
+    for port in found:
+        if not isinstance(port, dict) or not isinstance(port.get("device"), str):
+            raise Unreadable("the list of RDMA ports holds something that is no port")
+        if any(not (port.get(name) is None or isinstance(port[name], str)) for name in _TEXTS):
+            raise Unreadable("port %s is described by something that is no text" % shortened(port["device"], 40))
+    return found
+
+
+_TEXTS = ("state", "physical", "rate", "layer", "link_downed", "key_0", "key_1")
+
+
+class InfinibandPorts(Check):
+    """Every InfiniBand port of the machine is active, physically up and at its full rate."""
+
+    id, name = "N2", "infiniband_ports"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("infiniband",)
+    hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that is down is the host's"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, str]]:
+        ports: dict[str, dict[str, str]] = {}
+        device = None
+        for line in answers.lines("infiniband"):
+            adapter = re.match(r"^CA '([\w.-]+)'$", line.strip())
+            field = re.match(r"^([A-Za-z][\w ]*):\s*(.*)$", line.strip())
+            if adapter:
+                device = adapter.group(1)
+                if device in ports:
+                    raise Unreadable("ibstat lists %s twice" % device)
+                ports[device] = {}
+            elif field and device is not None:
+                # An adapter's own fields come first, its port's after them; these names occur only in ports.
+                ports[device][field.group(1)] = field.group(2)
+            else:
+                raise Unreadable("ibstat printed a line that is no field: %s" % shortened(line, 80))
+        return {name: port for name, port in ports.items() if port.get("Link layer") == "InfiniBand"}
+
+    def judge(self, found: dict[str, dict[str, str]], machine: Machine) -> Outcome:
+        if machine.get("fabric_provider", None) != "infiniband":
+            return skipped("the machine's fabric is not InfiniBand")
+        wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
+        wrong = []
+        for name, port in sorted(found.items()):
+            state, physical, speed = port.get("State"), port.get("Physical state"), port.get("Rate", "")
+            if (state, physical) != ("Active", "LinkUp"):
+                wrong.append("%s is %s, %s" % (name, state, physical))
+            elif not re.match(r"^\d+$", speed) or int(speed) < rate:
+                wrong.append("%s runs at %s of %g Gb/s" % (name, speed or "?", rate))
+        good = len(found) - len(wrong)
+        if wrong or len(found) != wanted:
+            why = listed(wrong) or "%d of %d ports are there" % (len(found), wanted)
+            return failed(good, wanted, why, "ports")
+        return passed(good, wanted, "ports")
+
+
+class RdmaDevices(Check):
+    """Every RDMA device of an A3 Ultra or A4 is there, its port is active and at its full rate."""
+
+    id, name = "N7", "rdma_devices"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("ports",)
+    hint = (
+        "compare with lspci -d 15b3: and the instance template's interfaces of type MRDMA; reboot once, then "
+        "recreate the instance: a port that is down is the host's"
+    )
+    source = "fact sheet on Google Cloud, 1.2 and 3.1: eight MRDMA interfaces in one RoCE network"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
+        return [port for port in rdma_ports(answers) if port["layer"] == "Ethernet"]
+
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
+        if machine.get("fabric_provider", None) != "gib":
+            return skipped("the machine's fabric is not RDMA over Ethernet")
+        wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
+        wrong = []
+        for port in found:
+            speed = re.match(r"^(\d+(?:\.\d+)?) Gb/sec", port.get("rate") or "")
+            if not re.match(r"^4: ACTIVE$", port.get("state") or ""):
+                wrong.append("%s is %s" % (port["device"], shortened(port.get("state") or "in no state", 40)))
+            elif speed is None or float(speed.group(1)) < rate:
+                wrong.append(
+                    "%s runs at %s of %g Gb/s" % (port["device"], shortened(port.get("rate") or "?", 40), rate)
+                )
+        good = len(found) - len(wrong)
+        if wrong or len(found) != wanted:
+            return failed(good, wanted, listed(wrong) or "%d of %d devices are there" % (len(found), wanted), "devices")
+        return passed(good, wanted, "devices")
+
+
+class GoogleInterfaces(Check):
+    """Every gVNIC that the machine is made with is on the PCI bus: TCPX and TCPXO send over four or eight of them."""
+
+    id, name = "N8", "gvnics"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("gvnics",)
+    hint = "compare with the instance template's network interfaces: they are given at creation only, so recreate the instance"
+    source = "fact sheet on Google Cloud, 1.2"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        addresses = []
+        for line in answers.raw("gvnics").stdout.splitlines():
+            match = re.match(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*\[(1ae0:[0-9a-f]{4})\]", line)
+            if match is None:
+                raise Unreadable("lspci printed a line that is no device: %s" % shortened(line, 80))
+            if match.group(2) == "1ae0:0042":
+                addresses.append(match.group(1))
+        if not addresses:
+            answers.text("gvnics")  # nothing on the bus is an answer only where lspci ended well
+        return addresses
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        wanted = machine.need("gvnics", int)
+        where = ", ".join(found) or "none"
+        return equal(
+            len(found), wanted, "gVNICs", "%d of %d gVNICs are on the PCI bus: %s" % (len(found), wanted, where)
+        )
+
+
+class PartitionKeys(Check):
+    """Every InfiniBand port has its tenant's partition key, and all have the same one.
+
+    NCCL asks for no key; MPI and UCX do, and a port without it reaches nobody.
+    """
+
+    id, name = "N9", "partition_keys"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("ports",)
+    hint = "restart waagent and look at /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port gets no key"
+    source = "fact sheet on Azure, 2.2: one entry is 0x7fff, the other one has its highest bit set"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, list[str]]:
+        keys = {}
+        for port in rdma_ports(answers):
+            if port["layer"] == "InfiniBand":
+                keys[port["device"]] = [key for key in (port["key_0"], port["key_1"]) if key is not None]
+        return keys
+
+    def judge(self, found: dict[str, list[str]], machine: Machine) -> Outcome:
+        if machine.get("fabric_provider", None) != "infiniband":
+            return skipped("the machine's fabric is not InfiniBand")
+        wanted = machine.need("fabric_devices", int)
+        tenants: dict[str, str] = {}
+        for device, keys in found.items():
+            for key in keys:
+                if not re.match(r"^0x[0-9a-f]{4}$", key):
+                    raise Unreadable("%s shows a partition key that is none: %s" % (device, shortened(key, 40)))
+                if int(key, 16) & 0x8000 and key != "0xffff":
+                    tenants[device] = key
+        without = [device for device in found if device not in tenants]
+        shown = sorted(set(tenants.values()))
+        if without or len(found) != wanted:
+            why = (
+                "no tenant key on %s" % listed(without)
+                if without
+                else "%d of %d ports have keys" % (len(found), wanted)
+            )
+            return failed(len(tenants), wanted, why, "ports")
+        if len(shown) != 1:
+            return failed(len(shown), 1, "ports have different tenant keys: %s" % listed(shown), "keys")
+        return passed(len(tenants), wanted, "ports")
+
+
+class LinkFlaps(Check):
+    """No fabric device lost its link more than five times in this boot."""
+
+    id, name = "N6", "link_flaps"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("ports", "link-log", "kernel-log")
+    hint = "drain the node and redeploy it: a flapping link slows every job that crosses it"
+    source = (
+        "fact sheet on nodes, 5.2; the public rule counts 24 hours, this one a boot, because a judgement has no clock; "
+        "the port's own counter is read besides the logs, because a log may be rotated"
+    )
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
+        flaps: dict[str, int] = {}
+        log = answers.lines("link-log")
+        for line in log:
+            if not re.match(r"^(?:-- |\d{4}-\d\d-\d\dT)", line):
+                raise Unreadable("journalctl printed a line that is none of a log: %s" % shortened(line, 80))
+        for line in [*kernel_log(answers), *log]:
+            if _LOST.search(line):
+                named = _DEVICE.search(line)
+                device = named.group(1) if named else "a device without a name"
+                flaps[device] = flaps.get(device, 0) + 1
+        # Azure's Ethernet function comes and goes with the host's servicing; only the fabric's ports count.
+        layer = "InfiniBand" if machine.get("fabric_provider", None) == "infiniband" else "Ethernet"
+        for port in rdma_ports(answers):
+            count = port["link_downed"]
+            if count is not None and port["layer"] == layer:
+                if not re.match(r"^\d{1,20}$", count):
+                    raise Unreadable("%s counts lost links as %s" % (port["device"], shortened(count, 40)))
+                flaps[port["device"]] = max(flaps.get(port["device"], 0), int(count))
+        return flaps
+
+    def judge(self, found: dict[str, int], machine: Machine) -> Outcome:
+        worst = max(found.values(), default=0)
+        wrong = ["%s %d times" % (device, count) for device, count in sorted(found.items()) if count > MOST_FLAPS]
+        if wrong:
+            return failed(worst, MOST_FLAPS, "link lost: %s" % listed(wrong), "at most")
+        return passed(worst, MOST_FLAPS, "at most")
+
+
+CHECKS = (InfinibandPorts, LinkFlaps, RdmaDevices, GoogleInterfaces, PartitionKeys)

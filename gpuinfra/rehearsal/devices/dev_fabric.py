@@ -1,0 +1,317 @@
+"""The devices between nodes - EFA, InfiniBand, RDMA over Ethernet, gVNIC - and the tools that show them.
+
+A device shows in RDMA tools once its kernel module is loaded, so a fabric step that did not run shows as it does in reality.
+"""
+
+import dev_faults
+import dev_gpus
+import dev_layout
+
+EFA_BUSES = ("10", "20", "90", "a0")
+"""One EFA device beside each pair of GPUs, at slot 1b: p4d's shape. Larger machines get further buses."""
+ADAPTERS = {"HDR": ("MT4124", "101c", "4124", "20.31.1014"), "NDR": ("MT4126", "101e", "4126", "28.42.1000")}
+"""Generation -> name, PCI id, part number and firmware of a passed-through function; HDR is recorded, NDR's firmware is assumed."""
+BROKEN = 5
+"""The device that faults break, counted from 0, so that a person can check that the right one is named."""
+
+
+def efa_addresses(state):
+    """(bus, slot) of each EFA device, as hexadecimal text."""
+    count = state.get("hardware", {}).get("efa", 0)
+    found = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
+    return found[:-1] if "efa-missing" in dev_faults.active(state) else found
+
+
+def efa_names(state):
+    """rdma-core's name of each device, made of bus and slot in decimal: rdmap16s27."""
+    return ["rdmap%ds%d" % (int(bus, 16), int(slot, 16)) for bus, slot in efa_addresses(state)]
+
+
+def efa_ready(state):
+    """True once the EFA module is there and loaded."""
+    return bool(state.get("efa", {}).get("kmod")) and "efa" in state.get("modules", ())
+
+
+def nics(state):
+    """(address, vendor:device, class, words) of each device that lspci shows beside GPUs and bridges."""
+    where, provider = dev_layout.cloud(state), state.get("hardware", {}).get("fabric")
+    found = []
+    if where == "aws":
+        found.append(
+            (
+                "0000:00:05.0",
+                "1d0f:ec20",
+                "Ethernet controller [0200]",
+                "Amazon.com, Inc. Elastic Network Adapter (ENA)",
+            )
+        )
+        for bus, slot in efa_addresses(state):
+            words = "Amazon.com, Inc. Elastic Fabric Adapter (EFA)"
+            found.append(("0000:%s:%s.0" % (bus, slot), "1d0f:efa0", "Ethernet controller [0200]", words))
+    for address in gvnics(state):
+        found.append(
+            (address, "1ae0:0042", "Ethernet controller [0200]", "Google, Inc. Compute Engine Virtual Ethernet [gVNIC]")
+        )
+    if where == "azure":
+        words = "Mellanox Technologies MT27800 Family [ConnectX-5 Virtual Function]"
+        found.append(("a1b2:00:02.0", "15b3:1018", "Ethernet controller [0200]", words))
+    for _, address, _ in devices(state):
+        kind = "Infiniband controller [0207]" if provider == "infiniband" else "Ethernet controller [0200]"
+        chip = _adapter(state)[1]
+        family = (
+            "MT28908 Family [ConnectX-6 Virtual Function]"
+            if chip == "101c"
+            else "ConnectX Family mlx5Gen Virtual Function"
+        )
+        found.append((address, "15b3:" + chip, kind, "Mellanox Technologies " + family))
+    return found  # fmt: skip
+
+
+def gvnics(state):
+    """Addresses of Google's virtual interfaces: those of the host, and the data interfaces of TCPX and TCPXO."""
+    if dev_layout.cloud(state) != "gcp":
+        return []
+    arch = _arch(state)
+    found = list(dev_layout.layout(state, arch).get("gvnics", ()))
+    if state.get("hardware", {}).get("fabric") in ("tcpx", "tcpxo"):
+        found += dev_layout.fabric_addresses(state, arch)
+        if "gvnic-missing" in dev_faults.active(state):
+            found.pop(min(BROKEN, len(found) - 1))
+    return found
+
+
+def devices(state):
+    """(number, PCI address, name) of each InfiniBand or RDMA device that is plugged in."""
+    provider = state.get("hardware", {}).get("fabric")
+    if provider not in ("infiniband", "gib"):
+        return []
+    found = []
+    for number, address in enumerate(dev_layout.fabric_addresses(state, _arch(state))):
+        bus = int(address[5:7], 16)
+        found.append((number, address, "mlx5_ib%d" % number if provider == "infiniband" else "rocep%ds0" % bus))
+    if "fabric-device-missing" in dev_faults.active(state):
+        found.pop(min(BROKEN, len(found) - 1))
+    return found
+
+
+def ports(state):
+    """What RDMA tools show of each port once mlx5_ib is loaded; Azure's Ethernet function comes last, as there."""
+    if "mlx5_ib" not in state.get("modules", ()):
+        return []
+    hardware, faults = state.get("hardware", {}), dev_faults.active(state)
+    layer = "InfiniBand" if hardware.get("fabric") == "infiniband" else "Ethernet"
+    rate = int(hardware.get("fabric_gbps", 0))
+    found = []
+    for number, _, name in devices(state):
+        broken = number == BROKEN
+        down, slow = broken and "fabric-port-down" in faults, broken and "fabric-port-slow" in faults
+        found.append({
+            "NAME": name, "NUMBER": number, "LAYER": layer, "DOWN": down, "RATE": rate // 4 if slow else rate,
+            "LID": 0 if layer == "Ethernet" or down else 958 + number, "NETDEV": "ib%d" % number if layer == "InfiniBand" else "gpu%drdma0" % number,
+            "PKEY": "0x7fff" if broken and "fabric-no-key" in faults else "0x800b",
+        })  # fmt: skip
+    if dev_layout.cloud(state) == "azure" and found:
+        found.append({
+            "NAME": "mlx5_an0", "NUMBER": 8, "LAYER": "Ethernet", "DOWN": False, "RATE": 100, "LID": 0, "NETDEV": "enP41394s1", "PKEY": "0xffff",
+        })  # fmt: skip
+    return found
+
+
+def _adapter(state):
+    return ADAPTERS["HDR" if int(state.get("hardware", {}).get("fabric_gbps", 0)) <= 200 else "NDR"]
+
+
+def _arch(state):
+    return (dev_gpus.model(state) or {}).get("ARCH", "")
+
+
+def _guid(port):
+    return "00155dfffe33ff%02x" % (0x50 + port["NUMBER"])
+
+
+def fi_info(state, args):
+    """`fi_info -p efa [-t FI_EP_RDM] [-l]`."""
+    names = efa_names(state) if efa_ready(state) else []
+    if "--version" in args:
+        print(
+            "fi_info: %s\nlibfabric: %s\nlibfabric api: 2.4"
+            % ((state.get("efa", {}).get("libfabric") or "2.4.0amzn1.0",) * 2)
+        )
+        return 0
+    if "-l" in args:
+        if names:
+            print("efa:\n    version: 204.0")
+        print("tcp:\n    version: 204.0\nshm:\n    version: 204.0")
+        return 0
+    if not names:
+        print("fi_getinfo: -61 (No data available)")
+        return 61
+    for name in names:
+        for fabric, protocol in (("efa-direct", "FI_PROTO_EFA"), ("efa", "FI_PROTO_EFA")):
+            print(
+                "provider: efa\n    fabric: %s\n    domain: %s-rdm\n    version: 204.0\n    type: FI_EP_RDM\n    protocol: %s"
+                % (fabric, name, protocol)
+            )
+    return 0
+
+
+def rdma(state, args):
+    """`rdma link`, `rdma dev` and `rdma -p statistic show`."""
+    shown = [(name, None) for name in (efa_names(state) if efa_ready(state) else [])]
+    shown += [(port["NAME"], port) for port in ports(state)]
+    for index, (name, port) in enumerate(shown):
+        if "dev" in args:
+            kind = "unspecified" if port is None else "ca"
+            print(
+                "%d: %s: node_type %s fw 0.0.0.0 node_guid 0000:0000:0000:0000 sys_image_guid 0000:0000:0000:0000"
+                % (index, name, kind)
+            )
+        elif "statistic" in args:
+            print("link %s/1 tx_bytes 0 tx_pkts 0 rx_bytes 0 rx_pkts 0 rx_drops 0 retrans_timeout_events 0" % name)
+        elif port is None:
+            print("link %s/1 state ACTIVE physical_state LINK_UP" % name)
+        else:
+            state_words = "state DOWN physical_state POLLING" if port["DOWN"] else "state ACTIVE physical_state LINK_UP"
+            if port["LAYER"] == "InfiniBand":
+                state_words = "subnet_prefix fe80:0000:0000:0000 lid %d sm_lid 549 lmc 0 %s" % (
+                    port["LID"],
+                    state_words,
+                )
+            print("link %s/1 %s netdev %s" % (name, state_words, port["NETDEV"]))
+    return 0  # fmt: skip
+
+
+def ibstat(state, args):
+    """`ibstat [-l]`: it knows InfiniBand and RDMA over Ethernet; EFA has no management devices and does not show."""
+    del args
+    found = ports(state)
+    if not found and "ib_umad" not in state.get("modules", ()):
+        _complain("ibpanic: [1001] main: can't init UMAD library: (No such file or directory)")
+        return 255
+    name, _, _, firmware = _adapter(state)
+    for port in found:
+        guid = _guid(port)
+        words = ("Down", "Polling") if port["DOWN"] else ("Active", "LinkUp")
+        print(
+            "CA '%s'\n\tCA type: %s\n\tNumber of ports: 1\n\tFirmware version: %s\n\tHardware version: 0"
+            % (port["NAME"], name, firmware)
+        )
+        print("\tNode GUID: 0x%s\n\tSystem image GUID: 0x0c42a10300fb51%02x\n\tPort 1:" % (guid, port["NUMBER"]))
+        print(
+            "\t\tState: %s\n\t\tPhysical state: %s\n\t\tRate: %d"
+            % (words[0], words[1], 10 if port["DOWN"] else port["RATE"])
+        )
+        manager = 549 if port["LAYER"] == "InfiniBand" else 0
+        print("\t\tBase lid: %d\n\t\tLMC: 0\n\t\tSM lid: %d\n\t\tCapability mask: 0x2659ec48" % (port["LID"], manager))
+        print("\t\tPort GUID: 0x%s\n\t\tLink layer: %s" % (guid.replace("fffe", "fffd"), port["LAYER"]))
+    return 0  # fmt: skip
+
+
+def ibv_devinfo(state, args):
+    """`ibv_devinfo` and, told by its own first word, `ibv_devices`."""
+    del args
+    efa = efa_names(state) if efa_ready(state) else []
+    found = ports(state)
+    if not efa and not found:
+        print("No IB devices found")
+        return 255
+    for name in efa:
+        print(
+            "hca_id:\t%s\n\ttransport:\t\t\tunspecified (4)\n\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n"
+            % name
+        )
+    _, _, part, firmware = _adapter(state)
+    for port in found:
+        guid = _guid(port)
+        node = ":".join(guid[at : at + 4] for at in range(0, 16, 4))
+        print(
+            "hca_id:\t%s\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t%s\n\tnode_guid:\t\t\t%s"
+            % (port["NAME"], firmware, node)
+        )
+        print(
+            "\tvendor_id:\t\t\t0x02c9\n\tvendor_part_id:\t\t\t%s\n\thw_ver:\t\t\t\t0x0\n\tphys_port_cnt:\t\t\t1" % part
+        )
+        word = "PORT_DOWN (1)" if port["DOWN"] else "PORT_ACTIVE (4)"
+        print("\t\tport:\t1\n\t\t\tstate:\t\t\t%s\n\t\t\tmax_mtu:\t\t4096 (5)\n\t\t\tactive_mtu:\t\t4096 (5)" % word)
+        print("\t\t\tsm_lid:\t\t\t%d\n\t\t\tport_lid:\t\t%d" % (549 if port["LID"] else 0, port["LID"]))
+        print("\t\t\tport_lmc:\t\t0x00\n\t\t\tlink_layer:\t\t%s\n" % port["LAYER"])
+    return 0  # fmt: skip
+
+
+def ibv_devices(state, args):
+    """`ibv_devices`: names and node GUIDs."""
+    del args
+    print("    device          \t   node GUID\n    ------          \t----------------")
+    for name in efa_names(state) if efa_ready(state) else []:
+        print("    %-16s\t0000000000000000" % name)
+    for port in ports(state):
+        print("    %-16s\t%s" % (port["NAME"], _guid(port)))
+    return 0
+
+
+def ibdev2netdev(state, args):
+    """Which network interface belongs to which RDMA device."""
+    del args
+    for port in ports(state):
+        print("%s port 1 ==> %s (%s)" % (port["NAME"], port["NETDEV"], "Down" if port["DOWN"] else "Up"))
+    return 0
+
+
+def files(state):
+    """Path -> text below /sys and /dev that exists because of a fabric device."""
+    found = {}
+    for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
+        folder = "/sys/bus/pci/devices/0000:%s:%s.0" % (bus, slot)
+        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
+            "0x1d0f\n",
+            "0xefa0\n",
+            "0x020000\n",
+        )
+        if efa_ready(state):
+            found["/sys/class/infiniband/%s/ports/1/state" % name] = "4: ACTIVE\n"
+            found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
+    for index, name in enumerate(efa_names(state) if efa_ready(state) else []):
+        found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = name + "\n"
+        found["/dev/infiniband/uverbs%d" % index] = ""
+    for _, address, _ in devices(state):
+        folder = "/sys/bus/pci/devices/" + address
+        kind = "0x020700\n" if state["hardware"]["fabric"] == "infiniband" else "0x020000\n"
+        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
+            "0x15b3\n",
+            "0x%s\n" % _adapter(state)[1],
+            kind,
+        )
+    for address in gvnics(state):
+        folder = "/sys/bus/pci/devices/" + address
+        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
+            "0x1ae0\n",
+            "0x0042\n",
+            "0x020000\n",
+        )
+    for index, port in enumerate(ports(state)):
+        folder = "/sys/class/infiniband/%s" % port["NAME"]
+        found[folder + "/node_type"] = "1: CA\n"
+        found[folder + "/hca_type"] = _adapter(state)[0] + "\n"
+        found[folder + "/fw_ver"] = _adapter(state)[3] + "\n"
+        found[folder + "/ports/1/state"] = "1: DOWN\n" if port["DOWN"] else "4: ACTIVE\n"
+        found[folder + "/ports/1/phys_state"] = "2: Polling\n" if port["DOWN"] else "5: LinkUp\n"
+        found[folder + "/ports/1/rate"] = "%d Gb/sec (4X %s)\n" % (
+            port["RATE"],
+            "NDR" if port["RATE"] >= 400 else "HDR",
+        )
+        found[folder + "/ports/1/link_layer"] = port["LAYER"] + "\n"
+        flaps = 9 if index == BROKEN and "fabric-flapping" in dev_faults.active(state) else 0
+        found[folder + "/ports/1/counters/link_downed"] = "%d\n" % flaps
+        found[folder + "/ports/1/pkeys/0"] = port["PKEY"] + "\n"
+        found[folder + "/ports/1/pkeys/1"] = "0x7fff\n" if port["LAYER"] == "InfiniBand" else "0x0000\n"
+        found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = port["NAME"] + "\n"
+        found["/dev/infiniband/uverbs%d" % index] = ""
+        if "ib_umad" in state.get("modules", ()):
+            found["/dev/infiniband/umad%d" % index] = ""
+    return found  # fmt: skip
+
+
+def _complain(text):
+    import sys
+
+    sys.stderr.write(text + "\n")
