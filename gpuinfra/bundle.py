@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuinfra.engine.keep import cache_folder
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.shipped import shipped
@@ -55,7 +56,7 @@ def build(pool: PoolPlan) -> Bundle:
     """The bundle of one pool."""
     scripts = shipped("bootstrap")
     files = {
-        "bootstrap/lib.sh": (scripts / "lib.sh").read_bytes(),
+        **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},
         "expectation.json": _json(pool.expectation),
         "node.pyz": node_part(),
         "steps.json": _json(
@@ -81,6 +82,18 @@ def build(pool: PoolPlan) -> Bundle:
         files[f"units/{unit.name}"] = unit.read_bytes()
     data = _gzip(_tar(files))
     return Bundle(data=data, sha256=hashlib.sha256(data).hexdigest())
+
+
+def on_disk(built: Bundle) -> Path:
+    """The bundle as a file, because the engine takes binary content from files only; the same content is the same file."""
+    folder = cache_folder() / "bundles"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{built.sha256}.tar.gz"
+    if not path.exists() or path.stat().st_size != len(built.data):
+        half = path.with_suffix(f".{id(built)}.part")
+        half.write_bytes(built.data)
+        half.replace(path)
+    return path
 
 
 def user_data(node_config: Mapping[str, object]) -> str:

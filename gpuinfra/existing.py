@@ -49,6 +49,9 @@ class Existing:
             evidence_bucket_arn: pulumi.Input[str] | None = None,
             vpc_id: pulumi.Input[str] | None = None,
             nodes_group_id: pulumi.Input[str] | None = None,
+            # Google Cloud
+            data_key_id: pulumi.Input[str] | None = None,
+            network_id: pulumi.Input[str] | None = None,
             # every cloud
             evidence_bucket: pulumi.Input[str] | None = None,
             subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None,

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Protocol
 from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 
 if TYPE_CHECKING:
-    from gpuinfra.plan.model import Decision, Disk, FileSystemPlan, Group, Image, Kept, NetworkPlan, Nic, Plan
+    from gpuinfra.plan.model import (
+        Decision,
+        Disk,
+        FileSystemPlan,
+        Group,
+        Image,
+        Kept,
+        NetworkPlan,
+        Nic,
+        OwnNetwork,
+        Plan,
+    )
     from gpuinfra.plan.zones import Zoning
     from gpuinfra.rules.finding import Finding
     from gpuinfra.spec.model import ClusterSpec
@@ -83,6 +94,10 @@ class CloudProfile(Protocol):
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """Addresses and the way out."""
+        ...
+
+    def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
+        """Networks that a cluster makes for itself beside its site's; none on most clouds."""
         ...
 
     def subnet(self, zone: str) -> str:

@@ -90,6 +90,10 @@ class Group:
     """Google: longest run of a queued node."""
     single_fabric: bool = False
     """Azure: the group is one InfiniBand fabric, a uniform scale set with a single placement group."""
+    provisioning: str | None = None
+    """Google: provisioning model of its nodes: `STANDARD`, `SPOT`, `FLEX_START`, `RESERVATION_BOUND`."""
+    fault_domains: int | None = None
+    """Azure: fault domains that nodes are spread over; None where the cloud picks."""
     terminate_first: bool = False
     """True where a replacement cannot be started before its predecessor is gone, because capacity is full."""
 
@@ -124,6 +128,8 @@ class PoolPlan:
     metadata_hop_limit: int = 1
     subnet: str = ""
     """Name of the subnet that its nodes are in."""
+    ssh_keys: tuple[str, ...] = ()
+    """Public keys that may log in, where the cloud itself puts keys on nodes."""
     canary: int = 1
     """Nodes that are renewed first and have to be verified before the others follow."""
     at_once_percent: int = 20
@@ -161,6 +167,18 @@ class ExtraNetwork:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnNetwork:
+    """A network that a cluster makes for itself and no site shares (Google Cloud's RDMA networks, which belong to one zone)."""
+
+    name: str
+    """`roce`; the `network` of interfaces and subnets on it."""
+    mtu: int
+    profile: str
+    """Network profile, such as `us-central1-a-vpc-roce`."""
+    subnets: tuple[Subnet, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NetworkPlan:
     """One network and what leaves it."""
 
@@ -177,6 +195,10 @@ class NetworkPlan:
     service_range: str | None = None
     """Addresses that the cloud's own services take (Google's peering range for Lustre)."""
     mtu: int | None = None
+    ssh_from: tuple[str, ...] = ()
+    """Networks that may reach port 22 of nodes; none unless the declaration says so."""
+    dns_zones: dict[str, str] = field(default_factory=dict)
+    """Azure: private DNS zones that the network has already, name -> id."""
     flow_log_interval_s: int = 60
     flow_log_retention_days: int = 90
 
@@ -195,6 +217,8 @@ class FileSystemPlan:
     """FSx: `PERSISTENT_2`; Azure and Google: the tier."""
     throughput_mb_s_per_tib: int | None
     subnet: str
+    zone: str | None = None
+    """Google: the zone of its servers."""
     version: str | None = None
     metadata_mode: str | None = None
     metadata_iops: int | None = None
@@ -204,6 +228,8 @@ class FileSystemPlan:
     bucket_prefix: str = ""
     bucket_path: str = "/"
     """Path in the file system that the bucket appears under."""
+    importer_id: str | None = None
+    """Azure: object id of the service principal that imports from the container."""
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
@@ -221,6 +247,16 @@ class AuditPlan:
     lock_mode: str = "GOVERNANCE"
     data_events: bool = True
     log_retention_days: int = 365
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidencePlan:
+    """Who reads evidence beside its nodes."""
+
+    operators: tuple[str, ...] = ()
+    """Principals by the provider's own id; empty for whoever deploys."""
+    reached_from: tuple[str, ...] = ()
+    """Azure: public address ranges that the evidence can be asked from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,6 +317,11 @@ class Plan:
     budget: BudgetPlan | None
     handover: HandoverPlan
     tags: dict[str, str]
+    evidence: EvidencePlan = EvidencePlan()
+    own_networks: tuple[OwnNetwork, ...] = ()
+    """Networks that belong to the cluster and not to its site."""
+    project: str | None = None
+    """Google: the project that the declaration names; None for the provider's own."""
     kept: tuple[Kept, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
     """Pulumi type token -> how many this plan creates."""

@@ -10,6 +10,9 @@ from gpuinfra.spec.base import Part, Real, Whole, Word, YesNo
 
 Version = Annotated[str, StringConstraints(pattern=r"^\d{1,4}(\.\d{1,4}){0,3}$")]
 Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]{1,64}@[^@\s]{1,190}\.[^@\s]{1,63}$")]
+PublicKey = Annotated[
+    str, StringConstraints(pattern=r"^(ssh-rsa|ssh-ed25519) [A-Za-z0-9+/]{40,2000}={0,2}( [^\x00-\x1f\x7f]{1,100})?$")
+]
 Cidr = Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F.:]{2,45}/\d{1,3}$")]
 
 
@@ -19,7 +22,9 @@ class ExistingNetwork(Part):
     id: Word = Field(examples=["vpc-0123456789abcdef0"])
     """VPC id on AWS, virtual network id on Azure, network name on Google Cloud."""
     subnets: dict[Word, Word] = Field(min_length=1, max_length=50, examples=[{"use1-az4": "subnet-0123456789abcdef0"}])
-    """Zone (region on Azure and Google Cloud) -> subnet for the nodes."""
+    """Zone (region on Azure and Google Cloud) -> subnet for the nodes. Azure: also `storage-scratch-0` -> the subnet of a file system of its own."""
+    dns_zones: dict[Word, Word] = Field(default_factory=dict, max_length=20)
+    """Azure: private DNS zones that the network is linked to already, name -> id. Left out: they are made and linked."""
 
 
 class Network(Part):
@@ -33,6 +38,8 @@ class Network(Part):
     """Use this network in place of making one."""
     flow_log_days: Whole = Field(default=90, ge=1, le=3653)
     """Days that flow logs are kept."""
+    machines: tuple[Word, ...] = Field(default=(), max_length=20, examples=[["a3-megagpu-8g"]])
+    """Google Cloud: machine types that clusters of this site will use, so that the networks of their interfaces are made with it. Left out: those of the pools."""
 
 
 class Framework(Part):
@@ -72,6 +79,11 @@ class Software(Part):
         | None
     ) = None
     """Mirror of the vendors' servers for networks without internet: `https://vendor/path` becomes `<mirror>/vendor/path`."""
+    registry: (
+        Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*$", min_length=4, max_length=200)]
+        | None
+    ) = Field(default=None, examples=["us-central1-docker.pkg.dev/my-project/gpudirect"])
+    """Google Cloud: container registry of yours that holds Google's GPUDirect images (`gpudirect-tcpxo/...`). A3 High and A3 Mega need it, because nodes pull from no public registry."""
 
 
 class Audit(Part):
@@ -112,7 +124,13 @@ class Access(Part):
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20)
     """Networks that may reach port 22. Left out: none; `gpuinfra ssh` goes through the cloud's own tunnel."""
     operators: tuple[Word, ...] = Field(default=(), max_length=20)
-    """Roles that may read evidence, by the provider's own id."""
+    """Roles that may read evidence, by the provider's own id; on Azure the object ids of those who deploy too. Left out there: whoever deploys."""
+    evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100)
+    """Azure: public IPv4 ranges that operators read evidence and put bundles from. Left out: only the network itself, so `up` has to run inside it."""
+    ssh_keys: tuple[PublicKey, ...] = Field(default=(), max_length=20)
+    """Azure: public keys that may log in as `gpuinfra`. Left out: nobody's."""
+    bastion: YesNo = False
+    """Azure: a Bastion host with a public address, through which people reach port 22 of nodes."""
 
 
 class Handover(Part):

@@ -26,6 +26,8 @@ class Lustre(Part):
     """AWS: deployment type. Left out: `persistent_2`."""
     bucket: Word | None = None
     """Object storage behind it: `auto` makes a bucket beside it, a name takes an existing one. Left out: none."""
+    importer_id: Word | None = None
+    """Azure: object id of the tenant's service principal "HPC Cache Resource Provider", which imports from the container; needed with `bucket`."""
     bucket_prefix: Annotated[str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     """Folder of the bucket that is linked."""
     bucket_path: Mount | Literal["/"] = "/"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -18,7 +17,6 @@ from gpuinfra import bundle, naming
 from gpuinfra.clouds.aws.resources import made_placement_groups, window
 from gpuinfra.clouds.aws.scope import Scope, child
 from gpuinfra.clouds.aws.template import TemplateArgs, launch_template, node_tags, node_user_data, pinned_image
-from gpuinfra.engine.keep import cache_folder
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 1200
@@ -94,7 +92,7 @@ class NodePool(pulumi.ComponentResource):
             naming.logical(self._name, "bundle"),
             bucket=args.bucket,
             key=f"bootstrap/{built.sha256}.tar.gz",
-            source=pulumi.FileAsset(str(_on_disk(built))),
+            source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
             region=args.scope.region,
             # Objects take ten tags and no more, so a person's own stay off it.
@@ -274,15 +272,3 @@ def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefre
             checkpoint_delay=str(WARMUP_S),
         ),
     )
-
-
-def _on_disk(built: bundle.Bundle) -> Path:
-    """The bundle as a file, because the engine takes binary content from files only; the same content is the same file."""
-    folder = cache_folder() / "bundles"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{built.sha256}.tar.gz"
-    if not path.exists() or path.stat().st_size != len(built.data):
-        half = path.with_suffix(f".{id(built)}.part")
-        half.write_bytes(built.data)
-        half.replace(path)
-    return path

@@ -20,6 +20,7 @@ from gpuinfra.plan.model import (
     Lifetime,
     NetworkPlan,
     Nic,
+    OwnNetwork,
     Plan,
     Subnet,
 )
@@ -136,6 +137,10 @@ class AwsProfile:
             interface_endpoints=() if nat else _endpoints(spec),
             flow_log_retention_days=spec.network.flow_log_days,
         )
+
+    def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
+        """None: a cluster's interfaces are all in its site's network."""
+        return ()
 
     def subnet(self, zone: str) -> str:
         return f"private-{self.zone_number(zone)}"

@@ -1,1 +1,91 @@
-"""Google Cloud: what it sells (`catalog.py`, `regions.py`) and what is decided differently on it (`profile.py`)."""
+"""Google Cloud: what it sells (`catalog`), what is decided differently there (`profile`), and the components that translate a plan.
+
+`profile` and `catalog` are pure. The components are imported when they are asked for, so that a plan never waits for an SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuinfra.clouds.gcp.audit import (
+        AuditTrail,
+        AuditTrailArgs,
+        Budget,
+        BudgetArgs,
+        Evidence,
+        EvidenceArgs,
+        Foundation,
+        FoundationArgs,
+    )
+    from gpuinfra.clouds.gcp.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.gcp.firewall import Walls, WallsArgs
+    from gpuinfra.clouds.gcp.keys import Key, KeyArgs
+    from gpuinfra.clouds.gcp.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
+    from gpuinfra.clouds.gcp.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.gcp.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.gcp.scope import Scope
+    from gpuinfra.clouds.gcp.services import Services, ServicesArgs
+    from gpuinfra.clouds.gcp.storage import SharedFilesystem, SharedFilesystemArgs
+
+_MODULES = {
+    "audit": (
+        "AuditTrail",
+        "AuditTrailArgs",
+        "Budget",
+        "BudgetArgs",
+        "Evidence",
+        "EvidenceArgs",
+        "Foundation",
+        "FoundationArgs",
+    ),
+    "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
+    "firewall": ("Walls", "WallsArgs"),
+    "keys": ("Key", "KeyArgs"),
+    "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
+    "nodes": ("NodePool", "NodePoolArgs"),
+    "roles": ("NodeRole", "NodeRoleArgs"),
+    "scope": ("Scope",),
+    "services": ("Services", "ServicesArgs"),
+    "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AuditTrail",
+    "AuditTrailArgs",
+    "Budget",
+    "BudgetArgs",
+    "Evidence",
+    "EvidenceArgs",
+    "Foundation",
+    "FoundationArgs",
+    "Key",
+    "KeyArgs",
+    "Lock",
+    "Network",
+    "NetworkArgs",
+    "NodePool",
+    "NodePoolArgs",
+    "NodeRole",
+    "NodeRoleArgs",
+    "PrivateBucket",
+    "PrivateBucketArgs",
+    "RdmaNetwork",
+    "RdmaNetworkArgs",
+    "Scope",
+    "Services",
+    "ServicesArgs",
+    "SharedFilesystem",
+    "SharedFilesystemArgs",
+    "Walls",
+    "WallsArgs",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a component from its home."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"gpuinfra.clouds.gcp.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'gpuinfra.clouds.gcp' has no attribute {name!r}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
+from gpuinfra.clouds.gcp import resources as made
+from gpuinfra.clouds.gcp.resources import ZONAL
 from gpuinfra.clouds.profile import Bought, Rule
 from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
@@ -21,6 +23,7 @@ from gpuinfra.plan.model import (
     Lifetime,
     NetworkPlan,
     Nic,
+    OwnNetwork,
     Plan,
     Subnet,
 )
@@ -135,6 +138,7 @@ class GcpProfile:
                     placement_group=placement,
                     placement_reason=reason,
                     max_run_s=entry.max_run_hours * 3600 if isinstance(entry, Flex) else None,
+                    provisioning=_provisioning(machine, entry.kind),
                     terminate_first=CapacityKind(entry.kind).is_bounded,
                 )
             )
@@ -142,28 +146,67 @@ class GcpProfile:
         return tuple(groups), tuple(decisions)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """The main network, and one more for each interface that may not share it."""
-        if spec.network.existing:
-            known = spec.network.existing.subnets
-            first = known.get(spec.where.region) or next(iter(known.values()))
-            subnet = Subnet(name=self.subnet(""), zone=spec.where.region, cidr="", role="nodes", existing_id=first)
-            return NetworkPlan(
-                cidr="", subnets=(subnet,), egress=spec.network.egress, existing_id=spec.network.existing.id
-            )
+        """The main network, and one more for each interface that may not share it; RDMA's are the cluster's own."""
+        given = spec.network.existing.subnets if spec.network.existing else {}
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = [str(part) for part in network.subnets(prefixlen_diff=3)]
-        main = Subnet(name=self.subnet(""), zone=spec.where.region, cidr=eighths[1], role="nodes")
-        extra, subnets = _extra(spec, zoning, eighths)
-        has_lustre = any(entry.kind == "lustre" for entry in spec.storage)
-        service = next(ipaddress.ip_network(eighths[0]).subnets(new_prefix=max(22, network.prefixlen + 4)))
+        region = spec.where.region
+        main = Subnet(name=self.subnet(""), zone=region, cidr=eighths[1], role="nodes")
+        if given:
+            first = given.get(region) or next(iter(given.values()))
+            main = Subnet(name=self.subnet(""), zone=region, cidr="", role="nodes", existing_id=first)
+        shared = _shared(spec)
+        fabric = [
+            Subnet(
+                name=name,
+                zone=region,
+                cidr="" if name in given else _cidrs(name, eighths, 1)[0],
+                role="fabric",
+                network=name,
+                existing_id=given.get(name),
+            )
+            for name in shared
+        ]
+        kinds = {entry.kind for entry in spec.storage}
+        service = _service_range(eighths[0], network.prefixlen, kinds)
         return NetworkPlan(
-            cidr=spec.network.cidr,
-            subnets=(main, *subnets),
+            cidr=spec.network.cidr if not given or any(subnet.cidr for subnet in fabric) or service else "",
+            subnets=(main, *fabric),
             egress=spec.network.egress,
-            extra=extra,
-            service_range=str(service) if has_lustre else None,
-            mtu=MTU_RDMA if any(e.profile for e in extra) else MTU_TCP,
+            existing_id=spec.network.existing.id if spec.network.existing else None,
+            extra=tuple(
+                ExtraNetwork(name=name, mtu=MTU_TCP if name.startswith("data-") else MTU_RDMA)
+                for name in shared
+                if name not in given
+            ),
+            service_range=service,
+            mtu=MTU_RDMA if any(name.startswith("host-") for name in shared) else MTU_TCP,
+            ssh_from=tuple(sorted(spec.access.ssh_from)),
             flow_log_retention_days=spec.network.flow_log_days,
+        )
+
+    def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
+        """One RDMA network for all pools that have RDMA, at the same addresses in every cluster: nothing routes between them."""
+        rails: dict[str, int] = {}
+        zones: set[str] = set()
+        for pool, machine in _fabric_pools(spec):
+            for name in {nic.network for nic in machine.nics if nic.network in ZONAL}:
+                rails[name] = max(rails.get(name, 0), sum(nic.network == name for nic in machine.nics))
+                zones.add(zoning.by_pool[pool.name])
+        eighths = [
+            str(part) for part in ipaddress.ip_network(spec.network.cidr, strict=False).subnets(prefixlen_diff=3)
+        ]
+        return tuple(
+            OwnNetwork(
+                name=name,
+                mtu=MTU_RDMA,
+                profile=f"{min(zones)}-vpc-roce",
+                subnets=tuple(
+                    Subnet(name=f"{name}-{index}", zone=spec.where.region, cidr=cidr, role="fabric", network=name)
+                    for index, cidr in enumerate(_cidrs(name, eighths, rails[name]))
+                ),
+            )
+            for name in sorted(rails)
         )
 
     def subnet(self, zone: str) -> str:
@@ -180,8 +223,8 @@ class GcpProfile:
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
         """Managed Lustre, Filestore, or a bucket that is mounted."""
-        kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
-        reason = "holds the only copy of its data" if kept else "the bucket keeps the data"
+        stays = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
+        reason = "holds the only copy of its data" if stays else "the bucket keeps the data"
         lustre = isinstance(entry, Lustre)
         return FileSystemPlan(
             name=name,
@@ -193,42 +236,20 @@ class GcpProfile:
             if isinstance(entry, Lustre)
             else None,
             subnet=self.subnet(zone),
+            zone=zone,
             bucket=getattr(entry, "bucket", None),
             bucket_prefix=getattr(entry, "bucket_prefix", ""),
-            lifetime=Lifetime.KEPT if kept else Lifetime.ENDS,
+            lifetime=Lifetime.KEPT if stays else Lifetime.ENDS,
             lifetime_reason=reason,
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """What the plan itself decides the number of; a component adds what each of them needs."""
-        counts: dict[str, int] = {}
-        if plan.network and not plan.network.existing_id:
-            counts |= {
-                "gcp:compute/network:Network": 1 + len(plan.network.extra),
-                "gcp:compute/subnetwork:Subnetwork": len(plan.network.subnets),
-                "gcp:compute/globalAddress:GlobalAddress": 1 if plan.network.service_range else 0,
-                "gcp:servicenetworking/connection:Connection": 1 if plan.network.service_range else 0,
-            }
-            if plan.network.egress == "nat":
-                counts |= {"gcp:compute/router:Router": 1, "gcp:compute/routerNat:RouterNat": 1}
-        groups = sum(len(pool.groups) for pool in plan.pools)
-        counts |= {
-            "gcp:compute/instanceTemplate:InstanceTemplate": groups,
-            "gcp:compute/instanceGroupManager:InstanceGroupManager": groups,
-            "gcp:compute/resizeRequest:ResizeRequest": sum(g.kind == "flex" for p in plan.pools for g in p.groups),
-            "gcp:lustre/instance:Instance": sum(entry.kind == "lustre" for entry in plan.file_systems),
-            "gcp:filestore/instance:Instance": sum(entry.kind == "home" for entry in plan.file_systems),
-        }
-        return {kind: count for kind, count in sorted(counts.items()) if count}
+        """Every resource that the components make, by type."""
+        return made.count(plan)
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """File systems that hold the only copy of something."""
-        types = {"lustre": "gcp:lustre/instance:Instance", "home": "gcp:filestore/instance:Instance"}
-        return tuple(
-            Kept(what=f"{plan.name}-{entry.name}", type=types[entry.kind], why=entry.lifetime_reason)
-            for entry in plan.file_systems
-            if entry.lifetime is Lifetime.KEPT
-        )
+        """Audit, keys, evidence, buckets, and file systems that hold the only copy of something."""
+        return made.kept(plan)
 
     def rules(self) -> tuple[Rule, ...]:
         """Rules that only this cloud has."""
@@ -238,6 +259,13 @@ class GcpProfile:
 
 
 PROFILE = GcpProfile()
+
+
+def _provisioning(machine: MachineType, kind: str) -> str:
+    """Dense reservations, the only ones that the newest families are sold by, are bound to; others are only named (gcp.md 4.1)."""
+    if kind == "reserved":
+        return "STANDARD" if CapacityKind.ON_DEMAND in machine.capacity else "RESERVATION_BOUND"
+    return {"spot": "SPOT", "flex": "FLEX_START"}.get(kind, "STANDARD")
 
 
 def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None, str]:
@@ -250,35 +278,27 @@ def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None,
     return f"{pool.name}-near", "the fabric is fastest where nodes are near each other"
 
 
-def _extra(spec: ClusterSpec, zoning: Zoning, eighths: list[str]) -> tuple[tuple[ExtraNetwork, ...], list[Subnet]]:
-    """Networks beside the main one, and their subnets, at addresses that depend on nothing but their names."""
+def _fabric_pools(spec: ClusterSpec) -> Iterator[tuple[Pool, MachineType]]:
     machines = machines_of(spec)
-    wanted: dict[str, int] = {}
-    zones: dict[str, str] = {}
-    tcp = False
     for pool in spec.pools:
-        machine = machines[pool.machine]
-        if machine.fabric is None or pool.fabric == "none":
-            continue
-        tcp = tcp or not machine.fabric.is_rdma
-        for name in {nic.network for nic in machine.nics if nic.network != "main"}:
-            rails = sum(nic.network == name for nic in machine.nics)
-            wanted[name] = max(wanted.get(name, 0), rails)
-            zones[name] = zoning.by_pool[pool.name]
-    networks: list[ExtraNetwork] = []
-    subnets: list[Subnet] = []
-    for name in sorted(wanted):
-        roce = name == "roce"
-        profile = f"{zones[name]}-vpc-roce" if roce else None
-        networks.append(ExtraNetwork(name=name, mtu=MTU_TCP if name.startswith("data-") else MTU_RDMA, profile=profile))
-        cidrs = _cidrs(name, eighths, wanted[name])
-        subnets.extend(
-            Subnet(
-                name=f"{name}-{index}" if roce else name, zone=spec.where.region, cidr=cidr, role="fabric", network=name
-            )
-            for index, cidr in enumerate(cidrs)
-        )
-    return tuple(networks), subnets
+        if machines[pool.machine].fabric is not None and pool.fabric != "none":
+            yield pool, machines[pool.machine]
+
+
+def _shared(spec: ClusterSpec) -> tuple[str, ...]:
+    """Networks beside the main one that every cluster of a site can use: those of its pools' machines, and of machines that a site names."""
+    machines = machines_of(spec)
+    used = [machine for _, machine in _fabric_pools(spec)]
+    used += [machines[name] for name in spec.network.machines if name in machines]
+    return tuple(sorted({nic.network for machine in used for nic in machine.nics} - {"main"} - ZONAL))
+
+
+def _service_range(eighth: str, prefix: int, kinds: set[str]) -> str | None:
+    """Addresses for file systems: 1024 for Managed Lustre, as many again for Filestore."""
+    if not kinds & {"lustre", "home"}:
+        return None
+    wanted = 22 if len(kinds & {"lustre", "home"}) == 1 else 21
+    return str(next(ipaddress.ip_network(eighth).subnets(new_prefix=max(wanted, prefix + 3))))
 
 
 def _cidrs(name: str, eighths: list[str], rails: int) -> list[str]:

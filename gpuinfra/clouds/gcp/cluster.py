@@ -1,0 +1,226 @@
+"""A cluster on Google Cloud: which components there are, and what each gets from the others.
+
+Reads from top to bottom: what the cluster stands on (made here, or made by another stack), its nodes, and the handover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from gpuinfra import naming
+from gpuinfra.clouds.gcp.audit import Foundation, FoundationArgs, evidence_prefix
+from gpuinfra.clouds.gcp.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
+from gpuinfra.clouds.gcp.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.gcp.resources import apis, keeps_network, nic_subnets
+from gpuinfra.clouds.gcp.roles import NodeRole, NodeRoleArgs
+from gpuinfra.clouds.gcp.scope import Scope
+from gpuinfra.clouds.gcp.services import Services, ServicesArgs
+from gpuinfra.clouds.gcp.storage import SharedFilesystem, SharedFilesystemArgs
+from gpuinfra.existing import Existing, Given
+from gpuinfra.handover import GroupReady, NodesReady, NodesReadyArgs, PoolReady
+from gpuinfra.plan.model import Plan
+
+EXISTING = {
+    "data_key_id": Given(
+        layer="foundation",
+        what="Key of disks, evidence and file systems: `projects/P/locations/R/keyRings/N/cryptoKeys/N`.",
+    ),
+    "evidence_bucket": Given(layer="foundation", what="Name of the bucket of bundles and evidence."),
+    "network_id": Given(
+        layer="site",
+        what="Network of the nodes' first interface: `projects/P/global/networks/N`; given together with `subnet_ids`.",
+    ),
+    "subnet_ids": Given(
+        layer="site",
+        what="Subnets by the plan's names, `private-0` and `data-0`: `projects/P/regions/R/subnetworks/S`.",
+    ),
+    "file_systems": Given(layer="site", what="What nodes mount: a list of `kind`, `mount`, `dns_name`, `mount_name`."),
+}
+"""What can be handed in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """The foundation as a site or a cluster sees it, whoever made it."""
+
+    data_key_id: pulumi.Input[str]
+    evidence_bucket: pulumi.Input[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The site as a cluster sees it, whoever made it."""
+
+    subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
+
+
+def build(parent: pulumi.Resource, plan: Plan, existing: Existing) -> dict[str, Any]:
+    """Everything that the plan holds, as children of `parent`; answers the outputs of the cluster."""
+    here = Scope.here(plan.name, plan.region, plan.tags, plan.project, pulumi.InvokeOutputOptions(parent=parent))
+    scope = Services(
+        naming.logical(plan.name, "services"),
+        ServicesArgs(scope=here, apis=apis(plan)),
+        pulumi.ResourceOptions(parent=parent),
+    ).scope
+    outputs: dict[str, Any] = {"project": here.project}
+    ground = _foundation(parent, plan, existing, scope, outputs)
+    if "site" not in plan.layers and "cluster" not in plan.layers:
+        return outputs
+    place = _site(parent, plan, existing, scope, ground, outputs)
+    if "cluster" in plan.layers and plan.pools:
+        _cluster(parent, plan, scope, ground, place, outputs)
+    return outputs
+
+
+def _foundation(
+    parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, outputs: dict[str, Any]
+) -> Ground:
+    if "foundation" not in plan.layers:
+        return Ground(
+            data_key_id=existing.wanted("data_key_id"),
+            evidence_bucket=existing.wanted("evidence_bucket"),
+        )
+    made = Foundation(
+        naming.logical(plan.name, "foundation"),
+        FoundationArgs(scope=scope, audit=plan.audit, budget=plan.budget),
+        pulumi.ResourceOptions(parent=parent),
+    )
+    ground = Ground(data_key_id=made.data_key_id, evidence_bucket=made.evidence.bucket)
+    outputs |= {
+        "data_key_id": ground.data_key_id,
+        "evidence_bucket": ground.evidence_bucket,
+        "audit_bucket": made.audit.bucket if made.audit else None,
+        "audit_log_bucket": made.audit.log_bucket if made.audit else None,
+    }
+    return ground
+
+
+def _site(
+    parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, ground: Ground, outputs: dict[str, Any]
+) -> Place:
+    if "site" not in plan.layers:
+        return Place(subnet_ids=existing.wanted("subnet_ids"), file_systems=existing.get("file_systems") or ())
+    network_id, subnet_ids = _network(parent, plan, existing, scope)
+    file_systems, imports = [], {}
+    for one in plan.file_systems:
+        if one.kind not in ("lustre", "home"):
+            continue
+        made = SharedFilesystem(
+            naming.logical(plan.name, one.name),
+            SharedFilesystemArgs(scope=scope, plan=one, network_id=network_id, key_id=ground.data_key_id),
+            pulumi.ResourceOptions(parent=parent),
+        )
+        file_systems.append({"kind": one.kind, "mount": one.mount, "dns_name": made.server, "mount_name": made.path})
+        if made.import_command is not None:
+            imports[one.mount] = made.import_command
+    outputs |= {
+        "network_id": network_id,
+        "subnet_ids": subnet_ids,
+        "file_systems": file_systems,
+        "import_commands": imports,
+    }
+    return Place(subnet_ids=subnet_ids, file_systems=file_systems)
+
+
+def _network(
+    parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope
+) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
+    handed_in = existing.get("network_id")
+    if handed_in is not None:
+        return handed_in, existing.wanted("subnet_ids")
+    if plan.network is None:
+        raise ValueError("a plan with a site needs a network")
+    made = Network(
+        naming.logical(plan.name, "network"),
+        NetworkArgs(scope=scope, plan=plan.network, keep=keeps_network(plan)),
+        pulumi.ResourceOptions(parent=parent),
+    )
+    return made.network_id, made.subnet_ids
+
+
+def _cluster(
+    parent: pulumi.Resource, plan: Plan, scope: Scope, ground: Ground, place: Place, outputs: dict[str, Any]
+) -> None:
+    within = pulumi.ResourceOptions(parent=parent)
+    prefix = evidence_prefix(plan.name)
+    own: dict[str, pulumi.Output[str]] = {}
+    for network in plan.own_networks:
+        own |= RdmaNetwork(
+            naming.logical(plan.name, network.name), RdmaNetworkArgs(scope=scope, plan=network), within
+        ).subnet_ids
+    role = NodeRole(
+        naming.logical(plan.name, "node"),
+        NodeRoleArgs(scope=scope, bucket=ground.evidence_bucket, evidence_prefix=prefix),
+        within,
+    )
+    pools = [
+        NodePool(
+            naming.logical(plan.name, pool.name),
+            NodePoolArgs(
+                scope=scope,
+                plan=pool,
+                subnet_ids={
+                    subnet: own[subnet] if subnet in own else place.subnet_ids[subnet] for subnet in nic_subnets(pool)
+                },
+                service_account=role.email,
+                bucket=ground.evidence_bucket,
+                evidence_prefix=prefix,
+                key_id=ground.data_key_id,
+                file_systems=place.file_systems,
+            ),
+            within,
+        )
+        for pool in plan.pools
+    ]
+    ready = NodesReady(
+        naming.logical(plan.name, "ready"),
+        NodesReadyArgs(
+            cloud=plan.cloud,
+            cluster=plan.name,
+            region=plan.region,
+            evidence_bucket=ground.evidence_bucket,
+            evidence_prefix=prefix,
+            pools=[_pool_ready(pool, role) for pool in pools],
+            wait=plan.handover.wait,
+            floor=plan.handover.floor,
+            deadline_s=plan.handover.deadline_s,
+        ),
+        pulumi.ResourceOptions(
+            parent=parent,
+            depends_on=[resource for pool in pools for group in pool.groups for resource in group.resources],
+        ),
+    )
+    outputs |= {
+        "groups": {name: group for pool in pools for name, group in pool.group_names.items()},
+        "node_service_account": role.email,
+        "ready": ready.ready,
+        "nodes": ready.nodes,
+        "nodes_verified": ready.nodes_verified,
+        "gpus_verified": ready.gpus_verified,
+        "summary": ready.summary,
+    }
+
+
+def _pool_ready(pool: NodePool, role: NodeRole) -> PoolReady:
+    return PoolReady(
+        name=pool.plan.name,
+        machine=pool.plan.machine,
+        groups=[
+            GroupReady(
+                name=group.plan.name,
+                group=group.id,
+                count=group.plan.count,
+                template_id=group.template_id,
+                template_version=group.template_name,
+            )
+            for group in pool.groups
+        ],
+        expectation=pool.plan.expectation,
+        bundle_sha256=pool.bundle_sha256,
+        node_role=role.email,
+    )

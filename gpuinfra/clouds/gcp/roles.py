@@ -1,0 +1,77 @@
+"""What a node is allowed to do: fetch its bundle, put down evidence, renew the proof of it. Nothing else, and nothing in the project.
+
+Each grant holds for one kind of object only, by a condition on its name. Google's conditions know no name of the calling instance, so nodes of a
+cluster share a folder: none can read, change or remove another's evidence (creating needs no more than a free name), and whose evidence it is
+says the identity token that goes with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+
+from gpuinfra import naming
+from gpuinfra.clouds.gcp import names
+from gpuinfra.clouds.gcp.scope import Scope, after, child
+
+PROOF = ".proof.json"
+"""End of the names of proofs, which are written again every ten minutes; writing over an object is deleting it, for Google's roles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRoleArgs:
+    """What the nodes of a cluster work with."""
+
+    scope: Scope
+    bucket: pulumi.Input[str]
+    """Evidence bucket, which holds the bundles too."""
+    evidence_prefix: str
+    """Where the cluster's nodes write."""
+
+
+class NodeRole(pulumi.ComponentResource):
+    """The service account of nodes."""
+
+    email: pulumi.Output[str]
+    """Address of the account, once it may do what it must; what evidence must be signed by."""
+
+    def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:gcp:NodeRole", name, None, opts)
+        scope = args.scope
+        self._name, self._args = name, args
+        self._account = gcp.serviceaccount.Account(
+            naming.logical(name, "account"),
+            account_id=names.account_id(scope.cluster, "node", scope.token),
+            project=scope.project,
+            display_name=f"Nodes of {scope.cluster}",
+            opts=child(self),
+        )
+        evidence = f"{args.evidence_prefix}/"
+        grants = [
+            self._grant("bundle", "roles/storage.objectViewer", "bootstrap/"),
+            self._grant("evidence", "roles/storage.objectCreator", evidence),
+            self._grant("proof", "roles/storage.objectUser", evidence, ends=PROOF),
+        ]
+        self.email = after(self._account.email, grants)
+        self.register_outputs({"email": self.email})
+
+    def _grant(self, what: str, role: str, folder: str, ends: str = "") -> gcp.storage.BucketIAMMember:
+        objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
+        expression = objects.apply(lambda known: _under(known, ends))
+        return gcp.storage.BucketIAMMember(
+            naming.logical(self._name, what),
+            bucket=self._args.bucket,
+            role=role,
+            member=self._account.email.apply(lambda email: f"serviceAccount:{email}"),
+            condition=gcp.storage.BucketIAMMemberConditionArgs(
+                title=f"gpuinfra-{what}", description=f"Objects under {folder} alone", expression=expression
+            ),
+            opts=child(self),
+        )
+
+
+def _under(folder: str, ends: str) -> str:
+    begins = f'resource.name.startsWith("{folder}")'
+    return f'{begins} && resource.name.endsWith("{ends}")' if ends else begins
