@@ -49,7 +49,7 @@ def _gcp_node(endpoint: str, instance_id: str) -> dict[str, str]:
     return {
         "GCE_METADATA_HOST": f"{endpoint.partition('://')[2]}/.gcp/imds/{instance_id}",
         "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/v1/",
     }
 
 
@@ -63,9 +63,26 @@ def _aws_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> di
     }
 
 
+def _gcp_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
+    """A key file of the stand-in's own, whose tokens come from the stand-in; Google has no variable for its public keys."""
+    known = operator.get("gcp")
+    if not known:
+        return {}
+    return {
+        "GOOGLE_APPLICATION_CREDENTIALS": str(known["credentials_file"]),
+        "GOOGLE_CLOUD_PROJECT": str(known["project"]),
+        "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/v1/",
+        "GPUINFRA_GOOGLE_JWKS_URL": f"{endpoint}/.gcp/oauth2/v3/certs",
+    }
+
+
 _NODES: dict[str, Callable[[str, str], dict[str, str]]] = {
     "aws": _aws_node,
     "azure": _azure_node,
     "gcp": _gcp_node,
 }
-_OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {"aws": _aws_operator}
+_OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {
+    "aws": _aws_operator,
+    "gcp": _gcp_operator,
+}

@@ -17,6 +17,14 @@ class CloudError(Exception):
         return f"{doing}: {call}https response error StatusCode: {self.status}, RequestID: 00000000-standin, api error {self.code}: {self.message}"
 
 
+class GoogleError(CloudError):
+    """A refusal of Google's, where the code is the reason at the end."""
+
+    def told(self, doing: str) -> str:
+        """As the Google provider reports it: `Error creating Network: googleapi: Error 409: ..., alreadyExists`."""
+        return f"Error {doing}: googleapi: Error {self.status}: {self.message}, {self.code}"
+
+
 class MadeButFailed(CloudError):
     """The resource exists, and the call failed all the same: the engine keeps it, marked as not initialised."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.errors import CloudError
     from gpuinfra.rehearsal.cloud.store import Resource, Store
 
-_MODULES = ("groups",)
+_MODULES = ("groups", "gcp_groups")
 """Modules beside this one that have a `KIND`."""
 
 Made = dict[str, Any]

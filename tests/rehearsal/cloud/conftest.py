@@ -127,3 +127,9 @@ def connect(cloud: Cloud) -> Iterator[Callable[[str], Client]]:
 def aws(connect: Callable[[str], Client]) -> Client:
     """The AWS provider."""
     return connect("aws")
+
+
+@pytest.fixture
+def gcp(connect: Callable[[str], Client]) -> Client:
+    """The Google Cloud provider."""
+    return connect("gcp")

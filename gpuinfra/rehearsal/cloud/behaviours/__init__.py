@@ -12,14 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud import ids
-from gpuinfra.rehearsal.cloud.errors import CloudError
+from gpuinfra.rehearsal.cloud.errors import CloudError, GoogleError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.check import Failure
     from gpuinfra.rehearsal.cloud.cloud import Call, Cloud
     from gpuinfra.rehearsal.cloud.store import Resource, Taken
 
-_MODULES = ("aws_network", "aws_groups", "aws_storage", "aws_identity", "aws_functions", "aws_audit")
+_MODULES = (
+    *("aws_network", "aws_groups", "aws_storage", "aws_identity", "aws_functions", "aws_audit"),
+    *("gcp_network", "gcp_compute", "gcp_storage", "gcp_identity", "gcp_functions"),
+)
 
 
 class Behaviour:
@@ -88,9 +91,7 @@ class Behaviour:
         if package == "azure-native":
             return CloudError("Conflict", f"cannot create already existing resource '{taken.holder_id}'", status=409)
         if package == "gcp":
-            return CloudError(
-                "alreadyExists", f"Error 409: The resource '{taken.holder_id}' already exists", status=409
-            )
+            return GoogleError("alreadyExists", f"The resource '{taken.holder_id}' already exists", status=409)
         kind = ids.class_name(call.token)
         return CloudError("ResourceAlreadyExistsException", f"{kind} already exists: {taken.holder_id}", status=409)
 
@@ -142,9 +143,7 @@ def ordered_error(token: str) -> CloudError:
             status=503, service=service.upper(), operation=f"Create{kind}",
         )  # fmt: skip
     if package == "gcp":
-        return CloudError(
-            "backendError", "Error 503: The service is currently unavailable. (ordered by --fault)", status=503
-        )
+        return GoogleError("backendError", "The service is currently unavailable. (ordered by --fault)", status=503)
     return CloudError(
         "ServiceUnavailable", "The server is temporarily unable to handle the request. (ordered by --fault)", status=503
     )

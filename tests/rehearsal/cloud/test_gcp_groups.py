@@ -1,0 +1,251 @@
+"""Managed instance groups make, keep, replace and remove instances through the same fleet as Auto Scaling groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+
+from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.faults import Faults
+from tests.rehearsal.cloud import google
+from tests.rehearsal.cloud.conftest import Client
+from tests.rehearsal.cloud.test_groups import Host, names
+
+FLEX = {"provisioningModel": "FLEX_START", "automaticRestart": False, "maxRunDuration": {"seconds": 3600}}
+SPOT = {"provisioningModel": "SPOT", "preemptible": True, "automaticRestart": False}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
+    monkeypatch.setattr(fleet_module, "_RETRY_S", 0)
+
+
+@pytest.fixture
+def host(cloud: Cloud) -> Host:
+    """A node host that only remembers, in the cloud's fleet."""
+    cloud.fleet.host = Host()
+    return cloud.fleet.host
+
+
+def running(cloud: Cloud) -> list[dict[str, Any]]:
+    """Who runs, in launch order."""
+    return [one for one in cloud.fleet.instances().values() if one["state"] == "running"]
+
+
+def settled(cloud: Cloud, passes: int = 12) -> list[list[str]]:
+    """Who ran after each pass."""
+    seen = []
+    for _ in range(passes):
+        cloud.fleet.reconcile()
+        seen.append(names(cloud))
+    return seen
+
+
+def test_a_group_makes_what_it_wants(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """Two machines with numbers of Google's length, named in launch order, of the image's system, and no more later."""
+    google.group(gcp, google.template(gcp))
+    settled(cloud, 2)
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    one = host.launched[running(cloud)[0]["id"]]
+    assert (one.machine, one.os, one.prebuilt, one.cloud) == (google.MACHINE, "ubuntu-22.04", True, "gcp")  # type: ignore[attr-defined]
+    assert (one.region, one.zone, one.cluster, one.pool) == ("us-central1", google.ZONE, "train", "gpu")  # type: ignore[attr-defined]
+    assert all(id.isdigit() and len(id) == 19 for id in host.launched)
+
+
+def test_a_machine_that_is_lost_is_made_again_under_a_new_number(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """The group repairs itself, and the label is not given twice."""
+    google.group(gcp, google.template(gcp))
+    settled(cloud, 2)
+    lost = running(cloud)[0]["id"]
+    assert cloud.fleet.lose(lost)
+    settled(cloud, 2)
+    assert names(cloud) == ["gpu-2", "gpu-3"]
+    assert lost in host.terminated
+    assert "recreateInstance" in [one["cause"] for one in cloud.fleet.activities("", google.path())][1]
+
+
+def test_a_new_template_rolls_one_by_one_ending_first(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """Without surge there are never more than two and never fewer than one, and in the end all are of the new template."""
+    made = google.group(gcp, google.template(gcp))
+    settled(cloud, 2)
+    second = google.template(gcp, "gpu-v2", machineType="a3-ultragpu-8g")
+    gcp.update(made, {"versions": google.versions(second)})
+    seen = settled(cloud)
+    assert {len(one) for one in seen} == {1, 2}
+    assert {one["template_name"] for one in running(cloud)} == {"gpu-v2"}
+    assert names(cloud) == ["gpu-3", "gpu-4"]
+
+
+def test_a_surge_makes_the_new_ones_first(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """With a surge of one there are never fewer than two."""
+    policy = {"type": "PROACTIVE", "minimalAction": "REPLACE", "maxSurgeFixed": 1, "maxUnavailableFixed": 0}
+    made = google.group(gcp, google.template(gcp), updatePolicy=policy)
+    settled(cloud, 2)
+    gcp.update(made, {"versions": google.versions(google.template(gcp, "gpu-v2"))})
+    seen = settled(cloud)
+    assert {len(one) for one in seen} == {2, 3}
+    assert {one["template_name"] for one in running(cloud)} == {"gpu-v2"}
+
+
+def test_a_canary_is_as_many_as_its_version_says(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """A second version with a size of one gets one machine; without it all go back."""
+    first = google.template(gcp)
+    made = google.group(gcp, first, count=3)
+    settled(cloud, 2)
+    second = google.template(gcp, "gpu-v2")
+    canary = {"instanceTemplate": second.outputs["selfLink"], "name": "canary", "targetSize": {"fixed": 1}}
+    made = gcp.update(made, {"versions": [*google.versions(first), canary]})
+    settled(cloud)
+    assert sorted(one["template_name"] for one in running(cloud)) == ["gpu-v1", "gpu-v1", "gpu-v2"]
+    gcp.update(made, {"versions": google.versions(first)})
+    settled(cloud)
+    assert {one["template_name"] for one in running(cloud)} == {"gpu-v1"}
+
+
+def test_an_opportunistic_group_replaces_nobody_by_itself(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """Machines of the old template stay until something else ends them."""
+    made = google.group(gcp, google.template(gcp), updatePolicy={"type": "OPPORTUNISTIC", "minimalAction": "REPLACE"})
+    settled(cloud, 2)
+    gcp.update(made, {"versions": google.versions(google.template(gcp, "gpu-v2"))})
+    settled(cloud, 4)
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    cloud.fleet.lose(running(cloud)[0]["id"])
+    settled(cloud, 2)
+    assert sorted(one["template_name"] for one in running(cloud)) == ["gpu-v1", "gpu-v2"]
+
+
+def test_a_group_grows_and_shrinks(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """The newest leave first."""
+    made = google.group(gcp, google.template(gcp), count=2)
+    settled(cloud, 2)
+    made = gcp.update(made, {"targetSize": 4})
+    settled(cloud, 2)
+    assert names(cloud) == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
+    gcp.update(made, {"targetSize": 1})
+    settled(cloud, 3)
+    assert names(cloud) == ["gpu-1"]
+
+
+def test_a_deleted_group_takes_its_machines_along_and_numbers_begin_anew(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """A pool that comes again begins at 1."""
+    first = google.template(gcp)
+    gcp.delete(google.group(gcp, first))
+    made = google.group(gcp, first)
+    settled(cloud, 2)
+    gcp.delete(made)
+    assert names(cloud) == []
+    google.group(gcp, first)
+    settled(cloud, 2)
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "word"),
+    [({}, "on_demand"), (SPOT, "spot"), ({"provisioningModel": "RESERVATION_BOUND"}, "reserved")],
+)
+def test_a_kind_without_capacity_says_so_in_googles_words(
+    gcp: Client, cloud: Cloud, host: Host, scheduling: dict[str, Any], word: str
+) -> None:
+    """Nothing is made, and the group's errors carry Compute Engine's code."""
+    cloud.faults = Faults([f"cloud:no-capacity:{word}"], cloud.store)
+    google.group(gcp, google.template(gcp, scheduling=scheduling))
+    settled(cloud, 2)
+    assert names(cloud) == []
+    failed = cloud.fleet.activities("", google.path())[0]
+    assert (failed["status"], failed["code"]) == ("Failed", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")
+    assert (
+        f"The zone 'projects/standin-project/zones/{google.ZONE}' does not have enough resources" in failed["message"]
+    )
+
+
+def test_a_reservation_holds_no_more_than_its_size(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """The third machine of a reservation of two is not made."""
+    cloud.store.put("external", "block-7", {"count": 2})
+    key = "compute.googleapis.com/reservation-name"
+    affinity = {"type": "SPECIFIC_RESERVATION", "specificReservation": {"key": key, "values": ["block-7"]}}
+    google.group(gcp, google.template(gcp, reservationAffinity=affinity), count=3)
+    settled(cloud, 2)
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    assert "reservation 'block-7'" in cloud.fleet.activities("", google.path())[0]["message"]
+
+
+def test_a_resize_request_is_served_whole_and_seen_by_a_refresh(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """A flex-start group starts empty and grows by what was accepted; the provider then reads the new size."""
+    made = google.group(
+        gcp, google.template(gcp, scheduling=FLEX), 0, instanceLifecyclePolicy={"defaultActionOnFailure": "DO_NOTHING"}
+    )
+    inputs = {"name": "window-1", "instanceGroupManager": "gpu", "zone": google.ZONE, "resizeBy": 2}
+    asked = gcp.create("gcp:compute/resizeRequest:ResizeRequest", inputs, "window-1")
+    assert asked.id == f"{google.path()}/resizeRequests/window-1"
+    assert gcp.read(asked.token, asked.id).outputs["state"] == "ACCEPTED"
+    settled(cloud, 3)
+    assert names(cloud) == ["gpu-1", "gpu-2"]
+    assert gcp.read(asked.token, asked.id).outputs["state"] == "SUCCEEDED"
+    assert gcp.read(made.token, made.id).outputs["targetSize"] == 2
+    gcp.delete(asked)
+    settled(cloud, 2)
+    assert names(cloud) == ["gpu-1", "gpu-2"], "machines of a request that was served stay"
+
+
+def test_a_resize_request_waits_while_there_is_no_capacity(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """It stays accepted, nothing is made, and deleting it cancels it."""
+    cloud.faults = Faults(["cloud:no-capacity:flex"], cloud.store)
+    google.group(
+        gcp, google.template(gcp, scheduling=FLEX), 0, instanceLifecyclePolicy={"defaultActionOnFailure": "DO_NOTHING"}
+    )
+    inputs = {"name": "window-1", "instanceGroupManager": "gpu", "zone": google.ZONE, "resizeBy": 2}
+    asked = gcp.create("gcp:compute/resizeRequest:ResizeRequest", inputs, "window-1")
+    settled(cloud, 2)
+    assert names(cloud) == []
+    assert gcp.read(asked.token, asked.id).outputs["state"] == "ACCEPTED"
+    gcp.delete(asked)
+    cloud.faults = Faults([], cloud.store)
+    settled(cloud, 2)
+    assert names(cloud) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (
+            {"type": "PROACTIVE", "minimalAction": "REPLACE", "replacementMethod": "RECREATE", "maxSurgeFixed": 1},
+            "maxSurge must be equal to 0",
+        ),
+        (
+            {"type": "PROACTIVE", "minimalAction": "REPLACE", "maxSurgeFixed": 0, "maxUnavailableFixed": 0},
+            "cannot both be equal to 0",
+        ),
+    ],
+)
+def test_an_update_policy_that_could_never_move_is_refused(gcp: Client, policy: dict[str, Any], text: str) -> None:
+    """Google refuses it when the group is made."""
+    with pytest.raises(grpc.RpcError, match=text):
+        google.group(gcp, google.template(gcp), updatePolicy=policy)
+
+
+def test_flex_start_needs_a_group_that_repairs_nothing(gcp: Client) -> None:
+    """A queued machine that ends has ended."""
+    with pytest.raises(grpc.RpcError, match="DO_NOTHING"):
+        google.group(gcp, google.template(gcp, scheduling=FLEX), 0)
+
+
+def test_a_template_in_use_is_not_deleted(gcp: Client) -> None:
+    """The group has to let go of it first."""
+    first = google.template(gcp)
+    made = google.group(gcp, first)
+    with pytest.raises(grpc.RpcError, match=r"instance_template resource .* is already being used by"):
+        gcp.delete(first)
+    gcp.update(made, {"versions": google.versions(google.template(gcp, "gpu-v2"))})
+    gcp.delete(first)
+
+
+def test_a_group_of_a_template_that_is_not_there_is_refused(gcp: Client) -> None:
+    """The error is Google's: 404, with the path."""
+    first = google.template(gcp)
+    gcp.delete(first)
+    with pytest.raises(grpc.RpcError, match=r"Error 404: The resource '.*instanceTemplates/gpu-v1' was not found"):
+        google.group(gcp, first)
