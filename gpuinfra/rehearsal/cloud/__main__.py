@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.rehearsal.cloud import credentials
+from gpuinfra.rehearsal.cloud import credentials, gcp_tokens, ids
 from gpuinfra.rehearsal.cloud.cloud import Cloud
 from gpuinfra.rehearsal.cloud.fleet import Fleet
 from gpuinfra.rehearsal.cloud.http.server import Server
@@ -60,7 +60,11 @@ def main(argv: list[str] | None = None) -> int:
         "providers": {package: port for package, (_, port) in providers.items()},
         "http": server.port,
         "control_token": token,
-        "operator": {"access_key_id": operator.id, "secret_access_key": operator.secret},
+        "operator": {
+            "access_key_id": operator.id,
+            "secret_access_key": operator.secret,
+            "gcp": {"credentials_file": gcp_tokens.operator_file(cloud), "project": ids.PROJECT},
+        },
         "nodes": {"available": host is not None, "reason": reason or None},
     }
     with contextlib.suppress(BrokenPipeError):
