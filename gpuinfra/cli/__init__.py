@@ -22,6 +22,7 @@ COMMANDS = {
     "schema": "the JSON schema of a stack's declaration",
     "explain": "any field, finding or check",
     "bootstrap": "run the steps of a stack's nodes over SSH, on hundreds of hosts at once",
+    "permissions": "the least that an operator of a stack must be allowed",
     "adopt": "take back what an earlier destroy kept",
     "verify": "judge evidence again: which node to drain, reset, reboot or replace",
 }

@@ -25,6 +25,12 @@ import click
     metavar="TIME",
     help="Longest wait for the nodes, such as 90s. Default 240s; a deployment takes the stack file's.",
 )
+@click.option(
+    "--under-least-permissions",
+    "least",
+    is_flag=True,
+    help="Allow the operator what `gpuinfra permissions` prints, and no more.",
+)
 @click.option("--on", "on", metavar="DATE", help="Rehearse as of this day (2026-12-01) in place of today.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; progress goes to stderr.")
 @click.option(
@@ -34,7 +40,14 @@ import click
     help="Where rehearsals are kept. Default .rehearsal here.",
 )
 def command(
-    action: str, stack: str, faults: tuple[str, ...], deadline: str | None, on: str | None, as_json: bool, folder: Path
+    action: str,
+    stack: str,
+    faults: tuple[str, ...],
+    deadline: str | None,
+    least: bool,
+    on: str | None,
+    as_json: bool,
+    folder: Path,
 ) -> int:
     """Rehearse ACTION on STACK (a stack's name or its file).
 
@@ -51,7 +64,9 @@ def command(
 
     view = view_for(sys.stderr if as_json else sys.stdout)
     day = read_day(on, "--on") if on else None
-    result = rehearse(action, Order(stack=stack, faults=faults, deadline=deadline, folder=folder, on=day), view)
+    result = rehearse(
+        action, Order(stack=stack, faults=faults, deadline=deadline, folder=folder, least=least, on=day), view
+    )
     if as_json:
         _print_json(result.report)
     for line in ending(result, folder):

@@ -20,7 +20,7 @@ MOST_NODES = 8
 def ending(result: Result, folder: Path) -> list[str]:
     """The lines."""
     report = result.report
-    lines = [*_engine(report), *_life(report), *_nodes(report), *_cost(report)]
+    lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
     place = _short(folder.resolve() / report["stack"] / "report.html")
     lines.append(f"report: {place} (for programs: report.json beside it)")
     if result.ok:
@@ -74,6 +74,17 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified"
         )
+    return lines
+
+
+def _permissions(report: Mapping[str, Any]) -> list[str]:
+    under = report.get("permissions")
+    if not under:
+        return []
+    lines = [
+        f"under least permissions: {len(under['used'])} of {under['allowed']} actions used, {len(under['not_exercised'])} are for operations that were not done"
+    ]
+    lines += [f"  finding: {action} is allowed, and what it is for was done without it" for action in under["unused"]]
     return lines
 
 

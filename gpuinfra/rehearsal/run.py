@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
+from gpuinfra.rehearsal import least
 from gpuinfra.rehearsal.again import broken_nodes, what_to_do
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import kind_of, name_of
@@ -47,6 +48,8 @@ def finish(
 ) -> Result:
     """Collect the report while the cloud still answers, and write it."""
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
+    if under := least.outcome(session):
+        report["permissions"] = under
     closing = broken_nodes(session.folder, session.order.folder, report["nodes"])
     report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)

@@ -25,7 +25,7 @@ from gpuinfra.handover import wire
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal import faults as fault_list
-from gpuinfra.rehearsal import private, processes, recover
+from gpuinfra.rehearsal import least, private, processes, recover
 from gpuinfra.rehearsal.engine import Operation, Pulumi
 from gpuinfra.rehearsal.events import Progress
 from gpuinfra.rehearsal.folder import Folder, Program, find_program, write_project
@@ -47,6 +47,8 @@ class Order:
     deadline: str | None = None
     folder: Path = Path(".rehearsal")
     parallel: int | None = None
+    least: bool = False
+    """Rehearse with what `gpuinfra permissions` allows, and no more."""
     on: date | None = None
     """Rehearse as of this day in place of today."""
 
@@ -214,7 +216,8 @@ def opened(order: Order, view: View) -> Iterator[Session]:
         base[DAY] = order.day.isoformat()
         env = engine.environ(base)
         where = (loaded.spec.cloud, loaded.spec.where.region) if loaded else ("aws", str(_region(path)))
-        with running(folder, base, sys.executable, order.faults) as cloud:
+        operator = least.write(folder, loaded, order.day) if order.least else None
+        with running(folder, base, sys.executable, order.faults, operator) as cloud:
             env = private.with_cloud(env, cloud.ready, *where)
             available, why = cloud.nodes_available()
             if not available:

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import DeploymentError
@@ -75,11 +76,18 @@ class Cloud:
 
 
 @contextmanager
-def running(folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str]) -> Iterator[Cloud]:
-    """Start the stand-in cloud, and end it so that its nodes are suspended and not lost."""
+def running(
+    folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str], operator: Path | None = None
+) -> Iterator[Cloud]:
+    """Start the stand-in cloud, and end it so that its nodes are suspended and not lost.
+
+    `operator` is a file with what the operator may do; without one he may do everything.
+    """
     argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.ground)]
     for fault in faults:
         argv += ["--fault", fault]
+    if operator is not None:
+        argv += ["--operator", str(operator)]
     with (folder.root / "cloud.log").open("w", encoding="utf-8") as log:
         process = processes.start(
             argv, env=env, cwd=folder.root, stdout=subprocess.PIPE, stderr=log, death_signal=signal.SIGTERM

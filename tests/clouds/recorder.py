@@ -20,8 +20,8 @@ OTHER_STACKS: dict[str, Any] = {
     "data_key_arn": f"arn:aws:kms:us-east-1:{ACCOUNT}:key/00000000-0000-0000-0000-000000000001",
     "log_key_arn": f"arn:aws:kms:us-east-1:{ACCOUNT}:key/00000000-0000-0000-0000-000000000002",
     "access_log_bucket": "base-access",
-    "evidence_bucket": "base-evidence",
-    "evidence_bucket_arn": "arn:aws:s3:::base-evidence",
+    "evidence_bucket": "base-evidence-000000000000-us-east-1-305ae480",
+    "evidence_bucket_arn": "arn:aws:s3:::base-evidence-000000000000-us-east-1-305ae480",
     "vpc_id": "vpc-00000000000000001",
     "subnet_ids": {
         "private-4": "subnet-00000000000000001",

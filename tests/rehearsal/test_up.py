@@ -19,8 +19,8 @@ pytestmark = pytest.mark.usefixtures("needs_nodes")
 
 @pytest.fixture
 def up(rehearse: Rehearse) -> Told:
-    """A cluster that is up."""
-    told = rehearse("up", "aws-p4d")
+    """A cluster that is up, made by an operator who may do what `gpuinfra permissions` prints and no more."""
+    told = rehearse("up", "aws-p4d", "--under-least-permissions")
     assert told.code == 0, told.out + told.err
     return told
 
@@ -39,6 +39,12 @@ def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
     assert report["totals"]["gpus"] == report["totals"]["gpus_verified"] == 32
     assert report["engine"]["operations"]["create"] > 60
     assert report["cost"]["usd_per_hour"] > 0
+    under = report["permissions"]
+    assert (under["refused"], under["unused"]) == ([], [])
+    assert len(under["used"]) > 100
+    assert {action for action in under["not_exercised"] if action.startswith("ec2:Create")} == {
+        "ec2:CreateLaunchTemplateVersion"
+    }
     assert violations(report, report_schema()) == []
     for node in report["nodes"]:
         assert {"P1", "D1", "G1", "F3", "X1", "N1", "S2"} <= {c["id"] for c in node["checks"] if c["outcome"] == "pass"}

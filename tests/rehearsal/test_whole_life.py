@@ -11,7 +11,7 @@ from .conftest import Rehearse
 @pytest.mark.usefixtures("needs_nodes")
 def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
     """up, up again, a node more, drift, a replaced node, destroy, up again: every step shows what it has to."""
-    told = rehearse("life", "aws-p4d")
+    told = rehearse("life", "aws-p4d", "--under-least-permissions")
     assert told.code == 0, told.out[-6000:] + told.err
     steps = {s["step"]: s for s in told.report["life"]}
     assert list(steps) == [
@@ -21,3 +21,5 @@ def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
     assert all(s["ok"] for s in steps.values())
     assert "no changes, no node touched" in steps["up again"]["found"]
     assert told.report["totals"]["nodes_verified"] == 5
+    under = told.report["permissions"]
+    assert (under["refused"], under["unused"]) == ([], [])

@@ -27,6 +27,7 @@ from gpuinfra.rehearsal.cloud import credentials, gcp_tokens, ids
 from gpuinfra.rehearsal.cloud.cloud import Cloud
 from gpuinfra.rehearsal.cloud.fleet import Fleet
 from gpuinfra.rehearsal.cloud.http.server import Server
+from gpuinfra.rehearsal.cloud.operator import Operator
 from gpuinfra.rehearsal.cloud.provider import Provider, serve
 from gpuinfra.rehearsal.cloud.sdk import installed
 
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     server = Server(cloud, token)
     host, reason = (None, "nodes were not asked for") if options.no_nodes else _node_host(folder, cloud.endpoint)
     cloud.fleet = Fleet(cloud, host, reason)
+    cloud.operator = Operator.read(options.operator)
     server.start()
     providers = {package: serve(Provider(package, cloud)) for package in installed()}
     cloud.fleet.start()
@@ -87,6 +89,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, required=True, help="where the cloud's contents and the nodes are kept")
     parser.add_argument("--fault", action="append", default=[], help="what should go wrong; may be given several times")
     parser.add_argument("--operation", default="rehearsal", help="the name under which changes are recorded")
+    parser.add_argument(
+        "--operator", type=Path, help="a file with what the operator may do; left out, he may do everything"
+    )
     parser.add_argument("--no-nodes", action="store_true", help="groups make instances, and none of them boots")
     return parser.parse_args(argv)
 

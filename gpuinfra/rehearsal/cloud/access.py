@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud import policy, wire
+from gpuinfra.rehearsal.cloud.operator import aws as operator_aws
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -49,7 +50,7 @@ def bucket_region(cloud: Cloud, name: str) -> str:
 def allowed(
     cloud: Cloud, who: Principal, action: str, resource: str, bucket_name: str, context: Mapping[str, str]
 ) -> tuple[bool, str]:
-    """(allowed, why): the logic of IAM over what this cloud holds."""
+    """(allowed, why): the logic of IAM over what this cloud holds. Raises CloudError where the operator's own policies forbid it."""
     known = {
         "aws:userid": who.user_id,
         "aws:PrincipalArn": who.arn,
@@ -60,6 +61,8 @@ def allowed(
         **context,
     }
     if not who.role:
+        region = bucket_region(cloud, bucket_name)
+        cloud.operator.calls(operator_aws, operator_aws.http(action, resource, region))
         known["aws:username"] = who.arn.rsplit("/", 1)[-1]
     ask = policy.Ask(who.arn, action, resource, known)
     identity = list(role_policies(cloud, who.role)) if who.role else [_EVERYTHING]

@@ -17,6 +17,7 @@ from gpuinfra.rehearsal.cloud import behaviours, ids, synth, wire
 from gpuinfra.rehearsal.cloud.errors import AnswerLost, CloudError, MadeButFailed
 from gpuinfra.rehearsal.cloud.faults import Faults
 from gpuinfra.rehearsal.cloud.fleet import Fleet
+from gpuinfra.rehearsal.cloud.operator import Operator
 from gpuinfra.rehearsal.cloud.sdk import Function, ResourceType, sdk
 from gpuinfra.rehearsal.cloud.store import Resource, Store, Taken
 
@@ -63,6 +64,7 @@ class Cloud:
         self.changed = threading.Event()
         """Set whenever a group, a template or an instance may have work to do."""
         self.fleet = Fleet(self, None, "no node host was started")
+        self.operator = Operator()
 
     def close(self) -> None:
         self.store.close()
@@ -95,6 +97,8 @@ class Cloud:
             raise error
         behaviour = behaviours.of(call.token)
         try:
+            if call.urn:
+                self.operator.resource(self, "create", call.token, call.plain, call.region)
             with self.store.change():
                 behaviour.before_create(self, call)
                 call.id = call.id or behaviour.identify(self, call) or self._identify(call)
@@ -137,6 +141,7 @@ class Cloud:
         behaviour = behaviours.of(call.token)
         call.old, call.id, call.region = old, old.id, old.region
         try:
+            self.operator.resource(self, "update", call.token, call.plain, call.region, old)
             with self.store.change():
                 behaviour.before_update(self, call)
                 self._complete(call, keep=old.outputs)
@@ -154,6 +159,8 @@ class Cloud:
         """Delete a resource, if the cloud lets go of it."""
         behaviour = behaviours.of(resource.type)
         try:
+            if urn:
+                self.operator.resource(self, "delete", resource.type, {}, resource.region, resource)
             with self.store.change():
                 behaviour.before_delete(self, resource)
                 self.store.remove(resource)

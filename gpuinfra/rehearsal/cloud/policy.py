@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 
@@ -41,6 +42,7 @@ def decide(ask: Ask, identity: Iterable[str], resource: Iterable[str] = ()) -> t
     return False, f"because no identity-based policy allows the {ask.action} action"
 
 
+@lru_cache(maxsize=512)
 def _statements(document: str) -> list[Mapping[str, Any]]:
     try:
         found = json.loads(document).get("Statement", [])

@@ -162,6 +162,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         known = wire.plain(wire.read(request.properties))
         region = known.get("region") if isinstance(known.get("region"), str) else configuration.region
         found = self.cloud.find(token, request.id, region)
+        try:
+            self.cloud.operator.resource(self.cloud, "read", token, known, region, found)
+        except CloudError as error:
+            context.abort(grpc.StatusCode.UNKNOWN, error.told(f"reading {ids.class_name(token)} ({request.id})"))
         found = behaviours.of(token).read(self.cloud, found) if found else None
         if found is None:
             return provider_pb2.ReadResponse()
@@ -216,9 +220,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Invoke(self, request, context):
         try:
-            answer = invoke.answer(
-                self.cloud, request.tok, wire.read(request.args), self._configuration(context).region
-            )
+            region, asked = self._configuration(context).region, wire.read(request.args)
+            self.cloud.operator.function(self.cloud, request.tok, wire.plain(asked), region)
+            answer = invoke.answer(self.cloud, request.tok, asked, region)
         except NotDeclared as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except invoke.Refused as refused:

@@ -5,10 +5,12 @@ Every request carries the token that the process printed when it was ready. Answ
 | request | does |
 | --- | --- |
 | GET `nodes` | the instances as nodes: label, stage, end of the console |
+| GET `ssh` | where the nodes answer SSH on this computer, and with which key one gets in |
 | GET `instances` | the instances as the cloud knows them, the terminated ones too |
 | GET `resources` | everything the cloud holds, with the operation and the URN that created it |
 | GET `calls?since=N` | the log of calls after number N |
 | GET `activities?group=NAME` | what a group did, newest first |
+| GET `permissions` | what the operator's credentials were asked for, and refused |
 | POST `operation` `{"operation"}` | names the operation that following creations belong to |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
 | POST `delete` `{"type", "id"}` | deletes a resource by hand, as the cloud allows |
@@ -46,10 +48,12 @@ class Control:
         self.cloud, self._token = cloud, token
         self._actions: dict[tuple[str, str], Callable[[dict[str, Any]], Any]] = {
             ("GET", "nodes"): self._nodes,
+            ("GET", "ssh"): self._ssh,
             ("GET", "instances"): lambda _: {"instances": list(self.cloud.fleet.instances().values())},
             ("GET", "resources"): self._resources,
             ("GET", "calls"): lambda asked: {"calls": self.cloud.store.calls(int(asked.get("since") or 0))},
             ("GET", "activities"): self._activities,
+            ("GET", "permissions"): lambda _: self.cloud.operator.seen(),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,
             ("POST", "delete"): self._delete,
@@ -102,6 +106,17 @@ class Control:
                 }
             )
         return {"available": fleet.host is not None, "reason": fleet.unavailable or None, "nodes": nodes}
+
+    def _ssh(self, _: dict[str, Any]) -> dict[str, Any]:
+        host = self.cloud.fleet.host
+        if host is None or host.doors.problem:
+            return {"available": False, "reason": host.doors.problem if host else self.cloud.fleet.unavailable}
+        from gpuinfra.rehearsal.nodes.doors import person
+
+        return {
+            "available": True, "reason": None, "address": "127.0.0.1", "user": person(),
+            "identity": str(host.doors.key), "ports": host.doors.where(),
+        }  # fmt: skip
 
     def _resources(self, _: dict[str, Any]) -> dict[str, Any]:
         return {

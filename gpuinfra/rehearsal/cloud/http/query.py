@@ -16,6 +16,7 @@ from gpuinfra.rehearsal.cloud import credentials, ids, places, sigv4, wire
 from gpuinfra.rehearsal.cloud.errors import CloudError
 from gpuinfra.rehearsal.cloud.groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
+from gpuinfra.rehearsal.cloud.operator import aws as operator_aws
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -60,6 +61,8 @@ class Queries:
                 raise CloudError(
                     "InvalidAction", f"The action {action} of {service} is not part of a rehearsal", status=400
                 )
+            if verified.key.principal.kind == "operator" and service != "sts":
+                self.cloud.operator.calls(operator_aws, operator_aws.http(f"{service}:{action}", "*", verified.region))
             return _answer(service, action, found(asked, verified))
         except CloudError as error:
             if error.status in (400, 403):

@@ -1,0 +1,35 @@
+"""`gpuinfra permissions`: the least that an operator of a stack must be allowed, as its cloud takes it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("permissions")
+@click.argument("stack", metavar="STACK|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with what each action is for.")
+def command(stack: str, as_json: bool) -> int:
+    """The least that an operator of STACK must be allowed: IAM policies, a role definition, a custom role.
+
+    Documents go to stdout as the cloud takes them, what one has to know about them to stderr.
+    """
+    from gpuinfra.day import today
+    from gpuinfra.permissions import permissions_of
+    from gpuinfra.plan import make_plan
+    from gpuinfra.spec.load import find_stack, load_stack
+
+    day = today()
+    loaded = load_stack(find_stack(stack), day)
+    found = permissions_of(make_plan(loaded.spec, day))
+    if as_json:
+        click.echo(json.dumps(found.as_dict(loaded.name), indent=2))
+        return 0
+    documents = found.documents[0] if len(found.documents) == 1 else list(found.documents)
+    click.echo(json.dumps(documents, indent=2))
+    many = f" in {len(found.documents)} documents" if len(found.documents) > 1 else ""
+    click.echo(f"{loaded.name}: {len(found.needs)} actions{many}; `--json` says what each is for", err=True)
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    return 0

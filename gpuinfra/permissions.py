@@ -1,0 +1,75 @@
+"""The least that an operator's credentials must be allowed for one stack, in its cloud's own words.
+
+Each cloud's folder answers in a module `permissions` of its own (pure: a plan goes in, documents come out); this is what their answers share.
+A rehearsal can run under the same documents (`gpuinfra rehearse --under-least-permissions`), where the stand-in cloud refuses what they do not allow.
+Left out on purpose: what reads and writes Pulumi's own state, which is a bucket or a service that no stack knows of.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.clouds import CLOUDS
+from gpuinfra.errors import UsageError
+from gpuinfra.plan.model import Plan
+
+SCHEMA = "gpuinfra.permissions/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """One action, and everything that it is needed for."""
+
+    action: str
+    """`ec2:CreateVpc`, `Microsoft.Network/virtualNetworks/write`, `compute.networks.create`."""
+    uses: tuple[tuple[str, str], ...]
+    """(resource type, operation), or (what the program does, "")."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permissions:
+    """What a stack's operator needs."""
+
+    cloud: str
+    needs: tuple[Need, ...]
+    documents: tuple[Mapping[str, Any], ...]
+    """What the cloud takes as it is: IAM policies, a role definition."""
+    notes: tuple[str, ...]
+    """What a person has to know to use them."""
+    source: str
+    """Where the actions were read."""
+
+    def as_dict(self, stack: str) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "schema": SCHEMA,
+            "stack": stack,
+            "cloud": self.cloud,
+            "documents": [dict(one) for one in self.documents],
+            "actions": [
+                {"action": need.action, "for": [" ".join(filter(None, use)) for use in need.uses]}
+                for need in self.needs
+            ],
+            "notes": list(self.notes),
+            "source": self.source,
+        }
+
+
+def permissions_of(plan: Plan) -> Permissions:
+    """The least permissions for a plan; raises UsageError where its cloud has no table."""
+    name = f"{CLOUDS[plan.cloud]}.permissions"
+    if importlib.util.find_spec(name) is None:
+        raise UsageError(f"where.cloud is {plan.cloud}, whose permissions gpuinfra does not know")
+    module = importlib.import_module(name)
+    found = module.permissions(plan)
+    assert isinstance(found, Permissions)
+    return found
+
+
+def collect(uses: Mapping[str, list[tuple[str, str]]]) -> tuple[Need, ...]:
+    """Needs in order of their actions, each use once."""
+    return tuple(Need(action=action, uses=tuple(dict.fromkeys(uses[action]))) for action in sorted(uses))

@@ -1,0 +1,186 @@
+"""The policies that `gpuinfra permissions` prints, under which the shipped stacks are made, read, changed and removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from cfnlint.api import lint_all
+
+from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
+from gpuinfra.permissions import Permissions, permissions_of
+from gpuinfra.rehearsal.cloud.errors import CloudError
+from gpuinfra.rehearsal.cloud.operator import Operator
+from gpuinfra.rehearsal.cloud.operator import aws as judge
+from gpuinfra.rehearsal.cloud.store import Resource
+from gpuinfra.rehearsal.least import judged
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
+
+STACKS = shipped_aws_stacks()
+
+
+class Held:
+    """As much of a stand-in cloud as the judge asks: what is there, by type and id."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.store = self
+        self._held = {
+            (one.type, one.id): Resource(one.type, str(one.inputs.get("region", "")), one.id, one.inputs, {})
+            for one in recording.custom
+        }
+
+    def find(self, token: str, id: str, region: str | None = None) -> Resource | None:
+        """One resource."""
+        return self._held.get((token, id))
+
+    def every(self) -> list[Resource]:
+        """All of them."""
+        return [one for one in self._held.values() if one.type.startswith("aws:")]
+
+
+def _life(stack: str, operator: Operator) -> Iterator[str]:
+    """Make, read, change and remove everything of a stack in the operator's name; gives what is refused."""
+    recording = recording_of(stack)
+    cloud: Any = Held(recording)
+    kept = {(one.type, one.id) for one in recording.custom if one.retained}
+    for one in cloud.every():
+        named = {"name": one.id, **one.inputs} if "name" not in one.inputs else one.inputs
+        changed = {**named, **_changes(named)}
+        for operation, inputs, old in (
+            ("create", named, None),
+            ("read", named, one),
+            ("update", changed, one),
+            ("delete", {}, one),
+        ):
+            if operation == "delete" and (one.type, one.id) in kept:
+                continue
+            before = Resource(one.type, one.region, one.id, named, {}) if old else None
+            try:
+                operator.resource(cloud, operation, one.type, inputs, one.region, before)
+            except CloudError as error:
+                yield error.message
+
+
+def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Another value of everything that the table looks at."""
+    found = {key: "changed" for key in inputs if key not in ("name", "tags", "bucket", "key", "role", "region", "launchTemplate",
+             "mixedInstancesPolicy", "iamRoleArn", "cloudWatchLogsRoleArn", "autoscalingGroupName", "dataRepositoryPath", "routeTableId")}  # fmt: skip
+    tags = inputs.get("tags")
+    if isinstance(tags, Mapping):
+        found["tags"] = {key: value for key, value in tags.items() if key != "Name"} | {"new": "one"}
+    if isinstance(tags, list):
+        found["tags"] = tags[1:]
+    if "launchTemplate" in inputs:
+        found["launchTemplate"] = {**inputs["launchTemplate"], "version": "9"}
+    return found
+
+
+def _permissions(stack: str) -> Permissions:
+    return permissions_of(plan_of(stack))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_stack_lives_under_its_own_policies(stack: str) -> None:
+    """Every call that the provider makes for every resource of a stack is allowed: names, tags, regions and services of the policies are those of what is made."""
+    assert list(_life(stack, Operator(_permissions(stack).documents))) == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_action_is_superfluous(stack: str) -> None:
+    """A life of a stack uses every action that it is given, but for what the program asks beside its resources."""
+    permissions = _permissions(stack)
+    elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
+    operator = Operator(permissions.documents)
+    assert list(_life(stack, operator)) == []
+    assert {need.action for need in permissions.needs} - set(operator.seen()["used"]) == elsewhere
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["ec2:CreateVpc", "ec2:DeleteSubnet", "iam:PassRole", "s3:PutBucketPolicy", "s3:PutObject", "autoscaling:UpdateAutoScalingGroup",
+     "fsx:CreateFileSystem", "kms:CreateKey", "logs:PutRetentionPolicy", "cloudtrail:StartLogging", "ssm:PutParameter", "budgets:ModifyBudget"],
+)  # fmt: skip
+def test_without_one_action_aws_refuses(action: str) -> None:
+    """Take one action out, and what needs it is refused with AWS's own sentence about that action, and nothing else is."""
+    without = [_without(document, action) for document in _permissions("aws-p4d").documents]
+    refused = list(_life("aws-p4d", Operator(without)))
+    assert refused
+    for text in refused:
+        assert f"is not authorized to perform: {action} on resource: arn:aws:" in text
+        assert text.endswith(f"because no identity-based policy allows the {action} action")
+
+
+def _without(document: Mapping[str, Any], action: str) -> dict[str, Any]:
+    statements = [
+        {**one, "Action": [other for other in one["Action"] if other != action]} for one in document["Statement"]
+    ]
+    return {**document, "Statement": statements}
+
+
+def test_another_cluster_is_out_of_reach() -> None:
+    """The policies of one stack do not let its operator change or delete what another one made, nor make it elsewhere."""
+    refused = "\n".join(_life("aws-p5-block", Operator(_permissions("aws-p4d").documents)))
+    for action in ("ec2:DeleteVpc", "s3:PutBucketPolicy", "iam:CreateRole", "ec2:CreateVpc", "autoscaling:UpdateAutoScalingGroup"):  # fmt: skip
+        assert f"perform: {action} on" in refused
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_policies_are_ones_that_iam_takes(stack: str) -> None:
+    """Grammar and actions are known to a linter, each document is below IAM's limit, and a role can carry all of them."""
+    documents = _permissions(stack).documents
+    assert len(documents) <= POLICIES_OF_A_ROLE
+    resources = {}
+    for index, document in enumerate(documents):
+        assert len(json.dumps(document, separators=(",", ":"))) <= POLICY_LIMIT
+        assert len({one["Sid"] for one in document["Statement"]}) == len(document["Statement"])
+        properties = {"Path": "/", "PolicyDocument": document}
+        resources[f"Policy{index}"] = {"Type": "AWS::IAM::ManagedPolicy", "Properties": properties}
+    template = json.dumps({"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources})
+    found = [match for match in lint_all(template) if match.rule.severity != "informational"]
+    assert [f"{match.rule.id} {match.message} at {match.path}" for match in found] == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_action_is_a_wildcard_and_no_statement_is_unbounded(stack: str) -> None:
+    """Actions are named one by one, and a statement for every resource has a condition; two kinds cannot have one."""
+    for document in _permissions(stack).documents:
+        for statement in document["Statement"]:
+            assert all("*" not in action for action in statement["Action"])
+            if statement["Resource"] == "*":
+                assert statement.get("Condition") or statement["Sid"] == "NameEndpoints", statement["Sid"]
+
+
+def test_statements_are_packed_below_the_limit() -> None:
+    """Statements go into as few documents as fit, and none is lost."""
+    statements = [{"Sid": f"S{index}", "Action": ["a:b"] * 30} for index in range(40)]
+    made = documents_of(statements, 1000)
+    assert [one for document in made for one in document["Statement"]] == statements
+    assert all(len(json.dumps(one, separators=(",", ":"))) <= 1000 for one in made)
+    assert len(made) < 20
+
+
+def test_an_unused_permission_is_a_finding_where_its_operation_was_done() -> None:
+    """What was allowed for a creation that happened and was not asked is named; what is for a deletion that did not happen is not."""
+    permissions = _permissions("aws-p4d")
+    asked = {"ec2:CreateVpc"}
+    seen = {"used": sorted(asked), "refused": [], "operations": [["aws:ec2/vpc:Vpc", "create"]], "restricted": True}
+    found = judged(permissions, seen)
+    assert "ec2:ModifyVpcAttribute" in found["unused"]
+    assert "ec2:DescribeVpcs" in found["unused"]
+    assert "ec2:DeleteVpc" in found["not_exercised"]
+    assert "ec2:CreateVpc" not in found["unused"] + found["not_exercised"]
+
+
+def test_a_request_of_the_handover_is_judged_too() -> None:
+    """Requests that an SDK signs are asked of the same policies: evidence is read, and nobody else's bucket is."""
+    operator = Operator(_permissions("aws-p4d").documents)
+    mine = "arn:aws:s3:::train-evidence-000000000000-us-east-1-06011db7/evidence/train/x"
+    operator.calls(judge, judge.http("s3:GetObject", mine, "us-east-1"))
+    assert operator.seen()["used"] == ["kms:Decrypt", "s3:GetObject"]
+    with pytest.raises(
+        CloudError, match=r"is not authorized to perform: s3:GetObject on resource: arn:aws:s3:::payroll/x"
+    ):
+        operator.calls(judge, judge.http("s3:GetObject", "arn:aws:s3:::payroll/x", "us-east-1"))

@@ -1,0 +1,167 @@
+"""The table of IAM actions against two opinions that are not ours: CloudFormation's handlers, and the calls that botocore knows."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.aws.actions import ACTIONS, OPERATIONS
+from gpuinfra.rehearsal.cloud.derive import _counterpart, _schemas
+from tests.clouds.aws import requests, requests_ec2, requests_other
+from tests.clouds.stacks import recording_of, shipped_aws_stacks
+
+assert requests_ec2, requests_other
+
+COUNTERPARTS = {
+    "ec2/internetGateway:InternetGateway": ("AWS::EC2::InternetGateway", "AWS::EC2::VPCGatewayAttachment"),
+    "ec2/defaultSecurityGroup:DefaultSecurityGroup": ("AWS::EC2::SecurityGroup",),
+    "vpc/securityGroupIngressRule:SecurityGroupIngressRule": ("AWS::EC2::SecurityGroupIngress",),
+    "vpc/securityGroupEgressRule:SecurityGroupEgressRule": ("AWS::EC2::SecurityGroupEgress",),
+    "autoscaling/schedule:Schedule": ("AWS::AutoScaling::ScheduledAction",),
+} | {
+    kind: ("AWS::S3::Bucket",)
+    for kind in ACTIONS
+    if kind.startswith("s3/bucket") and not kind.endswith(("Policy", "Objectv2"))
+}
+"""Types that CloudFormation cuts differently."""
+
+NO_HANDLERS = {
+    "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
+    "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",
+    "iam/rolePolicyAttachment:RolePolicyAttachment": "a member of a role there",
+}
+
+THEIRS_ONLY = {
+    "a part of the service that we do not use": (
+        "ec2:createvpcencryptioncontrol ec2:attachvpngateway ec2:detachvpngateway ec2:describevpngateways ec2:acceptaddresstransfer ec2:associateaddress"
+        " ec2:disassociateaddress vpc-lattice:* vpce:allowmultiregion managed-fleets:* cloudwatch:putmetricalarm elasticloadbalancing:describe*"
+        " autoscaling:enablemetricscollection autoscaling:putnotificationconfiguration autoscaling:suspendprocesses s3tables:* firehose:tagdeliverystream"
+        " s3:putanalyticsconfiguration s3:putbucketabac s3:putbucketcors s3:putaccelerateconfiguration s3:putbucketnotification s3:*replication* s3:*metadatatable*"
+        " s3:putbucketwebsite s3:putintelligenttieringconfiguration s3:putinventoryconfiguration s3:putmetricsconfiguration s3:putobjectacl s3:deleteobject"
+        " cloudtrail:puteventconfiguration cloudtrail:putinsightselectors organizations:* billing:getbillingviewdata logs:*indexpolic* logs:*dataprotectionpolicy"
+        " logs:*resourcepolic* logs:putbearertokenauthentication s3:rest.put.object ssm:getparameters kms:disablekey"
+    ),
+    "flow logs into a bucket or a stream, ours go to CloudWatch": (
+        "logs:createlogdelivery logs:deletelogdelivery s3:getbucketpolicy s3:putbucketpolicy autoscaling:describetags ec2:describetags"
+    ),
+    "an organisation's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
+    "a member there, a type of its own here": (
+        "ec2:authorizesecuritygroup* ec2:createsecuritygroup ec2:deletesecuritygroup iam:*rolepolicy iam:passrole s3:putbucketlogging"
+        " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
+    ),
+    "CloudFormation looks around before it acts": "ec2:describe* ec2:get* ssm:get*",
+}
+OURS_ONLY = {
+    "the provider looks at more": (
+        "ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute ec2:describeprefixlists ec2:describelaunchtemplateversions"
+        " ssm:getparameter s3:getbucketlocation s3:getbucketpolicy s3:getbucketrequestpayment fsx:listtagsforresource iam:listroletags"
+        " iam:listinstanceprofilesforrole iam:listinstanceprofiletags"
+    ),
+    "the provider changes in place or tags what CloudFormation replaces": (
+        "ec2:createtags ec2:deletetags ec2:modifysecuritygrouprules ec2:modifylaunchtemplate iam:taginstanceprofile iam:untaginstanceprofile"
+    ),
+    "AWS's documentation asks for it, the schema forgets it": "route53:associatevpcwithhostedzone iam:attachrolepolicy",
+}
+
+
+@functools.cache
+def _every() -> dict[str, dict[str, Any]]:
+    return _schemas()
+
+
+@functools.cache
+def _handlers(kind: str) -> dict[str, set[str]]:
+    """Operation -> permissions that CloudFormation's handlers say they need."""
+    found: dict[str, set[str]] = {}
+    schemas = _every()
+    for name in COUNTERPARTS.get(kind, (_counterpart(f"aws:{kind}"),)):
+        for operation, handler in schemas.get(name.lower(), {}).get("handlers", {}).items():
+            found.setdefault(operation, set()).update(one.lower() for one in handler.get("permissions", ()))
+    return found
+
+
+def _ours(kind: str, *operations: str) -> set[str]:
+    return {word.partition("?")[0].lower() for one in operations for word in ACTIONS[kind].of(one)}
+
+
+def _explained(action: str, reasons: dict[str, str]) -> bool:
+    return any(fnmatch.fnmatch(action, pattern) for words in reasons.values() for pattern in words.split())
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_creation_and_deletion_agree_with_cloudformation(kind: str) -> None:
+    """What CloudFormation's own handler needs to make and delete a type, ours has, or the reason why not is written down."""
+    handlers = _handlers(kind)
+    assert bool(handlers) == (kind not in NO_HANDLERS), kind
+    ours = _ours(kind, *OPERATIONS)
+    theirs = handlers.get("create", set()) | handlers.get("delete", set())
+    missing = {one for one in theirs if not any(fnmatch.fnmatch(action, one) for action in ours)}
+    part_of_a_bucket = COUNTERPARTS.get(kind) == ("AWS::S3::Bucket",) and kind != "s3/bucket:Bucket"
+    assert part_of_a_bucket or {one for one in missing if not _explained(one, THEIRS_ONLY)} == set()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ACTIONS if kind not in NO_HANDLERS])
+def test_nothing_is_asked_that_cloudformation_never_needs(kind: str) -> None:
+    """An action of ours that no handler of the type knows has its reason; the table does not grow by guesses."""
+    theirs = set().union(*_handlers(kind).values())
+    extra = {one for one in _ours(kind, *OPERATIONS) if not any(fnmatch.fnmatch(one, other) for other in theirs)}
+    assert {one for one in extra if not _explained(one, OURS_ONLY)} == set()
+
+
+def test_no_reason_is_stale() -> None:
+    """Each pattern explains a difference that is there."""
+    theirs, ours = set(), set()
+    for kind in ACTIONS:
+        handlers = _handlers(kind)
+        own = _ours(kind, *OPERATIONS)
+        every = set().union(*handlers.values())
+        theirs |= {
+            one
+            for one in handlers.get("create", set()) | handlers.get("delete", set())
+            if not any(fnmatch.fnmatch(action, one) for action in own)
+        }
+        ours |= {one for one in own if not any(fnmatch.fnmatch(one, other) for other in every)}
+    for reasons, real in ((THEIRS_ONLY, theirs), (OURS_ONLY, ours)):
+        for pattern in " ".join(reasons.values()).split():
+            assert fnmatch.filter(real, pattern), pattern
+
+
+# The operation's name is the action's name but for these. Service authorization reference, read 2026-11-21.
+OTHER_NAMES = {
+    "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
+    "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",
+    "s3:PutObjectLockConfiguration": "s3:PutBucketObjectLockConfiguration",
+    "budgets:CreateBudget": "budgets:ModifyBudget",
+}
+ON_UPDATE = {
+    "ec2:ModifySubnetAttribute": "what is false by default is not set at creation",
+    "autoscaling:StartInstanceRefresh": "a new group has nothing to refresh",
+}
+
+
+def test_every_call_of_a_creation_is_in_the_table() -> None:
+    """The calls that the request mapping makes for the shipped stacks, checked against AWS's models, are each allowed by an action of the same type."""
+    seen = 0
+    for stack in shipped_aws_stacks():
+        for resource in recording_of(stack).custom:
+            kind = resource.type.removeprefix("aws:")
+            if resource.type in requests.NO_CALL:
+                continue
+            for call in requests.calls(resource):
+                action = f"{call.service}:{call.operation}"
+                action = OTHER_NAMES.get(action, action)
+                where = _ours(kind, "update") if action in ON_UPDATE else _ours(kind, "create")
+                assert action.lower() in where, f"{resource.name}: {action}"
+                seen += 1
+    assert seen > 200
+
+
+def test_every_type_of_a_shipped_stack_has_a_row() -> None:
+    """No resource is made that the table says nothing about."""
+    used = {one.type for stack in shipped_aws_stacks() for one in recording_of(stack).custom}
+    assert {one for one in used if one.startswith("aws:")} == {f"aws:{kind}" for kind in ACTIONS} & used
+    assert {one.removeprefix("aws:") for one in used if one.startswith("aws:")} - set(ACTIONS) == set()
