@@ -28,6 +28,7 @@ from typing import Any
 
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.nodes import enter, root
+from gpuinfra.rehearsal.nodes.doors import Doors
 from gpuinfra.rehearsal.nodes.library import Library
 from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
 from gpuinfra.rehearsal.nodes.possible import ISOLATED
@@ -58,6 +59,7 @@ class NodeHost:
         self._keeper: threading.Thread | None = None
         self._stopping = False
         self._library: Library | None = None
+        self.doors = Doors(self.folder)
 
     def start(self) -> None:
         """Begin keeping; takes up what an earlier process left: suspended nodes go on, killed ones boot again."""
@@ -66,6 +68,7 @@ class NodeHost:
         self._library = Library.make(self.nodes_folder / ".lib")
         self._keeper = threading.Thread(target=self._keep, name="stand-in nodes", daemon=True)
         self._keeper.start()
+        self.doors.start()
         self._ask(self._take_up)
 
     def launch(self, instance: Instance) -> None:
@@ -92,6 +95,7 @@ class NodeHost:
         """Suspend all and stop keeping."""
         if self._keeper is None:
             return
+        self.doors.stop()
         self.suspend_all()
         self._stopping = True
         self._wake()
@@ -280,6 +284,8 @@ class NodeHost:
                 node.settled = True
             elif line.startswith("init "):
                 node.init_pid = int(line.split()[1])
+                (node.folder / "init.pid").write_text(str(node.init_pid), encoding="ascii")
+                self.doors.open(node)
         if not said:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
@@ -317,6 +323,7 @@ class NodeHost:
                 self._selector.unregister(node.process.stdout)
             node.process.stdout.close()
         node.process, node.init_pid = None, None
+        (node.folder / "init.pid").unlink(missing_ok=True)
 
     def _reboot(self, node: Node) -> None:
         self._kill(node)
@@ -336,6 +343,7 @@ class NodeHost:
             return
         node.power = "ended"
         node.save()
+        self.doors.close(instance_id)
         self._waiting = [item for item in self._waiting if item[0] is not node]
         self._kill(node)
         gone = self.nodes_folder / ".gone"

@@ -1,0 +1,107 @@
+"""Step into a running stand-in node, as its root. Standard library only, run as a file by the node's sshd.
+
+`python -I -S login.py FOLDER` joins the namespaces of the node's init and runs there what the SSH client asked for, or a
+login shell. `--tied-to PID WORDS...` becomes another program that is killed with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+NAMESPACES = ("user", "mnt", "pid", "uts", "ipc")
+"""The order matters: in its user namespace we may join the others."""
+BOOTED = "/run/standin/init.sock"
+"""What the node's init makes once it answers, inside the node's own root."""
+GONE = 255
+"""What ssh itself ends with when there is no connection."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(argv: list[str]) -> int:
+    """See the module's text."""
+    if argv[:1] == ["--tied-to"]:
+        _die_with(int(argv[1]))
+        os.execv(argv[2], argv[2:])
+    folder, session = argv[0], _session()
+    try:
+        with open(os.path.join(folder, "init.pid"), encoding="ascii") as file:
+            init = int(file.read())
+        with open(os.path.join(folder, "enter.json"), encoding="utf-8") as file:
+            environ = json.load(file)["environ"]
+        spaces = [os.open(f"/proc/{init}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in NAMESPACES]
+        power = os.pidfd_open(init)
+    except (OSError, ValueError) as error:
+        return _switched_off(session, error)
+    parent = os.getppid()
+    for name, space in zip(NAMESPACES, spaces, strict=True):
+        if _libc.setns(space, 0) != 0:
+            number = ctypes.get_errno()
+            return _switched_off(
+                session, OSError(number, f"cannot join the node's {name} namespace: {os.strerror(number)}")
+            )
+    if not os.path.exists(BOOTED):
+        # Between the namespaces and their root lies a moment in which "/" is still this computer's own.
+        return _switched_off(session, OSError("it has not booted yet"))
+    child = os.fork()  # a process namespace is entered by children only
+    if child == 0:
+        _become(environ)
+    _die_with(
+        parent
+    )  # now, because a change of namespaces makes the kernel forget it; the child dies with this process
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and select.select([power], [], [], 2.0)[0]:
+        return _switched_off(session, OSError("it was switched off"))
+    return code if code >= 0 else 128 - code
+
+
+def _become(environ: dict[str, str]) -> None:
+    """In the child: the command of the SSH client, with the environment that a login there has."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    command = os.environ.get("SSH_ORIGINAL_COMMAND")
+    kept = {name: os.environ[name] for name in ("TERM", "LC_ALL", "SSH_CLIENT", "SSH_CONNECTION") if name in os.environ}
+    environ = {**environ, **kept, "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash"}
+    words = ["/bin/bash", "-c", command] if command else ["-bash"]
+    try:
+        os.chdir("/root")
+        os.execve("/bin/bash", words, environ)
+    except OSError as error:
+        os.write(2, f"the node cannot be entered: {error}\n".encode())
+        os._exit(GONE)
+
+
+def _session() -> int:
+    """The sshd that serves this login; 0 where there is none. Asked before the node's /proc is the one that is seen."""
+    parent = os.getppid()
+    try:
+        with open(f"/proc/{parent}/comm", encoding="ascii", errors="replace") as file:
+            return parent if file.read().startswith("sshd") else 0
+    except OSError:
+        return 0
+
+
+def _switched_off(session: int, error: Exception) -> int:
+    """The node is not there, or went away: end the connection, as a machine that lost its power does."""
+    sys.stderr.write(f"the stand-in node does not run: {error}\n")
+    if session:
+        os.kill(session, signal.SIGKILL)
+    return GONE
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to kill this process with its parent."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(137)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
