@@ -51,6 +51,16 @@ class Existing:
             nodes_group_id: pulumi.Input[str] | None = None,
             # Google Cloud
             data_key_id: pulumi.Input[str] | None = None,
+            # Azure
+            evidence_account_id: pulumi.Input[str] | None = None,
+            vault_id: pulumi.Input[str] | None = None,
+            vault_uri: pulumi.Input[str] | None = None,
+            data_key_name: pulumi.Input[str] | None = None,
+            data_key_url: pulumi.Input[str] | None = None,
+            data_key_identity_id: pulumi.Input[str] | None = None,
+            disk_encryption_set_id: pulumi.Input[str] | None = None,
+            workspace_id: pulumi.Input[str] | None = None,
+            # several clouds
             network_id: pulumi.Input[str] | None = None,
             # every cloud
             evidence_bucket: pulumi.Input[str] | None = None,

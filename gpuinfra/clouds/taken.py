@@ -17,6 +17,7 @@ WORDS = (
     "ResourceAlreadyExistsException",
     "already exists",
     "already own this bucket",
+    "already existing resource",
 )
 """How the services say that a name is taken by something of the same account, subscription or project."""
 

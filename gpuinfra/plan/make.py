@@ -7,7 +7,6 @@ changes nothing, and another pool moves no name or address of the others.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from datetime import date
 
@@ -19,6 +18,7 @@ from gpuinfra.plan.model import (
     AuditPlan,
     BudgetPlan,
     Decision,
+    EvidencePlan,
     FileSystemPlan,
     HandoverPlan,
     Image,
@@ -26,6 +26,7 @@ from gpuinfra.plan.model import (
     PoolPlan,
 )
 from gpuinfra.plan.steps import steps
+from gpuinfra.plan.storage import named
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.software import Lock, Wanted, environment, lock
 from gpuinfra.spec.machines import machines_of
@@ -53,6 +54,7 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
         zones=tuple(sorted({zoning.default, *zoning.by_pool.values()})),
         layers=layers,
         network=cloud.network(spec, zoning, today) if "site" in layers else None,
+        own_networks=cloud.own_networks(spec, zoning) if "cluster" in layers else (),
         pools=pools,
         file_systems=file_systems if "site" in layers else (),
         audit=AuditPlan(
@@ -67,7 +69,10 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
         handover=HandoverPlan(
             wait=spec.handover.wait, floor=spec.handover.floor, deadline_s=spec.handover.deadline_minutes * 60
         ),
+        evidence=EvidencePlan(operators=spec.access.operators, reached_from=spec.access.evidence_from),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
+        registry=spec.software.registry,
+        project=getattr(spec.where, "project", None),
         today=today,
     )
     plan = replace(plan, budget=_budget(spec, plan, today), decisions=tuple(decisions))
@@ -92,7 +97,9 @@ def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, image: Image)
             torch=software.framework.torch,
             tensorflow=software.framework.tensorflow,
             jax_cuda=software.framework.jax_cuda,
+            registry=software.registry,
             fabric=pool.fabric != "none",
+            kinds=frozenset(entry.kind for entry in pool.capacity),
         ),
     )
 
@@ -121,7 +128,7 @@ def _pool(
         for choice in chosen.choices
     )
     lustre = any(entry.kind == "lustre" for entry in file_systems)
-    todo = steps(machine, lustre=lustre, fabric=fabric)
+    todo = steps(machine, chosen, lustre=lustre)
     return PoolPlan(
         name=pool.name,
         machine=pool.machine,
@@ -143,6 +150,7 @@ def _pool(
         versions=environment(machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),
+        ssh_keys=spec.access.ssh_keys,
         canary=pool.renew.canary,
         at_once_percent=pool.renew.at_once_percent,
         tags=dict(sorted(pool.tags.items())),
@@ -154,13 +162,9 @@ def _file_systems(
 ) -> tuple[FileSystemPlan, ...]:
     """File systems by mount, named after it."""
     plans: list[FileSystemPlan] = []
-    names: dict[str, int] = {}
-    for entry in sorted(spec.storage, key=lambda entry: entry.mount):
-        stem = re.sub(r"[^a-z0-9]+", "-", entry.mount.lower()).strip("-") or entry.kind
-        index = names.get(stem, 0)
-        names[stem] = index + 1
+    for name, entry in named(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
-        plan = cloud.file_system(entry, f"{stem}-{index}", zone)
+        plan = cloud.file_system(entry, name, zone)
         plans.append(plan)
         if entry.kind == "lustre":
             bought = cloud.lustre(entry)

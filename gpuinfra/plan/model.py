@@ -320,6 +320,8 @@ class Plan:
     evidence: EvidencePlan = EvidencePlan()
     own_networks: tuple[OwnNetwork, ...] = ()
     """Networks that belong to the cluster and not to its site."""
+    registry: str | None = None
+    """Container registry of one's own that nodes take images from."""
     project: str | None = None
     """Google: the project that the declaration names; None for the provider's own."""
     kept: tuple[Kept, ...] = ()

@@ -1,1 +1,124 @@
-"""Microsoft Azure: what it sells (`catalog.py`, `regions.py`) and what is decided differently on it (`profile.py`)."""
+"""Azure: what it sells (`catalog`), what is decided differently there (`profile`), and the components that translate a plan.
+
+`profile`, `catalog`, `names` and `resources` are pure. The components are imported when they are asked for, so that a plan never waits for an SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuinfra.clouds.azure.audit import (
+        AuditTrail,
+        AuditTrailArgs,
+        Budget,
+        BudgetArgs,
+        Evidence,
+        EvidenceArgs,
+        Foundation,
+        FoundationArgs,
+    )
+    from gpuinfra.clouds.azure.endpoints import Endpoints, EndpointsArgs
+    from gpuinfra.clouds.azure.keys import Key, KeyArgs, Vault, VaultArgs
+    from gpuinfra.clouds.azure.network import Network, NetworkArgs
+    from gpuinfra.clouds.azure.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.azure.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.azure.scope import Scope
+    from gpuinfra.clouds.azure.security import Security, SecurityArgs
+    from gpuinfra.clouds.azure.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
+    from gpuinfra.clouds.azure.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
+
+_MODULES = {
+    "audit": (
+        "AuditTrail",
+        "AuditTrailArgs",
+        "Budget",
+        "BudgetArgs",
+        "Evidence",
+        "EvidenceArgs",
+        "Foundation",
+        "FoundationArgs",
+    ),
+    "endpoints": (
+        "Endpoints",
+        "EndpointsArgs",
+    ),
+    "keys": (
+        "Key",
+        "KeyArgs",
+        "Vault",
+        "VaultArgs",
+    ),
+    "network": (
+        "Network",
+        "NetworkArgs",
+    ),
+    "nodes": (
+        "NodePool",
+        "NodePoolArgs",
+    ),
+    "roles": (
+        "NodeRole",
+        "NodeRoleArgs",
+    ),
+    "scope": ("Scope",),
+    "security": (
+        "Security",
+        "SecurityArgs",
+    ),
+    "storage": (
+        "FileSystemKey",
+        "Inside",
+        "SharedFilesystem",
+        "SharedFilesystemArgs",
+    ),
+    "stores": (
+        "Lock",
+        "PrivateStore",
+        "PrivateStoreArgs",
+        "Sealed",
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AuditTrail",
+    "AuditTrailArgs",
+    "Budget",
+    "BudgetArgs",
+    "Endpoints",
+    "EndpointsArgs",
+    "Evidence",
+    "EvidenceArgs",
+    "FileSystemKey",
+    "Foundation",
+    "FoundationArgs",
+    "Inside",
+    "Key",
+    "KeyArgs",
+    "Lock",
+    "Network",
+    "NetworkArgs",
+    "NodePool",
+    "NodePoolArgs",
+    "NodeRole",
+    "NodeRoleArgs",
+    "PrivateStore",
+    "PrivateStoreArgs",
+    "Scope",
+    "Sealed",
+    "Security",
+    "SecurityArgs",
+    "SharedFilesystem",
+    "SharedFilesystemArgs",
+    "Vault",
+    "VaultArgs",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a component from its home."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"gpuinfra.clouds.azure.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'gpuinfra.clouds.azure' has no attribute {name!r}")

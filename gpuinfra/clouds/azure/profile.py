@@ -6,8 +6,9 @@ import ipaddress
 from collections.abc import Mapping
 from datetime import date
 
-from gpuinfra.clouds.azure import catalog
+from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
+from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
 from gpuinfra.clouds.profile import Bought, Rule
 from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
@@ -25,14 +26,13 @@ from gpuinfra.plan.model import (
     Subnet,
 )
 from gpuinfra.plan.share import shares
+from gpuinfra.plan.storage import named
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
-REGIONAL = "regional"
-"""The zone of what names none: the cloud picks."""
 FABRIC_LIMIT = 100
 """Nodes of one InfiniBand fabric: a scale set with a single placement group; 300 by a support request."""
 SET_LIMIT = 600
@@ -118,6 +118,7 @@ class AzureProfile:
                 reservation_id=entry.id if isinstance(entry, Reserved) else None,
                 placement_reason=reason,
                 single_fabric=fabric,
+                fault_domains=_fault_domains(zone, fabric=fabric),
                 max_price_usd=entry.max_price_usd if isinstance(entry, Spot) else None,
                 terminate_first=fabric or CapacityKind(entry.kind).is_bounded,
             )
@@ -128,25 +129,24 @@ class AzureProfile:
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """One subnet for all nodes, because subnets span zones here, and one for each Lustre file system."""
+        lustre = [f"storage-{name}" for name, entry in named(spec.storage) if entry.kind == "lustre"]
         if spec.network.existing:
-            known = spec.network.existing.subnets
-            first = known.get(spec.where.region) or next(iter(known.values()))
-            subnet = Subnet(name=self.subnet(""), zone=REGIONAL, cidr="", role="nodes", existing_id=first)
-            return NetworkPlan(
-                cidr="", subnets=(subnet,), egress=spec.network.egress, existing_id=spec.network.existing.id
-            )
+            return _existing(spec, self.subnet(""), lustre)
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = list(network.subnets(prefixlen_diff=3))
         small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 7)))
-        subnets = [Subnet(name=self.subnet(""), zone=REGIONAL, cidr=str(eighths[1]), role="nodes")]
-        lustre = sorted(entry.mount for entry in spec.storage if entry.kind == "lustre")
-        for index, _ in enumerate(lustre):
-            subnets.append(Subnet(name=f"storage-{index}", zone=REGIONAL, cidr=str(small[index]), role="storage"))
+        roles = [(self.subnet(""), "nodes", eighths[1])]
+        roles += [(name, "storage", small[index]) for index, name in enumerate(lustre)]
+        # From the other end, so that another file system moves nothing.
+        roles.append((ENDPOINTS_SUBNET, "endpoints", small[-1]))
+        if spec.access.bastion:
+            roles.append((BASTION_SUBNET, "bastion", small[-2]))
         return NetworkPlan(
             cidr=spec.network.cidr,
-            subnets=tuple(subnets),
+            subnets=tuple(Subnet(name=name, zone=REGIONAL, cidr=str(cidr), role=role) for name, role, cidr in roles),
             egress=spec.network.egress,
             interface_endpoints=("blob", "vault"),
+            ssh_from=spec.access.ssh_from,
             flow_log_retention_days=spec.network.flow_log_days,
         )
 
@@ -179,7 +179,9 @@ class AzureProfile:
                 capacity_gib=self.lustre(entry).sold,
                 deployment=places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])[0],
                 throughput_mb_s_per_tib=tier,
-                subnet="storage-0",
+                subnet=f"storage-{name}",
+                zone=None if zone == REGIONAL else zone,
+                importer_id=entry.importer_id,
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
                 lifetime=lifetime,
@@ -199,35 +201,12 @@ class AzureProfile:
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """What the plan itself decides the number of; a component adds what each of them needs."""
-        counts = {"azure-native:resources:ResourceGroup": 1}
-        if plan.network and not plan.network.existing_id:
-            counts |= {
-                "azure-native:network:VirtualNetwork": 1,
-                "azure-native:network:Subnet": len(plan.network.subnets),
-                "azure-native:network:NetworkSecurityGroup": 1,
-            }
-            if plan.network.egress == "nat":
-                counts |= {"azure-native:network:NatGateway": 1, "azure-native:network:PublicIPAddress": 1}
-        groups = sum(len(pool.groups) for pool in plan.pools)
-        lustre = sum(entry.kind == "lustre" for entry in plan.file_systems)
-        counts |= {
-            "azure-native:compute:VirtualMachineScaleSet": groups,
-            "azure-native:storagecache:AmlFilesystem": lustre,
-        }
-        return {kind: count for kind, count in sorted(counts.items()) if count}
+        """Everything that the components make."""
+        return resources.count(plan)
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """File systems that hold the only copy of something."""
-        return tuple(
-            Kept(
-                what=f"{plan.name}-{entry.name}",
-                type="azure-native:storagecache:AmlFilesystem",
-                why=entry.lifetime_reason,
-            )
-            for entry in plan.file_systems
-            if entry.lifetime is Lifetime.KEPT and entry.kind == "lustre"
-        )
+        """What a destroy leaves."""
+        return resources.kept(plan)
 
     def rules(self) -> tuple[Rule, ...]:
         """Rules that only this cloud has."""
@@ -246,3 +225,31 @@ def _plain(os: str, machine: MachineType) -> Image:
     else:
         ref = f"Canonical:ubuntu-24_04-lts:server{'-arm64' if arm else ''}:latest"
     return Image(source="urn", ref=ref, os=os, arch=machine.arch, prebuilt=False)
+
+
+def _fault_domains(zone: str, *, fabric: bool) -> int | None:
+    """Spread as far as Azure can where nobody needs to be near; one placement group takes five in a zone, and what Azure picks without one (azure.md 2.1)."""
+    if not fabric:
+        return 1
+    return None if zone == REGIONAL else 5
+
+
+def _existing(spec: ClusterSpec, nodes: str, lustre: list[str]) -> NetworkPlan:
+    """Somebody else's network: its subnet for the nodes, and one for each file system."""
+    existing = spec.network.existing
+    assert existing is not None
+    known = existing.subnets
+    first = known.get(spec.where.region) or next(iter(known.values()))
+    subnets = [Subnet(name=nodes, zone=REGIONAL, cidr="", role="nodes", existing_id=first)]
+    subnets += [
+        Subnet(name=name, zone=REGIONAL, cidr="", role="storage", existing_id=known.get(name)) for name in lustre
+    ]
+    return NetworkPlan(
+        cidr="",
+        subnets=tuple(subnets),
+        egress=spec.network.egress,
+        existing_id=existing.id,
+        interface_endpoints=("blob",),
+        ssh_from=spec.access.ssh_from,
+        dns_zones=dict(existing.dns_zones),
+    )

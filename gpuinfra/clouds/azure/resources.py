@@ -1,0 +1,264 @@
+"""What a plan will be made of: type and logical name of every resource, and which of them a destroy keeps.
+
+Pure, so that `gpuinfra plan` can say it without an engine or an SDK.
+The components are written in Pulumi's words and this list in a table's; a test holds the two together, resource by resource.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpuinfra import naming
+from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
+
+AUDIT = "audit is kept: what happened in the subscription has to be readable after the cluster is gone"
+KEY = "keys outlive what they encrypt"
+EVIDENCE = "evidence of nodes is read long after they are gone"
+DATA = "holds data"
+SETTINGS = "an account whose settings are gone is not private any more"
+HOLDS = "deleting a resource group deletes what is kept in it"
+STANDS = "a kept file system lies in it"
+
+EVIDENCE_CONTAINER = "evidence"
+BUNDLES = "bootstrap"
+"""Folder of bundles in the evidence container."""
+ACTIVITY_CONTAINER = "insights-activity-logs"
+"""Container that Azure Monitor writes the Activity Log into; nobody can choose another name."""
+DATA_CONTAINER = "data"
+LOG_CONTAINER = "import-log"
+BASTION_SUBNET = "AzureBastionSubnet"
+"""The one name that Bastion takes (azure.md 5.2)."""
+REGIONAL = "regional"
+"""The zone of what names none: the cloud picks."""
+ENDPOINTS_SUBNET = "endpoints-0"
+ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
+"""Kind of endpoint -> zone that answers its name (azure.md 5.2)."""
+
+Parents = tuple[tuple[str, str], ...]
+"""Type and logical name of components, outermost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    """One resource of a plan."""
+
+    type: str
+    name: str
+    """Logical name."""
+    kept: str | None = None
+    """Why a destroy leaves it, None where it is removed."""
+    parents: Parents = ()
+    """Components around a kept thing, outermost first: with them it can be taken back under the same name."""
+
+
+def count(plan: Plan) -> dict[str, int]:
+    """Resources by type."""
+    return dict(sorted(Counter(thing.type for thing in things(plan)).items()))
+
+
+def kept(plan: Plan) -> tuple[Kept, ...]:
+    """What a destroy leaves, and why."""
+    return tuple(Kept(what=thing.name, type=thing.type, why=thing.kept) for thing in things(plan) if thing.kept)
+
+
+def things(plan: Plan) -> tuple[Thing, ...]:
+    """Every resource that a cloud will hold, in no particular order."""
+    found: list[Thing] = []
+    searched = "foundation" in plan.layers and plan.audit.trail
+    logged = searched and plan.audit.data_events
+    if "foundation" in plan.layers:
+        found += _foundation(plan, searched=searched, logged=logged)
+    if "site" in plan.layers and plan.network:
+        found.append(_thing(GROUP, _top(plan), plan.name, "site", kept=HOLDS))
+        found += _security(plan, plan.network)
+        if plan.network.existing_id is None:
+            found += _network(plan, plan.network)
+        found += _endpoints(plan, plan.network)
+        for file_system in plan.file_systems:
+            found += _file_system(plan, plan.network, file_system, logged=logged)
+    if "cluster" in plan.layers and plan.pools:
+        found.append(_thing(GROUP, _top(plan), plan.name, "nodes"))
+        found += _node_role(plan)
+        for pool in plan.pools:
+            found += _pool(plan.name, pool)
+        found.append(Thing(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
+    return tuple(found)
+
+
+def kept_subnets(plan: Plan) -> frozenset[str]:
+    """Subnets that kept file systems lie in, by the plan's names.
+
+    Azure deletes no subnet, network, security group or gateway that something uses, so they stay with it.
+    """
+    made = "site" in plan.layers
+    return frozenset(
+        one.subnet for one in plan.file_systems if made and one.kind == "lustre" and one.lifetime is Lifetime.KEPT
+    )
+
+
+def uses_way_out(subnet: Subnet, plan: NetworkPlan) -> bool:
+    """Whether a subnet has the NAT gateway: nodes where the plan says so, file systems always, because their service is managed through it."""
+    return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
+
+
+def has_way_out(plan: NetworkPlan) -> bool:
+    """Whether the network has a NAT gateway."""
+    return any(uses_way_out(subnet, plan) for subnet in plan.subnets)
+
+
+GROUP = "azure-native:resources:ResourceGroup"
+_CLUSTER = "gpuinfra:index:GpuCluster"
+_BLOB = "azure-native:storage:BlobContainer"
+_GRANT = "azure-native:authorization:RoleAssignment"
+_IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
+_DIAGNOSTIC = "azure-native:monitor:DiagnosticSetting"
+
+
+def _top(plan: Plan) -> Parents:
+    return ((_CLUSTER, plan.name),)
+
+
+def _thing(type_: str, within: Parents, *parts: str | int, kept: str | None = None) -> Thing:
+    return Thing(
+        type=type_,
+        name=naming.logical(str(parts[0]), *parts[1:]),
+        kept=kept,
+        parents=within if kept else (),
+    )
+
+
+def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "foundation")
+    within: Parents = (*_top(plan), ("gpuinfra:azure:Foundation", name))
+    yield _thing(GROUP, within, name, "group", kept=HOLDS)
+    vault = naming.logical(name, "vault")
+    yield _thing("azure-native:keyvault:Vault", (*within, ("gpuinfra:azure:Vault", vault)), vault, "vault", kept=KEY)
+    if searched:
+        audit = naming.logical(name, "audit")
+        within_audit: Parents = (*within, ("gpuinfra:azure:AuditTrail", audit))
+        yield _thing(_DIAGNOSTIC, within, vault, "requests")
+        yield _thing("azure-native:operationalinsights:Workspace", within_audit, audit, "logs", kept=AUDIT)
+        yield _thing("azure-native:monitor:SubscriptionDiagnosticSetting", within_audit, audit, "activity")
+        if plan.audit.existing_bucket is None:
+            yield from _key(within, naming.logical(name, "key", "audit"))
+            records = naming.logical(audit, "records")
+            yield from _store(
+                within_audit, records, (ACTIVITY_CONTAINER,), AUDIT, locked=True, logged=plan.audit.data_events
+            )
+    yield from _key(within, naming.logical(name, "key", "data"))
+    evidence = naming.logical(name, "evidence")
+    within_evidence: Parents = (*within, ("gpuinfra:azure:Evidence", evidence))
+    store = naming.logical(evidence, "store")
+    yield from _store(within_evidence, store, (EVIDENCE_CONTAINER,), EVIDENCE, logged=logged)
+    for index in range(max(1, len(plan.evidence.operators))):
+        yield _thing(_GRANT, within_evidence, evidence, "operator", index)
+    yield _thing("azure-native:compute:DiskEncryptionSet", within, name, "disks")
+    if plan.budget:
+        yield _thing("azure-native:consumption:Budget", within, name, "budget", "month")
+
+
+def _key(within: Parents, name: str) -> Iterator[Thing]:
+    parents: Parents = (*within, ("gpuinfra:azure:Key", name))
+    yield _thing("azure-native:keyvault:Key", parents, name, "key", kept=KEY)
+    yield _thing(_IDENTITY, parents, name, "user", kept=KEY)
+    yield _thing(_GRANT, parents, name, "use", kept=KEY)
+
+
+def _store(
+    within: Parents, name: str, containers: Iterable[str], why: str, *, locked: bool = False, logged: bool = False
+) -> Iterator[Thing]:
+    parents: Parents = (*within, ("gpuinfra:azure:PrivateStore", name))
+    yield _thing("azure-native:storage:StorageAccount", parents, name, "account", kept=why)
+    yield _thing("azure-native:storage:BlobServiceProperties", parents, name, "blobs", kept=SETTINGS)
+    yield _thing("azure-native:storage:ManagementPolicy", parents, name, "lifecycle", kept=SETTINGS)
+    for container in containers:
+        yield _thing(_BLOB, parents, name, container, kept=why)
+        if locked:
+            lock = "azure-native:storage:BlobContainerImmutabilityPolicy"
+            yield _thing(lock, parents, name, container, "lock", kept=SETTINGS)
+    if logged:
+        yield _thing(_DIAGNOSTIC, parents, name, "requests")
+
+
+def _security(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "security")
+    within: Parents = (*_top(plan), ("gpuinfra:azure:Security", name))
+    roles = ["nodes"]
+    if any(one.kind == "lustre" for one in plan.file_systems):
+        roles.append("storage")
+    roles += [role for role in ("endpoints", "bastion") if any(one.role == role for one in network.subnets)]
+    for role in roles:
+        stays = STANDS if role == "storage" and kept_subnets(plan) and network.existing_id is None else None
+        yield _thing("azure-native:network:NetworkSecurityGroup", within, name, role, kept=stays)
+
+
+def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "network")
+    within: Parents = (*_top(plan), ("gpuinfra:azure:Network", name))
+    stays = kept_subnets(plan)
+    standing = STANDS if stays else None
+    yield _thing("azure-native:network:VirtualNetwork", within, name, "network", kept=standing)
+    for subnet in network.subnets:
+        yield _thing(
+            "azure-native:network:Subnet", within, name, subnet.name, kept=STANDS if subnet.name in stays else None
+        )
+    if has_way_out(network):
+        # A kept file system's subnet always has the gateway.
+        yield _thing("azure-native:network:NatGateway", within, name, "way-out", kept=standing)
+        yield _thing("azure-native:network:PublicIPAddress", within, name, "way-out", "address", kept=standing)
+    yield from _store(within, naming.logical(name, "flow"), (), AUDIT)
+    yield _thing(_IDENTITY, within, name, "flow")
+    yield _thing(_GRANT, within, name, "flow")
+    yield _thing("azure-native:network:FlowLog", within, name, "flow")
+    if any(subnet.name == BASTION_SUBNET for subnet in network.subnets):
+        yield _thing("azure-native:network:BastionHost", within, name, "bastion")
+        yield _thing("azure-native:network:PublicIPAddress", within, name, "bastion", "address")
+
+
+def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "endpoints")
+    within: Parents = (*_top(plan), ("gpuinfra:azure:Endpoints", name))
+    for kind in network.interface_endpoints:
+        if ZONES[kind] not in network.dns_zones:
+            yield _thing("azure-native:privatedns:PrivateZone", within, name, kind, "zone")
+            yield _thing("azure-native:privatedns:VirtualNetworkLink", within, name, kind, "link")
+        yield from _endpoint(within, naming.logical(name, kind))
+
+
+def _endpoint(within: Parents, name: str) -> Iterator[Thing]:
+    yield _thing("azure-native:network:PrivateEndpoint", within, name, "endpoint")
+    yield _thing("azure-native:network:PrivateDnsZoneGroup", within, name, "names")
+
+
+def _file_system(plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logged: bool) -> Iterator[Thing]:
+    if one.kind != "lustre":
+        return
+    name = naming.logical(plan.name, one.name)
+    within: Parents = (*_top(plan), ("gpuinfra:azure:SharedFilesystem", name))
+    stays = (one.lifetime_reason or DATA) if one.lifetime is Lifetime.KEPT else None
+    yield _thing("azure-native:storagecache:AmlFilesystem", within, name, "lustre", kept=stays)
+    if one.bucket == "auto":
+        data = naming.logical(name, "data")
+        yield from _store(within, data, (DATA_CONTAINER, LOG_CONTAINER), DATA, logged=logged)
+        if "blob" in network.interface_endpoints:
+            yield from _endpoint(within, data)
+    elif one.bucket is not None:
+        yield _thing(_BLOB, within, name, LOG_CONTAINER)
+    if one.bucket is not None and one.importer_id is not None:
+        yield _thing(_GRANT, within, name, "importer", "account")
+        yield _thing(_GRANT, within, name, "importer", "blobs")
+
+
+def _node_role(plan: Plan) -> Iterator[Thing]:
+    name = naming.logical(plan.name, "node")
+    yield _thing(_IDENTITY, (), name, "identity")
+    yield _thing(_GRANT, (), name, "own")
+
+
+def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
+    name = naming.logical(cluster, pool.name)
+    yield _thing("gpuinfra:index:Upload", (), name, "bundle")
+    for group in pool.groups:
+        yield _thing("azure-native:compute:VirtualMachineScaleSet", (), cluster, group.name)

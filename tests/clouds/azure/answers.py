@@ -1,0 +1,77 @@
+"""What Azure answers under the mocks: ids of its form, and the outputs that other resources read."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
+TENANT = "00000000-0000-4000-8000-000000000002"
+OPERATOR = "00000000-0000-4000-8000-000000000003"
+
+_KINDS = {
+    "network:VirtualNetwork": ("Microsoft.Network/virtualNetworks", "virtualNetworkName"),
+    "network:NetworkSecurityGroup": ("Microsoft.Network/networkSecurityGroups", "networkSecurityGroupName"),
+    "network:NatGateway": ("Microsoft.Network/natGateways", "natGatewayName"),
+    "network:PublicIPAddress": ("Microsoft.Network/publicIPAddresses", "publicIpAddressName"),
+    "network:PrivateEndpoint": ("Microsoft.Network/privateEndpoints", "privateEndpointName"),
+    "network:BastionHost": ("Microsoft.Network/bastionHosts", "bastionHostName"),
+    "privatedns:PrivateZone": ("Microsoft.Network/privateDnsZones", "privateZoneName"),
+    "storage:StorageAccount": ("Microsoft.Storage/storageAccounts", "accountName"),
+    "keyvault:Vault": ("Microsoft.KeyVault/vaults", "vaultName"),
+    "managedidentity:UserAssignedIdentity": ("Microsoft.ManagedIdentity/userAssignedIdentities", "resourceName"),
+    "compute:DiskEncryptionSet": ("Microsoft.Compute/diskEncryptionSets", "diskEncryptionSetName"),
+    "compute:VirtualMachineScaleSet": ("Microsoft.Compute/virtualMachineScaleSets", "vmScaleSetName"),
+    "operationalinsights:Workspace": ("Microsoft.OperationalInsights/workspaces", "workspaceName"),
+    "storagecache:AmlFilesystem": ("Microsoft.StorageCache/amlFilesystems", "amlFilesystemName"),
+}
+"""Type -> kind in ids, and the input that is the name."""
+
+
+def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Id and outputs of a new resource."""
+    kind = type_.removeprefix("azure-native:")
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName')}"
+    if kind == "resources:ResourceGroup":
+        own = inputs["resourceGroupName"]
+        return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{own}", {**inputs, "name": own}
+    provider, key = _KINDS.get(kind, ("Microsoft.Mock/" + kind.replace(":", "."), ""))
+    own = inputs.get(key) or name
+    id_ = f"{group}/providers/{provider}/{own}"
+    if kind == "network:Subnet":
+        own = inputs["subnetName"]
+        id_ = f"{group}/providers/Microsoft.Network/virtualNetworks/{inputs['virtualNetworkName']}/subnets/{own}"
+    if kind == "storage:BlobContainer":
+        own = inputs["containerName"]
+        account = f"{group}/providers/Microsoft.Storage/storageAccounts/{inputs['accountName']}"
+        id_ = f"{account}/blobServices/default/containers/{own}"
+    given = dict(inputs)
+    if identities := (inputs.get("identity") or {}).get("userAssignedIdentities"):
+        # A list in what is asked for, a map in what is answered.
+        given["identity"] = {**inputs["identity"], "userAssignedIdentities": {one: {} for one in identities}}
+    return id_, {**given, "name": own, **_outputs(kind, own, name, inputs)}
+
+
+def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What the subscription answers."""
+    if token == "azure-native:authorization:getClientConfig":
+        return {"subscriptionId": SUBSCRIPTION, "tenantId": TENANT, "objectId": OPERATOR, "clientId": OPERATOR}
+    raise AssertionError(f"the program asks for {token}, which nothing in a plan needs")
+
+
+def _outputs(kind: str, own: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    if kind == "keyvault:Vault":
+        return {"properties": {**inputs["properties"], "vaultUri": f"https://{own}.vault.azure.net/"}}
+    if kind == "keyvault:Key":
+        own = inputs["keyName"]
+        uri = f"https://{inputs['vaultName']}.vault.azure.net/keys/{own}"
+        return {"name": own, "keyUri": uri, "keyUriWithVersion": f"{uri}/00000000000000000000000000000001"}
+    if kind == "managedidentity:UserAssignedIdentity":
+        return {"principalId": _uuid(name, "principal"), "clientId": _uuid(name, "client"), "tenantId": TENANT}
+    if kind == "storagecache:AmlFilesystem":
+        return {"clientInfo": {"mgsAddress": "10.64.0.4", "lustreVersion": "2.15", "mountCommand": "mount"}}
+    return {}
+
+
+def _uuid(*parts: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, "/".join(parts)))
