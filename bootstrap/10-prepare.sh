@@ -30,7 +30,7 @@ main() {
 }
 
 # Certificates and request signatures fail in odd words under a wrong clock, so it is named here.
-# Every cloud's metadata service sits at this address and dates its answers, whatever else they say.
+# Every cloud's metadata service sits at one address and dates its answers, whatever else they say.
 check_clock() {
   local now earliest there offset
   now=$(date -u +%s)
@@ -44,9 +44,9 @@ check_clock() {
 }
 
 metadata_date() {
-  local line
+  local line host=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-${AZURE_POD_IDENTITY_AUTHORITY_HOST:-${GCE_METADATA_HOST:-169.254.169.254}}}
   command -v curl >/dev/null || return 1
-  line=$(curl -s -o /dev/null -D - --max-time 5 "${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/" |
+  line=$(curl -s -o /dev/null -D - --max-time 5 --noproxy '*' "$host/" |
     tr -d '\r' | sed -n 's/^[Dd]ate: //p' | sed -n 1p) || return 1
   [[ -n $line ]] || return 1
   date -u -d "$line" +%s

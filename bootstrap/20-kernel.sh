@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Settles on one kernel before anything is built for it: headers for the running kernel, then a hold on all of it.
 #
-# Reads:  KERNEL_FLAVOUR  Ubuntu's kernel family on this cloud: aws
+# Reads:  KERNEL_FLAVOUR  Ubuntu's kernel family on this cloud: aws, azure-lts-22.04
 #         KERNEL_RELEASE  exact kernel wanted, as `uname -r` prints it: 6.8.0-1040-aws; empty keeps the running one
+#         KERNEL_SERIES   series that every module of the lock is published for: `5.15`, `6.8 6.11`; empty allows any
 # Proves: /lib/modules/<running kernel>/build exists, the kernel is the wanted one, and apt will not move it.
 # Reboots when another kernel has to run first: the lock names one, or the mirror has no headers for this one any more.
 set -euo pipefail
@@ -19,6 +20,8 @@ main() {
 
   if [[ -n ${KERNEL_RELEASE:-} && $running != "$KERNEL_RELEASE" ]]; then
     boot_into "$KERNEL_RELEASE"
+  elif ! in_series "$running"; then
+    boot_newest_of_family
   fi
   if ! [[ -e /lib/modules/$running/build ]]; then
     get_headers "$running"
@@ -26,11 +29,25 @@ main() {
   hold_kernel "$running"
 
   end_dry_run
+  in_series "$running" || die "kernel $running runs, but modules exist for the series $KERNEL_SERIES"
   [[ -e /lib/modules/$running/build ]] ||
     die "/lib/modules/$running/build is missing although linux-headers-$running is installed"
   grep -q '^linux-' <<<"$(apt-mark showhold)" || die "apt-mark shows no hold on the kernel"
   record kernel "$running"
   proved "kernel $running has its headers and is held"
+}
+
+# 6.8.0-1040-aws is of the series 6.8.
+in_series() { [[ -z ${KERNEL_SERIES:-} || " $KERNEL_SERIES " == *" $(cut -d . -f 1,2 <<<"$1") "* ]]; }
+
+boot_newest_of_family() {
+  local release
+  would "install the newest kernel of linux-$KERNEL_FLAVOUR and reboot into it" && end_dry_run
+  release_kernel
+  install_packages "linux-image-$KERNEL_FLAVOUR" "linux-headers-$KERNEL_FLAVOUR"
+  release=$(dpkg-query -W -f='${Depends}' "linux-image-$KERNEL_FLAVOUR" | grep -oE '[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-[a-z]+' | sed -n 1p)
+  in_series "$release" || refuse "linux-image-$KERNEL_FLAVOUR brings kernel ${release:-none}, but modules exist for the series $KERNEL_SERIES"
+  boot_into "$release"
 }
 
 get_headers() {

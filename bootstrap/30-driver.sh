@@ -21,7 +21,7 @@ main() {
 
   local found
   found=$(module_version)
-  if [[ -z $found ]]; then
+  if [[ -z $found ]] || { cut_off && accepted DRIVER "$found"; }; then
     install_driver
   elif accepted DRIVER "$found"; then
     unchanged "driver $found is installed; the lock accepts $(wanted DRIVER)"

@@ -2,7 +2,9 @@
 # Brings the NVLink subnet manager, which fourth-generation NVSwitch machines (B200, B300) need beside fabric manager.
 # It comes first, because fabric manager's own precheck fails there unless ib_umad is loaded.
 #
-# Reads:  CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
+# Reads:  NVLSM_VERSION              2025.10.12-1; versions by date, which follow no driver
+#         NVLSM_RANGE_MIN, _MAX      versions that an image may bring: 2025, 2027 (excluded)
+#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
 # Proves: module ib_umad is loaded now and at every boot, and nvlsm is installed. Fabric manager's unit starts it.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -12,17 +14,18 @@ main() {
   load_versions
   need_root
   need_tools apt-get dpkg-query modprobe lsmod
+  need_variables NVLSM_VERSION
 
-  if [[ -z $(package_version nvlsm) ]]; then
-    use_nvidia_repository
-    install_packages nvlsm libibumad3 infiniband-diags
+  if ! cut_off && accepted NVLSM "$(package_version nvlsm)"; then
+    unchanged "nvlsm $(package_version nvlsm) is installed; the lock accepts $(wanted NVLSM)"
   else
-    unchanged "nvlsm $(package_version nvlsm) is installed"
+    use_nvidia_repository
+    install_packages "nvlsm=$NVLSM_VERSION" libibumad3 infiniband-diags
   fi
   load_module ib_umad
 
   end_dry_run
-  [[ -n $(package_version nvlsm) ]] || die "nvlsm is not installed"
+  accepted NVLSM "$(package_version nvlsm)" || die "nvlsm is $(package_version nvlsm), the lock accepts $(wanted NVLSM)"
   module_loaded ib_umad || die "module ib_umad is not loaded"
   record nvlsm "$(package_version nvlsm)"
   proved "nvlsm $(package_version nvlsm) is installed and ib_umad loaded"

@@ -19,7 +19,7 @@ main() {
   driver=$(loaded_driver)
   found=$(manager_version)
 
-  if [[ -n $driver && $found == "$driver" ]]; then
+  if ! cut_off && [[ -n $driver && $found == "$driver" ]]; then
     unchanged "fabric manager $found is installed, as the driver"
   else
     # One letter of difference and the service refuses to start, so the version is the driver's and not the lock's.

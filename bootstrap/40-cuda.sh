@@ -17,7 +17,7 @@ main() {
   need_variables CUDA_VERSION CUDA_PACKAGE
   local home=/usr/local/cuda-$CUDA_VERSION
 
-  if [[ $(toolkit_release "$home") == "$CUDA_VERSION" ]]; then
+  if ! cut_off && [[ $(toolkit_release "$home") == "$CUDA_VERSION" ]]; then
     unchanged "CUDA $CUDA_VERSION is in $home"
   else
     use_nvidia_repository

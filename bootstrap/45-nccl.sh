@@ -17,7 +17,7 @@ main() {
   local found
   found=$(nccl_version)
 
-  if [[ -n $found ]] && accepted NCCL "$found"; then
+  if ! cut_off && [[ -n $found ]] && accepted NCCL "$found"; then
     unchanged "NCCL $found is installed; the lock accepts $(wanted NCCL)"
   else
     use_nvidia_repository

@@ -19,7 +19,7 @@ main() {
   local found
   found=$(package_version nccl-gib)
 
-  if accepted GIB "$found"; then
+  if ! cut_off && accepted GIB "$found"; then
     unchanged "gIB $found is installed; the lock accepts $(wanted GIB)"
   else
     need_variables GIB_REPOSITORY GIB_SUITE GIB_KEY_URL GIB_KEY_FINGERPRINT

@@ -5,6 +5,7 @@
 #         DOCA_HOST_URL, DOCA_HOST_SHA256     the package that brings DOCA's repository
 # Proves: DOCA-OFED has an accepted version, and mlx5_ib and ib_umad are loaded for this kernel.
 #         Ports, their state and their rate are for the checks to judge.
+# Reboots when DOCA-OFED was installed beside the distribution's modules, which are loaded.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -15,10 +16,13 @@ main() {
   need_tools apt-get dpkg dpkg-query modprobe modinfo lsmod
   need_variables DOCA_VERSION
 
-  if accepted DOCA "$(doca_version)"; then
+  if ! cut_off && accepted DOCA "$(doca_version)"; then
     unchanged "DOCA-OFED $(doca_version) is installed; the lock accepts $(wanted DOCA)"
   else
     install_doca
+  fi
+  if ! dry_run && loaded_is_another mlx5_core; then
+    reboot_needed "the loaded mlx5_core is the distribution's, DOCA-OFED brought its own"
   fi
   load_module mlx5_ib
   load_module ib_umad
@@ -50,7 +54,15 @@ install_doca() {
     'Package: dkms
 Pin: release l=DOCA-HOST*
 Pin-Priority: -1' || true
-  install_packages doca-ofed
+  # The headers first, in a transaction of their own: DOCA's modules are built when its packages are configured.
+  dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
+  install_packages "doca-ofed=$DOCA_VERSION-*"
+}
+
+# The distribution's module of that name was loaded at boot, and DOCA's lies on the disk now. Unloading it would cut off
+# the accelerated Ethernet interface too.
+loaded_is_another() {
+  [[ -r /sys/module/$1/srcversion && $(<"/sys/module/$1/srcversion") != "$(modinfo -F srcversion "$1" 2>/dev/null)" ]]
 }
 
 main "$@"

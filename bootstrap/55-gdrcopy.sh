@@ -2,7 +2,8 @@
 # Brings GDRCopy, by which small messages reach GPU memory without a copy engine, or proves the image's.
 #
 # Reads:  GDRCOPY_VERSION, _RANGE_MIN, _MAX  2.5; versions that an image may bring: 2.4, 3 (excluded)
-#         GDRCOPY_DEBS                       `URL SHA256; URL SHA256`: gdrdrv-dkms and libgdrapi, which are in no repository
+#         GDRCOPY_DEBS                       `URL SHA256; URL SHA256`: gdrdrv-dkms and libgdrapi, which are in no repository;
+#                                            empty where only the image's own is proven
 # Proves: module gdrdrv is loaded, fits this kernel, and has an accepted version.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -14,7 +15,7 @@ main() {
   need_tools apt-get dpkg-query modprobe modinfo lsmod
   need_variables GDRCOPY_VERSION
 
-  if accepted GDRCOPY "$(gdrdrv_version)" && module_fits gdrdrv; then
+  if ! cut_off && accepted GDRCOPY "$(gdrdrv_version)" && module_fits gdrdrv; then
     unchanged "GDRCopy $(gdrdrv_version) is installed; the lock accepts $(wanted GDRCOPY)"
   else
     install_gdrcopy
@@ -40,6 +41,7 @@ install_gdrcopy() {
     fetch "$url" "$sha256" "$work/${url##*/}"
     debs+=("$work/${url##*/}")
   done <<<"${GDRCOPY_DEBS//;/$'\n'}"
+  begin_installing
   mend_packages
   apt_refresh
   retry 3 "installing GDRCopy" apt-get "${APT_OPTIONS[@]}" install "${debs[@]}"

@@ -5,7 +5,8 @@
 #         LUSTRE_REPOSITORY, LUSTRE_SUITE   https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu, jammy
 #         LUSTRE_KEY_URL, _KEY_FINGERPRINT  the repository's key; 40 hex digits
 #         LUSTRE_PACKAGES                   what to install, the client for this kernel first; @KERNEL@ is the running one:
-#                                           lustre-client-modules-@KERNEL@ lustre-client-modules-aws
+#                                           lustre-client-modules-@KERNEL@ lustre-client-modules-aws on AWS,
+#                                           amlfs-lustre-client-2.17.0-24-gf517bc4=@KERNEL@ on Azure
 #         GPUINFRA_FILE_SYSTEMS             lines of `kind mount dns_name mount_name`, from node.json
 # Proves: the module fits the running kernel, and each file system is mounted from its own server and takes a write.
 set -euo pipefail
@@ -21,7 +22,7 @@ main() {
   need_variables LUSTRE_CLIENT_RANGE_MIN LUSTRE_CLIENT_RANGE_MAX
   local kind mount server name
 
-  if module_fits lustre && in_range; then
+  if ! cut_off && module_fits lustre && in_range; then
     unchanged "Lustre client $(client_version) fits kernel $(uname -r)"
   else
     install_client
@@ -52,16 +53,19 @@ install_client() {
   read -ra packages <<<"${LUSTRE_PACKAGES//@KERNEL@/$(uname -r)}"
   if ! dry_run; then
     apt_refresh
-    package_known "${packages[0]}" ||
+    offered "${packages[0]}" ||
       refuse "the vendor has no Lustre client for kernel $(uname -r); it has $(known_kernels); set one of them as the lock's kernel"
   fi
   install_packages "${packages[@]}"
 }
 
-# The vendor's newest kernels, by the names of its packages.
+# The vendor's newest kernels, by the names of its packages, or by their versions where one name holds them all.
 known_kernels() {
   local before=${LUSTRE_PACKAGES%%@KERNEL@*}
-  apt-cache pkgnames "$before" | sed -n "s/^$before\([0-9]\)/\1/p" | sort -V | tail -n 3 | paste -sd ' ' -
+  case $before in
+    *=) package_versions "${before%=}" ;;
+    *) apt-cache pkgnames "$before" | sed -n "s/^$before\([0-9]\)/\1/p" ;;
+  esac | sort -V | tail -n 3 | paste -sd ' ' -
 }
 
 mount_one() {

@@ -17,7 +17,7 @@ main() {
   need_tools apt-get dpkg dpkg-query systemctl
   need_variables CONTAINER_TOOLKIT_VERSION
 
-  if accepted CONTAINER_TOOLKIT "$(toolkit_version)"; then
+  if ! cut_off && accepted CONTAINER_TOOLKIT "$(toolkit_version)"; then
     unchanged "container toolkit $(toolkit_version) is installed; the lock accepts $(wanted CONTAINER_TOOLKIT)"
   else
     install_toolkit

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Brings NVIDIA's data center GPU manager, which diagnoses and counts, or proves the one that the image brought.
 #
-# Reads:  DCGM_PACKAGE               datacenter-gpu-manager-4-cuda13
-#         DCGM_RANGE_MIN, _MAX       versions that are accepted: 4.2, 5 (excluded)
+# Reads:  DCGM_PACKAGE, DCGM_VERSION  datacenter-gpu-manager-4-cuda13, 1:4.5.2-1
+#         DCGM_RANGE_MIN, _MAX       versions that an image may bring: 4.2, 5 (excluded)
 #         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
 # Proves: dcgmi answers with an accepted version, and nvidia-dcgm runs now and at the next boot.
 set -euo pipefail
@@ -13,13 +13,14 @@ main() {
   load_versions
   need_root
   need_tools apt-get dpkg-query systemctl
-  need_variables DCGM_PACKAGE DCGM_RANGE_MIN DCGM_RANGE_MAX
+  need_variables DCGM_PACKAGE DCGM_VERSION DCGM_RANGE_MIN DCGM_RANGE_MAX
 
-  if accepted DCGM "$(dcgm_version)"; then
+  if ! cut_off && accepted DCGM "$(dcgm_version)"; then
     unchanged "DCGM $(dcgm_version) is installed; the lock accepts $(wanted DCGM)"
   else
     use_nvidia_repository
-    install_packages "$DCGM_PACKAGE"
+    # Core and CUDA part at one version: the core's library loads the CUDA part of its own release.
+    install_packages "datacenter-gpu-manager-4-core=$DCGM_VERSION" "$DCGM_PACKAGE=$DCGM_VERSION"
   fi
   service_on nvidia-dcgm.service
 

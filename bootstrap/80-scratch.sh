@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Makes the machine's local NVMe disks one fast scratch folder, or proves the one that the image made.
 #
-# Reads:  SCRATCH_MOUNT  where it is mounted: /mnt/nvme
-#         SCRATCH_MODEL  model name of local disks: Amazon EC2 NVMe Instance Storage
+# Reads:  SCRATCH_MOUNT     where it is mounted: /mnt/nvme
+#         SCRATCH_MODEL     pattern for the model of local disks: Amazon EC2 NVMe Instance Storage
+#         SCRATCH_OF_IMAGE  where the cloud's GPU image mounts them: /opt/dlami/nvme; empty where it does not
 # Proves: a file system on local disks is mounted, and takes a write. What is on it ends with the instance.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 
 readonly ARRAY=/dev/md/gpuinfra-scratch
-readonly OF_THE_IMAGE=/opt/dlami/nvme
 readonly LABEL=gpuinfra-scr # XFS labels end at 12 letters
 
 main() {
@@ -28,7 +28,7 @@ main() {
 
   end_dry_run
   place=$(mounted_place)
-  [[ -n $place ]] || die "neither $SCRATCH_MOUNT nor $OF_THE_IMAGE is mounted"
+  [[ -n $place ]] || die "$SCRATCH_MOUNT is not mounted"
   prove_write "$place"
   record scratch "$place"
   proved "scratch at $place takes writes"
@@ -36,8 +36,8 @@ main() {
 
 mounted_place() {
   local place
-  for place in "$SCRATCH_MOUNT" "$OF_THE_IMAGE"; do
-    if mountpoint -q "$place"; then
+  for place in "$SCRATCH_MOUNT" "${SCRATCH_OF_IMAGE:-}"; do
+    if [[ -n $place ]] && mountpoint -q "$place"; then
       printf '%s\n' "$place"
       return
     fi
@@ -71,7 +71,7 @@ make_scratch() {
 empty_disks() {
   local name
   lsblk -dnpo NAME,MODEL | while read -r name model; do
-    [[ $model == "$SCRATCH_MODEL"* ]] || continue
+    [[ $model =~ ^($SCRATCH_MODEL)$ ]] || continue
     [[ $(lsblk -nro FSTYPE,LABEL "$name" | tr -d ' \n') =~ ^(|linux_raid_member.*gpuinfra-scratch.*|xfs$LABEL)$ ]] || continue
     printf '%s\n' "$name"
   done

@@ -116,6 +116,8 @@ class Fabric:
     gbps: float
     """Sum of all devices, gigabits a second."""
     generation: str = ""
+    older: str = ""
+    """The stack before it, which a kernel of its own takes the machine back to: `tcpx` on A3 High."""
     gpudirect: bool = True
     rdma_read: bool = True
     rdma_write: bool = True

@@ -195,6 +195,7 @@ class Runner:
         report = self.reports / f"{step.id}.report"
         report.write_text("", encoding="utf-8")
         environment = {**self.environment, **extra, "GPUINFRA_STEP": step.id, "GPUINFRA_REPORT": str(report)}
+        environment["GPUINFRA_UNFINISHED"] = str(self.journal.path.with_name(f"unfinished-{step.id}"))
         since, began = self.voice.size(), time.monotonic()
         # Output goes to the file itself and not through a pipe, so a step outlives no reader and a daemon holds nobody.
         process = subprocess.Popen(
@@ -274,9 +275,9 @@ class Runner:
         raise SystemExit(128 + number)
 
 
-def step_hash(file: Path, lib: Path, versions: Path) -> str:
-    """What a step's content is: its file, lib.sh and versions.env."""
-    return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, lib, versions))).hexdigest()
+def step_hash(file: Path, shared: Sequence[Path], versions: Path) -> str:
+    """What a step's content is: its file, what all steps share (lib*.sh) and versions.env."""
+    return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, *shared, versions))).hexdigest()
 
 
 def read_steps(bundle: Path) -> List[Step]:
@@ -288,14 +289,14 @@ def read_steps(bundle: Path) -> List[Step]:
             raise Unusable(
                 f"{source} has the schema {content['schema']}, this runner reads {SCHEMA}; fetch the bundle again"
             )
-        lib, versions = bundle / "bootstrap" / "lib.sh", bundle / "versions.env"
+        shared, versions = sorted((bundle / "bootstrap").glob("lib*.sh")), bundle / "versions.env"
         return [
             Step(
                 str(s["id"]),
                 bundle / s["file"],
                 float(s["timeout_s"]),
                 int(s["retries"]),
-                step_hash(bundle / s["file"], lib, versions),
+                step_hash(bundle / s["file"], shared, versions),
             )
             for s in content["steps"]
         ]

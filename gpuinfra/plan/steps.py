@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from gpuinfra.clouds.records import MachineType
 from gpuinfra.plan.model import Step
-
-_FABRIC_STEP = {"efa": "50-efa", "infiniband": "50-infiniband", "tcpxo": "50-tcpxo", "gib": "50-gib"}
-"""TCPX has none: its plugin comes in containers, and its kernel in the image that the declaration names."""
+from gpuinfra.software.lock import Lock
 
 
-def steps(machine: MachineType, *, lustre: bool, fabric: bool) -> tuple[Step, ...]:
+def steps(machine: MachineType, lock: Lock, *, lustre: bool) -> tuple[Step, ...]:
     """The steps of one pool, in order."""
     chosen = [
         Step(id="10-prepare", timeout_s=900, retries=2, why="tools, limits, and no upgrade behind our back"),
@@ -21,7 +19,7 @@ def steps(machine: MachineType, *, lustre: bool, fabric: bool) -> tuple[Step, ..
     ]
     if machine.gpu:
         chosen.append(Step(id="30-driver", timeout_s=1800, retries=2, why="the GPUs need their driver"))
-        if machine.nvswitch and machine.gpu.arch == "blackwell":
+        if lock.choice("nvlsm"):
             why = "fourth-generation NVSwitch has a subnet manager, which fabric manager expects"
             chosen.append(Step(id="33-nvlink-subnet-manager", timeout_s=600, retries=2, why=why))
         if machine.nvswitch:
@@ -29,13 +27,17 @@ def steps(machine: MachineType, *, lustre: bool, fabric: bool) -> tuple[Step, ..
             chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
         chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are built on the node"))
         chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that bring no NCCL of their own"))
-    if machine.fabric and fabric and machine.fabric.provider in _FABRIC_STEP:
-        why = f"{machine.fabric.devices} {machine.fabric.provider} devices connect the nodes"
-        chosen.append(Step(id=_FABRIC_STEP[machine.fabric.provider], timeout_s=1200, retries=2, why=why))
+    if machine.fabric and lock.fabric:
+        why = f"{machine.fabric.devices} {lock.fabric} devices connect the nodes"
+        chosen.append(Step(id=f"50-{lock.fabric}", timeout_s=1200, retries=2, why=why))
+    if lock.choice("gdrcopy"):
+        why = "small messages reach GPU memory without a copy engine"
+        chosen.append(Step(id="55-gdrcopy", timeout_s=600, retries=2, why=why))
     if lustre:
         chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
     if machine.gpu:
         chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers see the GPUs"))
+        chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="GPUs are diagnosed and counted"))
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks become one fast scratch"
         chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))

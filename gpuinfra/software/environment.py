@@ -11,8 +11,14 @@ ROOT_FREE_GIB = 50
 """What driver, toolkit and images need on the root disk."""
 
 
-_SCRATCH_MODEL = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card"}
-"""Cloud -> model name of its local disks (`/sys/block/*/device/model`), which tells them from network disks."""
+_SCRATCH_MODEL = {
+    "aws": "Amazon EC2 NVMe Instance Storage",
+    "azure": "Microsoft NVMe Direct Disk( v2)?",
+    "gcp": "nvme_card[0-9]*",
+}
+"""Cloud -> model name of its local disks (`/sys/block/*/device/model`), a pattern for the whole name: `nvme_card-pd` is a network disk."""
+_SCRATCH_OF_IMAGE = {"aws": "/opt/dlami/nvme", "azure": "/mnt/resource_nvme", "gcp": ""}
+"""Cloud -> where its GPU image mounts them. Azure/azhpc-images:components/customizations/setup_nvme.sh."""
 
 
 def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: str | None) -> dict[str, str]:
@@ -24,6 +30,7 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
         "ROOT_FREE_GIB": str(ROOT_FREE_GIB if machine.gpu else 10),
         "MIRROR_URL": mirror_url or "",
         "KERNEL_FLAVOUR": distribution.flavours[cloud],
+        "KERNEL_SERIES": " ".join(chosen.kernel_series),
         "KERNEL_RELEASE": "" if kernel is None or kernel.version == "image" else kernel.version,
         "CUDA_KEYRING_URL": f"https://developer.download.nvidia.com/compute/cuda/repos/{distribution.repository}/{_arch(machine)}/{tables.KEYRING}",
         "CUDA_KEYRING_SHA256": distribution.keyring_sha256,
@@ -42,6 +49,16 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
         values["FABRIC_MANAGER_PACKAGE"] = "nvidia-fabricmanager"
     if cuda := chosen.choice("cuda"):
         values |= {"CUDA_VERSION": cuda.version, "CUDA_PACKAGE": tables.CUDA[cuda.version].package}
+    if nvlsm := chosen.choice("nvlsm"):
+        values |= {"NVLSM_VERSION": nvlsm.version, "NVLSM_RANGE_MIN": nvlsm.low, "NVLSM_RANGE_MAX": nvlsm.high}
+    if dcgm := chosen.choice("dcgm"):
+        major = cuda.version.split(".")[0] if cuda else "13"
+        values |= {
+            "DCGM_PACKAGE": f"datacenter-gpu-manager-4-cuda{major}",
+            "DCGM_VERSION": dcgm.version,
+            "DCGM_RANGE_MIN": dcgm.low,
+            "DCGM_RANGE_MAX": dcgm.high,
+        }
     if nccl := chosen.choice("nccl"):
         values |= {"NCCL_VERSION": nccl.version, "NCCL_RANGE_MIN": nccl.low, "NCCL_RANGE_MAX": nccl.high}
     if efa := chosen.choice("efa_installer"):
@@ -57,7 +74,9 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
     if lustre := chosen.choice("lustre_client"):
         values |= {"LUSTRE_CLIENT_RANGE_MIN": lustre.low, "LUSTRE_CLIENT_RANGE_MAX": lustre.high}
         values |= _lustre(cloud, chosen.os, distribution.suite)
-    values |= _fabric(chosen)
+    if chosen.kernel_series and chosen.os in tables.AZURE_LTS_KERNEL:
+        values["KERNEL_FLAVOUR"] = tables.AZURE_LTS_KERNEL[chosen.os]
+    values |= _fabric(machine, chosen)
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             "CONTAINER_TOOLKIT_VERSION": toolkit.version,
@@ -68,7 +87,11 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
             "CONTAINER_TOOLKIT_KEY_FINGERPRINT": tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT,
         }
     if machine.local_disk_gb:
-        values |= {"SCRATCH_MOUNT": "/mnt/nvme", "SCRATCH_MODEL": _SCRATCH_MODEL[cloud]}
+        values |= {
+            "SCRATCH_MOUNT": "/mnt/nvme",
+            "SCRATCH_MODEL": _SCRATCH_MODEL[cloud],
+            "SCRATCH_OF_IMAGE": _SCRATCH_OF_IMAGE[cloud],
+        }
     return dict(sorted(values.items()))
 
 
@@ -99,28 +122,54 @@ def _lustre(cloud: str, os: str, suite: str) -> dict[str, str]:
     }
 
 
-def _fabric(chosen: Lock) -> dict[str, str]:
-    """InfiniBand's and Google's stacks; what has no public address is proven in the image and never fetched."""
+def _fabric(machine: MachineType, chosen: Lock) -> dict[str, str]:
+    """InfiniBand's and Google's stacks."""
     if doca := chosen.choice("doca_ofed"):
-        return {"DOCA_VERSION": doca.version, "DOCA_RANGE_MIN": doca.low, "DOCA_RANGE_MAX": doca.high}
+        row = tables.DOCA[chosen.os]
+        values = {"DOCA_VERSION": doca.version, "DOCA_RANGE_MIN": doca.low, "DOCA_RANGE_MAX": doca.high}
+        if machine.arch == "x86_64":
+            values |= {"DOCA_HOST_URL": row.url, "DOCA_HOST_SHA256": row.sha256}
+        if gdrcopy := chosen.choice("gdrcopy"):
+            values |= {
+                "GDRCOPY_VERSION": gdrcopy.version,
+                "GDRCOPY_RANGE_MIN": gdrcopy.low,
+                "GDRCOPY_RANGE_MAX": gdrcopy.high,
+                "GDRCOPY_DEBS": "",
+            }
+        return values
     if gib := chosen.choice("gib"):
         return {
             "GIB_VERSION": gib.version,
             "GIB_RANGE_MIN": gib.low,
             "GIB_RANGE_MAX": gib.high,
-            "GIB_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/gce-ai-infra",
-            "GIB_SUITE": "gpudirect-gib-apt",
-            "GIB_KEY_URL": tables.GOOGLE_KEY_URL,
-            "GIB_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+            **_google("GIB", "gpudirect-gib-apt"),
         }
     if chosen.choice("tcpxo"):
         return {
-            "TCPXO_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/gce-ai-infra",
-            "TCPXO_SUITE": "gpudirect-tcpxo-apt",
-            "TCPXO_KEY_URL": tables.GOOGLE_KEY_URL,
-            "TCPXO_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+            "TCPXO_HELPER": tables.TCPXO_HELPER,
+            "TCPXO_ARGUMENTS": tables.TCPXO_ARGUMENTS[machine.family],
+            **_google("TCPXO", "gpudirect-tcpxo-apt"),
+            **_images("TCPXO", chosen.registry, tables.TCPXO),
         }
-    return {}
+    return _images("TCPX", chosen.registry, tables.TCPX) if chosen.choice("tcpx") else {}
+
+
+def _google(prefix: str, suite: str) -> dict[str, str]:
+    return {
+        f"{prefix}_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/gce-ai-infra",
+        f"{prefix}_SUITE": suite,
+        f"{prefix}_KEY_URL": tables.GOOGLE_KEY_URL,
+        f"{prefix}_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+    }
+
+
+def _images(prefix: str, registry: str, row: tables.Gpudirect) -> dict[str, str]:
+    """Both images in one's own registry."""
+    folder = f"{registry}/{row.folder}"
+    return {
+        f"{prefix}_PLUGIN": f"{folder}/{tables.PLUGIN_IMAGE}:{row.plugin}",
+        f"{prefix}_MANAGER": f"{folder}/{tables.MANAGER_IMAGE}:{row.manager}",
+    }
 
 
 def _arch(machine: MachineType) -> str:

@@ -19,7 +19,7 @@ class Choice:
     """One piece of software: what was chosen and why."""
 
     piece: str
-    """`driver`, `fabric_manager`, `cuda`, `nccl`, `efa_installer`, `lustre_client`, `container_toolkit`, `kernel`."""
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `dcgm`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -47,6 +47,12 @@ class Lock:
     conflicts: tuple[Conflict, ...]
     holds: tuple[str, ...]
     """Packages that no upgrade may touch."""
+    fabric: str | None = None
+    """The provider that the nodes use: the machine's own, or the older one that the declared kernel is for."""
+    registry: str = ""
+    """Registry of one's own that images come from."""
+    kernel_series: tuple[str, ...] = ()
+    """Kernel series that every module of the lock is published for; empty for any."""
 
     def choice(self, piece: str) -> Choice | None:
         """The choice for a piece, None where the pool does not need it."""
@@ -69,14 +75,17 @@ class Wanted:
     torch: str | None = None
     tensorflow: str | None = None
     jax_cuda: int | None = None
+    registry: str | None = None
     fabric: bool = True
+    kinds: frozenset[str] = frozenset()
+    """How the pool's nodes are bought: `on_demand`, `spot`, `reserved`, `flex`."""
 
 
 _FABRIC_HOLDS = {
     "efa": ["efa*", "libfabric*aws*"],
-    "infiniband": ["doca-*", "mlnx-*"],
-    "tcpx": [],
-    "tcpxo": ["google-compute-engine*", "google-guest-agent*"],
+    "infiniband": ["doca-*", "mlnx-*", "gdrdrv-dkms", "libgdrapi*"],
+    "tcpx": ["google-compute-engine*", "google-guest-agent*"],
+    "tcpxo": ["dmabuf-import-helper", "google-compute-engine*", "google-guest-agent*"],
     "gib": ["nccl-gib*"],
 }
 """Fabric -> packages whose change would break it."""
@@ -91,21 +100,50 @@ def lock(machine: MachineType, wanted: Wanted) -> Lock:
         driver = _driver(machine, wanted, conflicts)
         choices.append(driver)
         holds += ["nvidia-*", "libnvidia-*"]
+        if needs_subnet_manager(machine):
+            choices.append(_subnet_manager())
+            holds.append("nvlsm")
         if machine.nvswitch:
             choices.append(_fabric_manager(driver, wanted, conflicts))
         cuda = _cuda(machine, driver, wanted, conflicts)
         choices += [cuda, _nccl(cuda, wanted, conflicts)]
         holds += ["cuda-*", "libnccl*"]
         _frameworks(machine, driver, wanted, conflicts)
-        choices.append(_toolkit())
-        holds += ["nvidia-container-toolkit*", "libnvidia-container*"]
-    if machine.fabric and wanted.fabric:
-        choices += _fabric(machine, wanted, conflicts)
-        holds += _FABRIC_HOLDS[machine.fabric.provider]
+        choices += [_toolkit(), _dcgm(cuda)]
+        holds += ["nvidia-container-toolkit*", "libnvidia-container*", "datacenter-gpu-manager-4-*"]
+    provider = fabric_provider(machine, wanted)
+    if provider:
+        choices += _fabric(machine, provider, wanted, conflicts)
+        holds += _FABRIC_HOLDS[provider]
+    series: tuple[str, ...] = ()
     if wanted.lustre:
         choices.append(_lustre(wanted, conflicts))
-        holds.append("lustre-client-*")
-    return Lock(os=wanted.os, choices=tuple(choices), conflicts=tuple(conflicts), holds=tuple(holds))
+        holds += ["lustre-client-*", "amlfs-lustre-client-*", "kmod-lustre-client-*"]
+        if wanted.cloud == "azure" and not wanted.prebuilt:
+            series = tables.LUSTRE_AZURE[wanted.os][1]
+    return Lock(
+        os=wanted.os,
+        choices=tuple(choices),
+        conflicts=tuple(conflicts),
+        holds=tuple(holds),
+        fabric=provider,
+        registry=wanted.registry or "",
+        kernel_series=series,
+    )
+
+
+def fabric_provider(machine: MachineType, wanted: Wanted) -> str | None:
+    """What the nodes talk over; a kernel of Google's own for TCPX takes the machine back to the older stack."""
+    if machine.fabric is None or not wanted.fabric:
+        return None
+    if machine.fabric.older and wanted.kernel and machine.fabric.older in wanted.kernel:
+        return machine.fabric.older
+    return machine.fabric.provider
+
+
+def needs_subnet_manager(machine: MachineType) -> bool:
+    """Fourth-generation NVSwitch has one."""
+    return machine.nvswitch and machine.gpu is not None and machine.gpu.arch == "blackwell"
 
 
 def _kernel(wanted: Wanted) -> Choice:
@@ -180,6 +218,18 @@ def _fabric_manager(driver: Choice, wanted: Wanted, conflicts: list[Conflict]) -
         )
     why = "NVSwitch needs a fabric manager of exactly the driver's version, else CUDA fails with error 802"
     return Choice(piece="fabric_manager", version=driver.version, why=why, low=driver.low, high=driver.high)
+
+
+def _subnet_manager() -> Choice:
+    low, high = tables.NVLSM_RANGE
+    why = "fourth-generation NVSwitch needs it beside fabric manager; its versions are dates and follow no driver"
+    return Choice(piece="nvlsm", version=tables.NVLSM_PIN, why=why, low=low, high=high)
+
+
+def _dcgm(cuda: Choice) -> Choice:
+    low, high = tables.DCGM_RANGE
+    why = f"diagnosis and counters; the part for CUDA {cuda.version.split('.')[0]}"
+    return Choice(piece="dcgm", version=tables.DCGM_PIN, why=why, low=low, high=high)
 
 
 def _cuda(machine: MachineType, driver: Choice, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
@@ -301,37 +351,51 @@ def _toolkit() -> Choice:
     )
 
 
-def _fabric(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> list[Choice]:
-    assert machine.fabric is not None
-    provider = machine.fabric.provider
+def _fabric(machine: MachineType, provider: str, wanted: Wanted, conflicts: list[Conflict]) -> list[Choice]:
     if provider == "efa":
         row = tables.EFA_INSTALLERS[tables.EFA_PIN]
         why = f"of {row.released}; brings libfabric {row.libfabric} and aws-ofi-nccl {row.aws_ofi_nccl}; GPUDirect needs {tables.EFA_FLOOR}"
         return [Choice(piece="efa_installer", version=row.version, why=why, low=tables.EFA_FLOOR, high="2")]
     if provider == "infiniband":
-        if not wanted.prebuilt:
-            message = "no public address of DOCA-OFED is in the lock, so a plain image cannot get InfiniBand"
-            hint = "take Azure's HPC image (image: default), name an image that has it, or say fabric: none"
-            conflicts.append(Conflict(piece="doca_ofed", message=message, hint=hint))
-        why = "what the cloud's own HPC images of this release carry"
-        return [Choice(piece="doca_ofed", version=tables.DOCA[wanted.os], why=why, low="3.2", high="4")]
-    if provider == "tcpx":
-        if not (wanted.kernel and "tcpx" in wanted.kernel):
-            conflicts.append(
-                Conflict(piece="tcpx", message="GPUDirect-TCPX on this machine needs Google's own kernel (linux-image-gcp-tcpx)", hint="name that kernel in software.kernel and an image that has it, or take a machine with TCPXO or RDMA")
-            )  # fmt: skip
-        return [Choice(piece="tcpx", version=tables.TCPX_PLUGIN, why="the NCCL plugin of Google's own recipe")]
-    if provider == "tcpxo":
-        return [Choice(piece="tcpxo", version="image", why="comes with the accelerator image")]
-    return [
-        Choice(
-            piece="gib",
-            version=tables.GIB_PIN,
-            low="1.1",
-            high="2",
-            why="the package of Google's own recipe for RDMA machines",
+        return _infiniband(machine, wanted, conflicts)
+    if provider in ("tcpx", "tcpxo"):
+        return [_gpudirect_tcp(machine, provider, wanted, conflicts)]
+    why = "the package of Google's own recipe for RDMA machines"
+    return [Choice(piece="gib", version=tables.GIB_PIN, low="1.1", high="2", why=why)]
+
+
+def _infiniband(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> list[Choice]:
+    row = tables.DOCA[wanted.os]
+    if machine.arch != "x86_64" and not wanted.prebuilt:
+        message = "DOCA-OFED is in the lock for x86_64 only, so a plain image cannot get InfiniBand"
+        conflicts.append(
+            Conflict(piece="doca_ofed", message=message, hint="name an image that has it, or say fabric: none")
         )
-    ]
+    why = "what the cloud's own HPC images of this release carry"
+    chosen = [Choice(piece="doca_ofed", version=row.version, why=why, low="3.2", high="4", source=row.url)]
+    if wanted.prebuilt:
+        low, high = tables.GDRCOPY_RANGE
+        why = "the image brings it; a plain image goes without, because no checksum of its packages is published"
+        chosen.append(Choice(piece="gdrcopy", version=tables.GDRCOPY_PIN, why=why, low=low, high=high))
+    return chosen
+
+
+def _gpudirect_tcp(machine: MachineType, provider: str, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
+    row = {"tcpx": tables.TCPX, "tcpxo": tables.TCPXO}[provider]
+    if not wanted.registry:
+        message = f"the NCCL plugin comes as a container image, and nodes pull from no public registry; software.registry names none of yours with {row.folder}/"
+        hint = "make a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, and name it; or say fabric: none"
+        conflicts.append(Conflict(piece="registry", message=message, hint=hint))
+    if provider == "tcpx" and not (wanted.kernel and "tcpx" in wanted.kernel):
+        message = "GPUDirect-TCPX on this machine needs Google's own kernel (linux-image-gcp-tcpx)"
+        hint = "name that kernel in software.kernel and an image that has it, or take a machine with TCPXO or RDMA"
+        conflicts.append(Conflict(piece="tcpx", message=message, hint=hint))
+    if provider == "tcpxo" and machine.fabric and machine.fabric.older and "reserved" in wanted.kinds:
+        message = "Google does not support TCPXO on this machine with a reservation"
+        hint = "buy on demand, spot or flex; or name an image with Google's tcpx kernel in image and software.kernel; or say fabric: none"
+        conflicts.append(Conflict(piece="tcpxo", message=message, hint=hint))
+    why = f"with its receive manager {row.manager}: the two are released as a pair"
+    return Choice(piece=provider, version=row.plugin.removeprefix("v"), why=why)
 
 
 def _lustre(wanted: Wanted, conflicts: list[Conflict]) -> Choice:

@@ -228,6 +228,62 @@ GOOGLE_KEY_FINGERPRINT = "35BAA0B33E9EB396F59CA838C0BA5CE6DC6315A3"
 """The key of Artifact Registry's apt repositories, which other vendors that use it print."""
 
 GIB_PIN = "1.1.0"
-TCPX_PLUGIN = "3.1.9"
-DOCA = {"ubuntu-24.04": "3.2.3", "ubuntu-22.04": "3.2.1"}
-"""Azure/azhpc-images:versions.json, read 2026-11-20."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gpudirect:
+    """Google's NCCL plugin over TCP and its receive manager: container images that are released as a pair."""
+
+    plugin: str
+    """Tag of the plugin's image, and its version."""
+    manager: str
+    folder: str
+    """Folder of both in Google's registry, and in one's own."""
+
+
+PLUGIN_IMAGE = "nccl-plugin-gpudirecttcpx-dev"
+MANAGER_IMAGE = "tcpgpudmarxd-dev"
+TCPX = Gpudirect(plugin="v3.1.9", manager="v2.0.12", folder="gpudirect-tcpx")
+"""GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpx/, read 2026-11-20."""
+TCPXO = Gpudirect(plugin="v1.0.15", manager="v1.0.21", folder="gpudirect-tcpxo")
+"""GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpxo/, January 2026, read 2026-11-20."""
+TCPXO_HELPER = "dmabuf-import-helper=1.1"
+TCPXO_ARGUMENTS = {"a3-mega": "--num_hops=2 --num_nics=8 --uid= --alsologtostderr", "a3-high": "--num_hops=2"}
+"""Family -> arguments of the receive manager. GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/{a3-megagpu-8g,a3-highgpu-8g}, read 2026-11-21."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doca:
+    """NVIDIA's DOCA-OFED for one release of Ubuntu: the package that brings its repository."""
+
+    version: str
+    url: str
+    sha256: str
+
+
+_DOCA = "https://www.mellanox.com/downloads/DOCA"
+DOCA = {
+    "ubuntu-22.04": Doca(
+        version="3.2.1",
+        url=f"{_DOCA}/DOCA_v3.2.1/host/doca-host_3.2.1-044000-25.10-ubuntu2204_amd64.deb",
+        sha256="75b8d4258b7239ef5021abaa25e7eeb4fcbc0c8117cab89ce1a766d2d218c8a0",
+    ),
+    "ubuntu-24.04": Doca(
+        version="3.2.3",
+        url=f"{_DOCA}/DOCA_v3.2.3/host/doca-host_3.2.3-019000-25.10-ubuntu2404_amd64.deb",
+        sha256="762a3dbc1c8c1e4b03867b022ccafcfafa95bffe461a58a5b6e38fc678263614",
+    ),
+}
+"""Azure/azhpc-images:versions.json of 2026-07-29, read 2026-11-21."""
+
+NVLSM_PIN = "2025.10.12-1"
+NVLSM_RANGE = ("2025", "2027")
+"""NVIDIA's repository; the version that public recipes pin for B200 nodes. It is dated and follows no driver."""
+DCGM_PIN = "1:4.5.2-1"
+DCGM_RANGE = ("4.2", "5")
+"""Azure/azhpc-images:versions.json of 2026-07-29; Google's recipe for A3 High pins 1:4.6.0-1."""
+GDRCOPY_PIN = "2.5.1"
+GDRCOPY_RANGE = ("2.4", "3")
+"""Azure/azhpc-images:versions.json of 2026-07-29: 2.5.1 on Ubuntu 22.04, 2.6 on 24.04. No checksum of its packages is published."""
+AZURE_LTS_KERNEL = {"ubuntu-22.04": "azure-lts-22.04"}
+"""Azure's Lustre client for Ubuntu 22.04 has modules for the long-term kernel only: linux-image-azure-lts-22.04. https://learn.microsoft.com/azure/azure-managed-lustre/client-install"""

@@ -105,7 +105,8 @@ def node(tmp_path: Path) -> Node:
     """A node without steps."""
     made = Node(root=tmp_path / "root", bundle=tmp_path / "bundle")
     (made.bundle / "bootstrap").mkdir(parents=True)
-    shutil.copy(shipped("bootstrap") / "lib.sh", made.bundle / "bootstrap" / "lib.sh")
+    for part in shipped("bootstrap").glob("lib*.sh"):
+        shutil.copy(part, made.bundle / "bootstrap" / part.name)
     (made.bundle / "versions.env").write_text("ANSWER=42\n", encoding="utf-8")
     (made.root / "etc/gpuinfra").mkdir(parents=True)
     (made.root / "world").mkdir()

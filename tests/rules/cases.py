@@ -28,6 +28,7 @@ GCP: dict[str, Any] = {
     "name": "train",
     "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
     "pools": [{"name": "gpu", "machine": "a3-megagpu-8g", "capacity": [{"kind": "spot", "count": 2}]}],
+    "software": {"registry": "us-central1-docker.pkg.dev/my-project/gpudirect"},
     "budget": {"recipients": ["ops@example.com"]},
 }
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
@@ -218,6 +219,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software": {"driver": "580", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
         ("aws", {"software.fabric_manager": "580.173.02"}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx", _C: reserved()}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
+        ("gcp", {"software": {}, "pools.0.fabric": "none"}),
+        ("azure", {"software.image": "plain"}),
     ],
     "price_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -588,8 +593,9 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software.framework": {"torch": "9.9.9"}}),
         ("aws", {"software.kernel": "4.18.0-425.3.1", "storage": lustre()}),
         ("azure", {"software.kernel": "6.2.0-1001-azure", "storage": lustre(capacity_gib=8192)}),
-        ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
-        ("azure", {"software.image": "plain"}),
+        ("gcp", {"pools.0.machine": "a3-edgegpu-8g"}),
+        ("gcp", {"software": {}}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g", _C: reserved()}),
     ],
     "price_is_known": [
         ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}}),

@@ -143,7 +143,7 @@ A3_HIGH = MachineType(
     network_gbps=1000,
     nics=_nics(4),
     limits=_limits(5, 4),
-    fabric=Fabric(provider="tcpx", devices=4, gbps=800, rdma_read=False, rdma_write=False),
+    fabric=Fabric(provider="tcpxo", older="tcpx", devices=4, gbps=800, rdma_read=False, rdma_write=False),
     nvswitch=True,
     numa_nodes=2,
     hypervisor="sapphire-rapids",
@@ -171,7 +171,10 @@ A3_HIGH = MachineType(
         Floor(check="B5", what="host to device copy", at_least=48, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board"),
     ),
     source=_source(),
-    notes=("TCPX needs Container-Optimized OS or a kernel of its own.",),
+    notes=(
+        "TCPXO since 2026, not with reservations (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, read 2026-11-21).",
+        "TCPX needs Container-Optimized OS or a kernel of its own.",
+    ),
 )  # fmt: skip
 
 A3_EDGE = replace(

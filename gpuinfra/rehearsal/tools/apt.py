@@ -21,6 +21,8 @@ def apt_get(argv: list[str]) -> int:
     action, names = (words[0], words[1:]) if words else ("", [])
     if action == "update":
         return _update("APT::Update::Error-Mode=any" in options)
+    if action == "download":
+        return _download(names)
     if action in ("install", "remove", "purge", "autoremove"):
         return _install(names, options) if action == "install" else _remove(names)
     if action in ("upgrade", "dist-upgrade", "full-upgrade"):
@@ -174,6 +176,19 @@ def _install(names: list[str], options: list[str]) -> int:
         if code:
             return code
     sys.stdout.write(f"0 upgraded, {len(new)} newly installed, 0 to remove.\n")
+    return 0
+
+
+def _download(names: list[str]) -> int:
+    """`apt-get download NAME=VERSION`: the package's file in the working folder."""
+    universe = Universe(read_state())
+    for word in names:
+        name, _, wanted = word.partition("=")
+        fitting = [version for version in _known(universe, name) if not wanted or _matches(version, wanted)]
+        if not fitting:
+            return fail(f"E: Can't find a source to download version '{wanted}' of '{name}'", 100)
+        text = f"stand-in file apt\npackage {name} {fitting[-1]} amd64\nend\n"
+        write_file(f"{os.getcwd()}/{name}_{fitting[-1]}_all.deb", text)
     return 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from .apt import _matches
-from .packages import file_list, install, remove
-from .state import State, change_state, fail, read_state, read_text
-from .universe import newer
+from .packages import configure_all, file_list, install, remove
+from .state import State, fail, read_state, read_text
+from .universe import Universe, newer
 
 _RELATIONS = {
     "lt": (-1,), "le": (-1, 0), "eq": (0,), "ne": (-1, 1), "ge": (0, 1), "gt": (1,),
@@ -20,7 +20,7 @@ def dpkg(argv: list[str]) -> int:
     words = [word for word in argv if not word.startswith("--force")]
     action, rest = (words[0], words[1:]) if words else ("", [])
     if action in ("-i", "--install", "--unpack"):
-        return _install(rest)
+        return _install(rest, configure=action != "--unpack")
     if action == "--print-architecture":
         sys.stdout.write("amd64\n")
         return 0
@@ -38,9 +38,9 @@ def dpkg(argv: list[str]) -> int:
         return 0
     if action == "--configure":
         half = _half()
-        change_state(lambda state: [state["packages"][name].pop("half", None) for name in half])
         sys.stdout.write("".join(f"Setting up {name} ...\n" for name in half))
-        return 0
+        broken = configure_all() if half else []
+        return fail(f"dpkg: error processing package {broken[0]} (--configure)") if broken else 0
     if action in ("-l", "--list", "-s", "--status", "-L", "--listfiles", "-S", "--search"):
         return dpkg_query(argv)
     if action in ("-r", "--remove", "-P", "--purge"):
@@ -98,14 +98,14 @@ def dpkg_query(argv: list[str]) -> int:
     return 1 if missing else 0
 
 
-def _install(paths: list[str]) -> int:
+def _install(paths: list[str], configure: bool) -> int:
     for path in paths:
         lines = read_text(path, "").splitlines()
         words = lines[1].split() if len(lines) > 1 else []
         if len(words) != 4 or words[0] != "package":
             return fail(f"dpkg-deb: error: '{path}' is not a Debian format archive", 1)
-        sys.stdout.write(f"Setting up {words[1]} ({words[2]}) ...\n")
-        install({words[1]: words[2]}, origin="file")
+        sys.stdout.write(f"{'Setting up' if configure else 'Unpacking'} {words[1]} ({words[2]}) ...\n")
+        install({words[1]: words[2]}, origin="file", configure=configure)
     return 0
 
 
@@ -127,6 +127,11 @@ def _search(state: State, patterns: list[str]) -> int:
 def _format(form: str, name: str, package: dict, abbreviation: str) -> str:
     status = "half-configured" if package.get("half") else "installed"
     want = "hold" if package.get("hold") else "install"
+    if "${Depends}" in form:
+        universe = Universe(read_state())
+        entry = universe.get(name) or {}
+        needs = [universe.fill(entry, package["version"], need) for need in entry.get("depends", [])]
+        form = form.replace("${Depends}", ", ".join(needs))
     values = {
         "Package": name, "binary:Package": name, "Version": package["version"], "Architecture": "amd64",
         "Status": f"{want} ok {status}", "db:Status-Status": status, "db:Status-Abbrev": abbreviation + " ",

@@ -30,7 +30,10 @@ FILES_MADE = RUN + "/device-files"
 def boot() -> None:
     """What the kernel and udev do: load the modules of what is plugged in, then what `modules-load.d` names."""
     state = read_state()
+    forget_loaded()
     wanted = [*NETWORK[state["instance"]["cloud"]], "nvme"]
+    if state["hardware"].get("fabric") == "gib":
+        wanted.append("mlx5_ib")
     files = state["module_files"].get(state["kernel"], {})
     if state["hardware"]["gpus"] and "nvidia" in files:
         wanted += ["nvidia", "nvidia_modeset", "nvidia_drm"]
@@ -72,7 +75,23 @@ def load(name: str) -> tuple[int, str]:
         describe_driver(state)
 
     change_state(change)
+    for item in order:
+        if item not in state["modules"]:
+            write_file(f"/sys/module/{item}/srcversion", srcversion(item, files[item]) + "\n")
     return 0, ""
+
+
+def srcversion(name: str, facts: dict) -> str:
+    """What tells two builds of a module apart, as `modinfo` and /sys show it."""
+    from zlib import crc32
+
+    return f"{crc32(repr((name, facts.get('version'), facts.get('package'))).encode()):08X}"
+
+
+def forget_loaded() -> None:
+    """At boot nothing is loaded yet."""
+    for path in [path for path in walk("/sys/module") if path.endswith("/srcversion")]:
+        os.unlink(path)
 
 
 def place(state: State, release: str, name: str, facts: dict) -> None:
@@ -212,6 +231,7 @@ def modinfo(argv: list[str]) -> int:
             "filename": facts["path"],
             "version": facts.get("version", ""),
             "license": facts.get("license", "GPL"),
+            "srcversion": srcversion(name.replace("-", "_"), facts),
         }
         values |= {
             "description": "stand-in module",

@@ -7,17 +7,25 @@ import os
 import sys
 
 from . import kernel
-from .state import LIB, RUN, State, change_state, exists, link, make_folder, write_file
-from .universe import Universe, upstream
+from .state import LIB, RUN, State, change_state, exists, link, make_folder, read_text, write_file
+from .universe import Universe, newer, upstream
 
 LAUNCHER = LIB + "/tool"
 TRIPLET = "/usr/lib/x86_64-linux-gnu"
 
 
 def install(
-    names: dict[str, str], *, auto: frozenset[str] = frozenset(), origin: str = "repository", services: bool = True
+    names: dict[str, str],
+    *,
+    auto: frozenset[str] = frozenset(),
+    origin: str = "repository",
+    services: bool = True,
+    configure: bool = True,
 ) -> None:
-    """Bring packages (name -> version) with all that they do; dependencies are the caller's business and come first."""
+    """Bring packages (name -> version) with all that they do; dependencies are the caller's business and come first.
+
+    `configure` false only unpacks: nothing is built and nothing starts until `configure_all`.
+    """
     start: list[str] = []
 
     def change(state: State) -> None:
@@ -34,6 +42,7 @@ def install(
                 "hold": bool(old and old.get("hold")),
                 "auto": name in auto,
                 "from": origin,
+                **({} if configure else {"half": True}),
             }
             _unpack(universe, entry, version, state)
             start.extend(_units(entry))
@@ -42,10 +51,28 @@ def install(
 
     change_state(change)
     kernel.refresh_devices()
-    if services and start and exists(RUN + "/init.sock"):
+    if services and configure and start and exists(RUN + "/init.sock"):
         from .systemctl import ask
 
         ask({"do": "start", "units": start, "wait": True})
+
+
+def configure_all() -> list[str]:
+    """What `dpkg --configure -a` does; returns the packages that cannot be configured."""
+
+    def change(state: State) -> None:
+        for package in state["packages"].values():
+            package.pop("half", None)
+        _dkms(Universe(state), state)
+        for item in state["dkms"]:
+            if item["status"] == "broken" and item.get("package") in state["packages"]:
+                item["status"] = "added"
+                state["packages"][item["package"]]["half"] = True
+        kernel.describe_driver(state)
+
+    state = change_state(change)
+    kernel.refresh_devices()
+    return [name for name, package in state["packages"].items() if package.get("half")]
 
 
 def remove(names: list[str]) -> None:
@@ -136,6 +163,8 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
                 "open": entry["dkms"]["open"],
                 "modules": entry["dkms"]["modules"],
                 "license": entry["dkms"]["license"],
+                "package": entry["name"],
+                "from_kernel": entry["dkms"].get("from_kernel"),
             }
         )
 
@@ -154,7 +183,11 @@ def _dkms(universe: Universe, state: State) -> None:
                 other["module"] == item["module"] and other["kernel"] == release and other["version"] == item["version"]
                 for other in state["dkms"]
             )
-            if done:
+            if done or state["packages"].get(item.get("package", ""), {}).get("half"):
+                continue
+            if _source_too_old(item, release):
+                sys.stdout.write(f"Error! Bad return status for module build on kernel: {release} (x86_64)\n")
+                item["status"] = "broken"
                 continue
             version = item["version"]
             if "driver-mismatch" in state["faults"] and item["module"] == "nvidia":
@@ -166,6 +199,14 @@ def _dkms(universe: Universe, state: State) -> None:
             sys.stdout.write(f"Building initial module for {release}\nDone.\n")
     built = {item["module"] for item in state["dkms"] if item["status"] == "installed"}
     state["dkms"] = [item for item in state["dkms"] if item["status"] == "installed" or item["module"] not in built]
+
+
+def _source_too_old(item: dict, release: str) -> bool:
+    """A module's source that newer kernels want otherwise: `from_kernel` is the first such kernel, a file, and the text it needs."""
+    if not item.get("from_kernel"):
+        return False
+    first, path, text = item["from_kernel"]
+    return newer(release.partition("-")[0], first) >= 0 and text not in read_text(path, "")
 
 
 def older_driver(universe: Universe, version: str) -> str:

@@ -205,7 +205,11 @@ def lctl(argv: list[str]) -> int:
 
 
 def container(argv: list[str]) -> int:
-    """docker and containerd: present, running nothing."""
+    """docker and containerd: present, running nothing but the few images of `docker.py`."""
+    from . import images
+
+    if images.plays(argv):
+        return images.play(argv)
     if argv[:1] == ["--version"] or argv[:1] == ["version"]:
         packages = read_state()["packages"]
         sys.stdout.write(

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Brings TCPX, by which NCCL receives into GPU memory on A3 High and A3 Edge with a kernel of Google's own: the plugin, and the
+# receive manager, which has to live as long as a job and is therefore started by whoever starts jobs.
+#
+# Reads:  TCPX_PLUGIN, TCPX_MANAGER  images: us-central1-docker.pkg.dev/mine/gpudirect/gpudirect-tcpx/NAME:v3.1.9
+# Proves: the running kernel is one with TCPX, the NCCL plugin lies in /var/lib/tcpx/lib64, the image of the receive manager is here.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-images.sh
+. "${BASH_SOURCE[0]%/*}/lib-images.sh"
+
+readonly LIBRARIES=/var/lib/tcpx/lib64
+readonly SOCKETS=/run/tcpx
+readonly TOPOLOGY=/etc/gpuinfra/tcpx-topology.textproto
+readonly RAILS=("06:00 04:00 05:00" "0c:00 0a:00 0b:00" "86:00 84:00 85:00" "8c:00 8a:00 8b:00") # interface and its two GPUs
+readonly START=/usr/local/sbin/gpuinfra-tcpx
+
+main() {
+  load_versions
+  need_root
+  need_tools uname systemctl
+  need_variables TCPX_PLUGIN TCPX_MANAGER
+
+  [[ $(uname -r) == *tcpx* ]] ||
+    refuse "kernel $(uname -r) has no TCPX; name an image with Google's own kernel (linux-image-gcp-tcpx), or let A3 High use TCPXO"
+  use_docker
+  bring_plugin
+  would "pull $TCPX_MANAGER, where it is not here" || pull_image "$TCPX_MANAGER"
+  put_file "$TOPOLOGY" "$(topology)" || true
+  put_start
+
+  end_dry_run
+  plugin_there || die "$LIBRARIES lacks the NCCL plugin; NCCL would fall back to TCP"
+  record tcpx "${TCPX_PLUGIN##*:}"
+  record tcpx_manager "$IMAGE_DIGEST"
+  proved "TCPX ${TCPX_PLUGIN##*:}: NCCL's plugin is in $LIBRARIES"
+}
+
+plugin_there() { [[ -e $LIBRARIES/libnccl-net.so ]]; }
+
+bring_plugin() {
+  if plugin_there && [[ $(cat "$LIBRARIES/.gpuinfra" 2>/dev/null) == "$TCPX_PLUGIN" ]]; then
+    unchanged "TCPX's plugin ${TCPX_PLUGIN##*:} is in $LIBRARIES"
+    return 0
+  fi
+  would "install the plugin of $TCPX_PLUGIN" && return 0
+  pull_image "$TCPX_PLUGIN"
+  rm -rf -- "$LIBRARIES"
+  docker run --rm --network=none --volume /var/lib:/var/lib "$TCPX_PLUGIN" install --install-nccl
+  record tcpx_plugin "$IMAGE_DIGEST"
+  printf '%s\n' "$TCPX_PLUGIN" >"$LIBRARIES/.gpuinfra"
+  changed "installed the plugin of $TCPX_PLUGIN in $LIBRARIES"
+}
+
+# Which GPUs each interface serves, and by which of its queues. The manager knows the names of COS, not those of Ubuntu.
+topology() {
+  local rail nic first second
+  for rail in "${RAILS[@]}"; do
+    read -r nic first second <<<"$rail"
+    printf 'gpu_rxq_configs {\n  %s\n  %s\n  nic_pci_addr: "0000:%s.0"\n  ifname: "%s"\n}\n' \
+      "$(queues "$first" 8 9 10 11)" "$(queues "$second" 12 13 14 15)" "$nic" "$(interface_at "0000:$nic.0")"
+  done
+  printf 'rss_set_size: 8\ntcpd_queue_size: 8\nmax_rx_rules: 100000\n'
+}
+
+queues() {
+  local gpu=$1
+  shift
+  printf 'gpu_infos { gpu_pci_addr: "0000:%s.0"' "$gpu"
+  printf ' queue_ids: %s' "$@"
+  printf ' }'
+}
+
+interface_at() {
+  local found
+  found=$(find "/sys/bus/pci/devices/$1/net" -mindepth 1 -maxdepth 1 -printf '%f\n' 2>/dev/null | sort | sed -n 1p)
+  printf '%s' "${found:-enp$((16#${1:5:2}))s0f0}"
+}
+
+# For a scheduler's prolog and epilog; the pair of plugin and manager is the lock's, because they are released together.
+put_start() {
+  put_file "$START" "#!/usr/bin/env bash
+# gpuinfra-tcpx start|stop: the receive manager of TCPX, before a job that uses more than one node and after it.
+set -euo pipefail
+case \${1:-} in
+  start)
+    mkdir -p $SOCKETS
+    docker run --detach --rm --name gpuinfra-tcpx --pull=never --cap-add=NET_ADMIN --network=host --privileged --gpus all \\
+      --volume $SOCKETS:$SOCKETS --volume $TOPOLOGY:$TOPOLOGY:ro --entrypoint /tcpgpudmarxd/build/app/tcpgpudmarxd \\
+      $TCPX_MANAGER --gpu_nic_preset manual --gpu_nic_topology $TOPOLOGY --gpu_shmem_type fd --uds_path $SOCKETS --setup_param '--verbose 128 2 0'
+    ;;
+  stop) docker stop gpuinfra-tcpx ;;
+  *)
+    echo 'gpuinfra-tcpx start|stop' >&2
+    exit 2
+    ;;
+esac" && ! dry_run && chmod 755 "$START"
+  return 0
+}
+
+main "$@"

@@ -1,0 +1,151 @@
+# shellcheck shell=bash
+# Packages and repositories: what is installed, what apt would bring, and what an interrupted run left. Sourced by lib.sh.
+
+readonly KEYRINGS=/etc/apt/keyrings
+readonly APT_OPTIONS=(
+  -y -q
+  -o DPkg::Lock::Timeout=600 # cloud images start their own apt at first boot
+  -o Acquire::Retries=3
+  -o Dpkg::Use-Pty=0
+  -o Dpkg::Options::=--force-confdef
+  -o Dpkg::Options::=--force-confold
+  --no-install-recommends
+)
+
+# package_version NAME: the installed version, empty when it is not wholly installed.
+package_version() {
+  local status version
+  while IFS=$'\t' read -r status version; do
+    [[ $status != ?i* ]] || printf '%s\n' "$version"
+  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Version}\n' "$1" 2>/dev/null || true) | sed -n 1p
+}
+
+# packages_matching GLOB...: names of the installed packages that match.
+packages_matching() {
+  local status name
+  while IFS=$'\t' read -r status name; do
+    [[ $status != ?i* ]] || printf '%s\n' "$name"
+  done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' "$@" 2>/dev/null || true) | sort -u
+}
+
+# package_known NAME: apt has a candidate for it.
+package_known() { [[ -n $(package_candidate "$1") ]]; }
+
+# package_candidate NAME: the version that apt would install, empty when it knows none.
+package_candidate() {
+  local candidate
+  candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p')
+  [[ $candidate == "(none)" ]] || printf '%s\n' "$candidate"
+}
+
+# package_versions NAME: every version that apt could bring, the newest first.
+package_versions() { apt-cache madison "$1" 2>/dev/null | awk -F '|' '{ gsub(/ /, "", $2); print $2 }'; }
+
+# offered NAME[=VERSION]: apt could bring it.
+offered() {
+  [[ $1 == *=* ]] || {
+    package_known "$1"
+    return
+  }
+  grep -qxF -- "${1#*=}" <<<"$(package_versions "${1%%=*}")"
+}
+
+# apt_refresh: read the repositories' lists, once per step.
+apt_refresh() {
+  [[ -z ${_APT_REFRESHED:-} ]] || return 0
+  retry 4 "reading the package lists" apt-get "${APT_OPTIONS[@]}" -o APT::Update::Error-Mode=any update
+  _APT_REFRESHED=1
+}
+
+# mend_packages: finish what a killed run left behind. Configuring is not enough where the kill came between a package
+# and the one it depends on; then apt has to bring the missing one.
+mend_packages() {
+  local torn
+  # dpkg's own journal left over: apt refuses to work until dpkg has read it, though no package is broken.
+  [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
+  would "finish half-installed packages" && return 0
+  dpkg --force-confdef --force-confold --configure -a || true
+  if [[ -n $(dpkg --audit) ]]; then
+    apt_refresh
+    # Unpacked in part: only unpacking it again helps, and --fix-broken alone leaves it so.
+    mapfile -t torn < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' 2>/dev/null | sed -n 's/^..R\t//p')
+    retry 2 "mending half-installed packages" \
+      apt-get "${APT_OPTIONS[@]}" --allow-change-held-packages --fix-broken --reinstall install "${torn[@]}"
+  fi
+  [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | sed -n 1p)"
+  changed "finished packages that an interrupted run had left half installed"
+}
+
+# install_packages SPEC...: NAME, NAME=VERSION or NAME=GLOB; installs those that are not there at that version.
+install_packages() {
+  local spec name version installed missing=()
+  for spec in "$@"; do
+    name=${spec%%=*}
+    version=
+    [[ $spec != *=* ]] || version=${spec#*=}
+    installed=$(package_version "$name")
+    # shellcheck disable=SC2053  # the version may be a glob
+    [[ -n $installed && (-z $version || $installed == $version) ]] || missing+=("$spec")
+  done
+  if ((${#missing[@]} == 0)); then
+    unchanged "installed: $*"
+    return 0
+  fi
+  would "install ${missing[*]}" && return 0
+  begin_installing
+  mend_packages
+  apt_refresh
+  retry 3 "installing ${missing[*]}" \
+    apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages install "${missing[@]}"
+  changed "installed ${missing[*]}"
+}
+
+# hold PACKAGE...: apt leaves them alone from now on.
+hold() {
+  local name held todo=()
+  held=$(apt-mark showhold)
+  for name in "$@"; do
+    grep -qxF -- "$name" <<<"$held" || todo+=("$name")
+  done
+  ((${#todo[@]} > 0)) || return 0
+  would "hold ${todo[*]}" && return 0
+  apt-mark hold "${todo[@]}" >/dev/null
+  changed "held ${todo[*]}"
+}
+
+# add_repository NAME URI SUITE_AND_COMPONENTS KEY_URL FINGERPRINT: signed by that key and no other.
+add_repository() {
+  local name=$1 uri suite=$3 key_url=$4 fingerprint=$5 keyring=$KEYRINGS/$1.gpg
+  uri=$(mirrored "$2")
+  if ! [[ -s $keyring ]] || [[ $(key_fingerprints "$keyring") != *"$fingerprint"* ]]; then
+    would "trust the key $fingerprint for repository $name" || fetch_key "$key_url" "$fingerprint" "$keyring"
+  fi
+  if put_file "/etc/apt/sources.list.d/$name.list" "deb [signed-by=$keyring] $uri $suite"; then
+    unset _APT_REFRESHED
+  fi
+}
+
+# use_nvidia_repository: by the package that brings its key and its list. CUDA_KEYRING_URL, CUDA_KEYRING_SHA256.
+use_nvidia_repository() {
+  local deb
+  [[ -z $(package_version cuda-keyring) ]] || return 0
+  would "add NVIDIA's repository" && return 0
+  need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
+  need_tools curl
+  deb=$(work_folder nvidia)/cuda-keyring.deb
+  fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
+  dpkg -i "$deb"
+  point_at_mirror /etc/apt/sources.list.d/cuda-*.list
+  unset _APT_REFRESHED
+  changed "added NVIDIA's repository"
+}
+
+# point_at_mirror LIST...: repositories that a vendor's package wrote are looked for below MIRROR_URL.
+point_at_mirror() {
+  local list
+  [[ -n ${MIRROR_URL:-} ]] || return 0
+  for list in "$@"; do
+    [[ -f $list ]] || continue
+    grep -qF "${MIRROR_URL%/}/" "$list" || sed -Ei "s|https?://|${MIRROR_URL%/}/|" "$list"
+  done
+}
