@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.errors import INTERRUPTED, DeploymentError, UsageError
+from gpuinfra.cli.standing import plan_of, pool_of, rehearsal_options, standing
+from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
@@ -43,6 +44,7 @@ SCHEMA = "gpuinfra.bootstrap/1"
     metavar="FILE",
     help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.",
 )
+@rehearsal_options
 def command(
     stack: str | None,
     hosts_file: Path | None,
@@ -53,32 +55,59 @@ def command(
     as_json: bool,
     direct: bool,
     known_hosts: tuple[Path, ...],
+    rehearsal: bool,
+    folder: Path,
 ) -> int:
     """Run the bootstrap of STACK's pools on its nodes, or on the hosts of a file.
 
     Host keys are always verified and never accepted and added. The steps run detached on each host: whatever happens
     here, they go on, and the same command goes on watching. Exit code 0 when every host is done, 1 when one is not.
     """
-    from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.hosts import read_hosts
-    from gpuinfra.remote.known import Known, default_files
 
+    if rehearsal and hosts_file:
+        raise UsageError("--rehearsal works on STACK's own stand-ins; leave --hosts out")
     given = read_hosts(hosts_file) if hosts_file else None
     name = stack or (given.stack if given else None)
     if name is None:
         raise UsageError("say what to install: give STACK, or name it in the hosts file (stack: aws-p4d)")
-    plan = _plan(name)
-    hosts = (given or _of_stack(name, plan, direct)).of_pool(pool)
+    plan = plan_of(name)
+    if given is not None and hosts_file is not None:
+        return _work(
+            given, plan, str(hosts_file.resolve()), None, pool, parallel, timeout_s, dry_run, as_json, known_hosts
+        )
+    with standing(name, folder if rehearsal else None) as up:
+        records = up.session.folder.root if up.session else None
+        hosts = up.hosts(plan, direct)
+        return _work(hosts, plan, name, records, pool, parallel, timeout_s, dry_run, as_json, known_hosts)
+
+
+def _work(
+    every: Hosts,
+    plan: Plan,
+    what: str,
+    records: Path | None,
+    pool: str | None,
+    parallel: int,
+    timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    known_hosts: tuple[Path, ...],
+) -> int:
+    from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.known import Known, default_files
+
+    hosts = every.of_pool(pool)
     orders = _orders(plan, hosts, pool)
     known = Known(known_hosts or hosts.known_hosts or default_files())
     for line in known.wrong[:5]:
         click.echo(f"gpuinfra: {line}", err=True)
     connector = Connector(known, hosts.jumps)
+    pools = {host.name: pool_of(host, hosts, plan, pool) for host in hosts.hosts}
     try:
         if dry_run:
-            return _dry_run(connector, hosts, orders, pool, parallel, as_json)
-        what = str(hosts_file.resolve()) if hosts_file else name
-        return _bootstrap(connector, hosts, orders, pool, what, parallel, timeout_s, as_json)
+            return _dry_run(connector, hosts, orders, pools, parallel, as_json)
+        return _bootstrap(connector, hosts, orders, pools, what, records, parallel, timeout_s, as_json)
     finally:
         connector.close()
 
@@ -87,8 +116,9 @@ def _bootstrap(
     connector: Any,
     hosts: Hosts,
     orders: dict[str, Order],
-    pool: str | None,
+    pools: dict[str, str],
     what: str,
+    records: Path | None,
     parallel: int,
     timeout_s: float,
     as_json: bool,
@@ -98,7 +128,7 @@ def _bootstrap(
     from gpuinfra.remote.record import Record
 
     say = _Say(len(hosts.hosts))
-    record = Record(what)
+    record = Record(what, records)
     if record.before:
         done = sum(host.get("outcome") == "done" for host in record.before.get("hosts", {}).values())
         say.line(f"goes on with the run of {record.before.get('started')}, which had {done} hosts done")
@@ -116,7 +146,7 @@ def _bootstrap(
         record.host(outcome.host.name, outcome=fields["outcome"], reason=fields["reason"])
         say.ended(outcome.host, fields)
 
-    task = Bootstrap(connector, orders, lambda host: _pool_of(host, hosts, orders, pool), limit_s=timeout_s, said=stage)
+    task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=timeout_s, said=stage)
     fleet = Fleet(hosts.hosts, task, parallel=parallel, changed=changed, trouble=trouble, leave=connector.close)
     ended: Ended[Any] = fleet.run()
     record.end(ended.interrupted)
@@ -124,12 +154,12 @@ def _bootstrap(
 
 
 def _dry_run(
-    connector: Any, hosts: Hosts, orders: dict[str, Order], pool: str | None, parallel: int, as_json: bool
+    connector: Any, hosts: Hosts, orders: dict[str, Order], pools: dict[str, str], parallel: int, as_json: bool
 ) -> int:
     from gpuinfra.remote.deliver import DryRun
     from gpuinfra.remote.fleet import Fleet
 
-    task = DryRun(connector, orders, lambda host: _pool_of(host, hosts, orders, pool))
+    task = DryRun(connector, orders, lambda host: pools[host.name])
     ended = Fleet(hosts.hosts, task, parallel=parallel, leave=connector.close).run()
     if not as_json:
         told: dict[tuple[str, ...], list[str]] = {}
@@ -182,29 +212,13 @@ def _entry(outcome: Any) -> dict[str, Any]:
     }
 
 
-def _plan(name: str) -> Plan:
-    from datetime import UTC, datetime
-
-    from gpuinfra.plan import make_plan
-    from gpuinfra.spec import load_stack
-
-    today = datetime.now(UTC).date()
-    return make_plan(load_stack(name, today).spec, today)
-
-
 def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
     """The bundle of each pool that a host is of."""
     from gpuinfra import bundle
     from gpuinfra.remote.deliver import Order
 
     pools = {one.name: one for one in plan.pools}
-    wanted = {host.pool or hosts.pool or pool or (next(iter(pools)) if len(pools) == 1 else "") for host in hosts.hosts}
-    if "" in wanted:
-        raise UsageError(
-            f"{plan.name} has the pools {', '.join(pools)}; give --pool, or write pool with the hosts of the file"
-        )
-    if strange := sorted(wanted - set(pools)):
-        raise UsageError(f"{plan.name} has no pool {strange[0]!r}; its pools are {', '.join(pools) or 'none'}")
+    wanted = {pool_of(host, hosts, plan, pool) for host in hosts.hosts}
     return {
         name: Order(
             pool=pools[name],
@@ -221,34 +235,6 @@ def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
         )
         for name in sorted(wanted)
     }
-
-
-def _pool_of(host: Host, hosts: Hosts, orders: dict[str, Order], pool: str | None) -> str:
-    return host.pool or hosts.pool or pool or next(iter(orders))
-
-
-def _of_stack(name: str, plan: Plan, direct: bool) -> Hosts:
-    """The nodes of a stack that is up, from its outputs."""
-    import subprocess
-
-    from gpuinfra.engine import find_engine
-    from gpuinfra.remote.hosts import from_outputs
-
-    engine = find_engine(lambda line: click.echo(line, err=True))
-    words = [str(engine.path), "stack", "output", "--json", "--show-secrets=false", "--stack", Path(name).stem.removeprefix("Pulumi."), "--non-interactive"]  # fmt: skip
-    done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise DeploymentError(
-            f"`pulumi stack output` says for {name}: {said}; log in to the state's backend and bring the stack up, "
-            "or give --hosts FILE"
-        )
-    try:
-        outputs = json.loads(done.stdout)
-    except ValueError:
-        raise DeploymentError(f"`pulumi stack output` of {name} is no JSON; update pulumi") from None
-    user = "ubuntu" if any(pool.image.os.startswith("ubuntu") for pool in plan.pools) else "root"
-    return from_outputs(outputs, cloud=plan.cloud, region=plan.region, direct=direct, user=user)
 
 
 class _Say:

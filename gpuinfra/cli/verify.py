@@ -1,24 +1,39 @@
-"""`gpuinfra verify`: judge evidence again, and say which node to drain, reset, reboot or replace."""
+"""`gpuinfra verify`: what nodes show, judged here, and which of them to drain, reset, reboot or replace."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.errors import UsageError
+from gpuinfra.cli.standing import plan_of, pool_of, rehearsal_options, standing
+from gpuinfra.errors import INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.verification.read import Evidence, Found
+
+Expectation = Mapping[str, Any]
 
 
 @click.command("verify")
 @click.argument("stack", required=False)
 @click.option(
+    "--hosts",
+    "hosts_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Check these hosts now, over SSH (docs/remote.md).",
+)
+@click.option("--ssh", "over_ssh", is_flag=True, help="Check the nodes of STACK now, over SSH, in place of reading its evidence bucket.")  # fmt: skip
+@click.option(
     "--evidence",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder (or file) of evidence, as the evidence bucket lays it out.",
+    help="Judge a folder (or file) of evidence, as the evidence bucket lays it out.",
 )
 @click.option(
     "--expectation",
@@ -29,78 +44,207 @@ from gpuinfra.errors import UsageError
 @click.option(
     "--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Earlier evidence: say what got worse since."
 )
+@click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep the evidence here, for a later --baseline.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write one self-contained page.")
+@click.option("--pool", metavar="POOL", help="Over SSH: only the hosts of this pool.")
+@click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Over SSH: only this phase. May be given several times.")  # fmt: skip
+@click.option("--also", multiple=True, metavar="CHECK", help="Over SSH: this check too (B2, B4 and B5 measure). May be given several times.")  # fmt: skip
+@click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=900, show_default=True, help="Seconds that one host may take.")  # fmt: skip
+@click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel.")
+@click.option(
+    "--known-hosts",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.",
+)
+@rehearsal_options
 def command(
     stack: str | None,
+    hosts_file: Path | None,
+    over_ssh: bool,
     evidence: Path | None,
     expectation: Path | None,
     baseline: Path | None,
+    save: Path | None,
     as_json: bool,
     junit: Path | None,
     html: Path | None,
+    rehearsal: bool,
+    folder: Path,
+    **ssh: Any,
 ) -> int:
-    """Judge evidence of nodes again.
+    """Judge what nodes show.
 
-    What a healthy node shows comes from the plan of STACK (a stack's name or file) or from --expectation.
+    The evidence comes from STACK's own bucket (STACK alone), from hosts that are asked now (--hosts FILE, --ssh), or from a
+    folder (--evidence DIR). What a healthy node shows comes from STACK's plan or from --expectation.
     Exit code 0 when every node is verified, 1 when one is not.
     """
     from gpuinfra.verification import write
     from gpuinfra.verification.judged import judge_all
     from gpuinfra.verification.read import read_folder
 
-    if evidence is None:
-        raise UsageError(
-            "verify needs --evidence DIR; fetch it with: aws s3 sync s3://BUCKET/evidence/CLUSTER DIR "
-            "(`pulumi stack output evidence_bucket` names the bucket)"
-        )
-    found = read_folder(evidence)
+    ways = [name for name, given in (("--hosts", hosts_file), ("--evidence", evidence), ("--ssh", over_ssh)) if given]
+    if len(ways) > 1:
+        raise UsageError(f"{' and '.join(ways)} are two ways to come by evidence; give one")
+    if rehearsal and (hosts_file or evidence):
+        raise UsageError(f"--rehearsal works on STACK's own stand-ins; leave {ways[0]} out")
     earlier = read_folder(baseline) if baseline else None
-    nodes = judge_all(found, _expected(stack, expectation), earlier)
-    document = write.document(nodes, found.problems)
+    try:
+        if evidence is not None:
+            found, expected = read_folder(evidence), _expected(stack, expectation)
+        elif hosts_file is not None:
+            found, expected = _of_file(stack, hosts_file, expectation, ssh)
+        elif stack is None:
+            raise UsageError("say what to verify: STACK, --hosts FILE or --evidence DIR")
+        else:
+            with standing(stack, folder if rehearsal else None) as up:
+                if over_ssh:
+                    plan = plan_of(stack)
+                    found, expected = _ask(up.hosts(plan, ssh["direct"]), _shows(stack, expectation, ssh["pool"]), ssh)
+                else:
+                    found, deployed = up.found()
+                    expected = _one(expectation) or (lambda one: deployed[one.instance_id])
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if save is not None:
+        _save(save, found)
+    nodes = judge_all(found, expected, earlier)
+    document = write.document(nodes, found)
+    if rehearsal:
+        document["rehearsal"] = True
     if junit:
-        junit.write_text(write.junit(nodes), encoding="utf-8")
+        junit.write_text(write.junit(nodes, found), encoding="utf-8")
     if html:
         from gpuinfra.report.verification import verification_page
 
-        html.write_text(
-            verification_page(document, f"Verification of {stack or evidence.resolve().name}"), encoding="utf-8"
-        )
+        what = stack or (evidence or hosts_file or Path()).resolve().name
+        title = f"{'Rehearsal: v' if rehearsal else 'V'}erification of {what}"
+        html.write_text(verification_page(document, title), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     else:
-        for line in write.text(nodes, found.problems):
+        if rehearsal:
+            click.echo("a rehearsal: these are stand-in nodes on this machine")
+        for line in write.text(nodes, found):
             click.echo(line)
     return 0 if document["verified"] else 1
 
 
-def _expected(stack: str | None, file: Path | None) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+def _of_file(
+    stack: str | None, file: Path, expectation: Path | None, ssh: dict[str, Any]
+) -> tuple[Found, Callable[[Evidence], Expectation]]:
+    """Hosts of a file, asked now."""
+    from gpuinfra.remote.hosts import read_hosts
+
+    hosts = read_hosts(file)
+    name = stack or hosts.stack
+    if name is None and expectation is None:
+        raise UsageError(
+            "say what a healthy node shows: give STACK, name it in the hosts file (stack: aws-p4d), or give --expectation FILE"
+        )
+    return _ask(hosts, _shows(name, expectation, ssh["pool"]), ssh)
+
+
+def _shows(
+    stack: str | None, expectation: Path | None, pool: str | None
+) -> Callable[[Host, Hosts], tuple[str, Expectation]]:
+    """Host -> its pool and what it should show."""
+    if one := _one(expectation):
+        return lambda host, hosts: (host.pool or hosts.pool or pool or "", one(None))
+    assert stack is not None
+    plan = plan_of(stack)
+    by_pool = {known.name: known.expectation for known in plan.pools}
+
+    def of(host: Host, hosts: Hosts) -> tuple[str, Expectation]:
+        found = pool_of(host, hosts, plan, pool)
+        return found, by_pool[found]
+
+    return of
+
+
+def _ask(
+    every: Hosts, shows: Callable[[Host, Hosts], tuple[str, Expectation]], ssh: dict[str, Any]
+) -> tuple[Found, Callable[[Evidence], Expectation]]:
+    """Check hosts over SSH. Raises `KeyboardInterrupt` where a person ended it."""
+    from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.fleet import Fleet
+    from gpuinfra.remote.known import Known, default_files
+    from gpuinfra.remote.verify import Verify
+    from gpuinfra.verification.over_ssh import found_of
+
+    hosts = every.of_pool(ssh["pool"])
+    should = {host.name: shows(host, hosts) for host in hosts.hosts}
+    connector = Connector(Known(ssh["known_hosts"] or hosts.known_hosts or default_files()), hosts.jumps)
+    done = 0
+
+    def changed(outcome: Any) -> None:
+        nonlocal done
+        done += 1
+        said = outcome.problem.reason if outcome.problem else "checked"
+        click.echo(f"[{done}/{len(hosts.hosts)}] {outcome.host.name}: {said}", err=True)
+
+    task = Verify(
+        connector, lambda host: should[host.name][1], phases=ssh["phases"], also=ssh["also"], limit_s=ssh["timeout_s"]
+    )
+    try:
+        ended = Fleet(hosts.hosts, task, parallel=ssh["parallel"], changed=changed, leave=connector.close).run()
+    finally:
+        connector.close()
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    found = found_of(ended.outcomes, lambda host: should[host.name][1], lambda host: should[host.name][0])
+    return found, lambda one: _asked_for(should[one.name][1], one, ssh)
+
+
+def _asked_for(expectation: Expectation, one: Evidence, ssh: dict[str, Any]) -> Expectation:
+    """What was asked for: a person who asks for one phase is told about that phase."""
+    required = list(dict.fromkeys([*expectation.get("required", ()), *ssh["also"]]))
+    if ssh["phases"]:
+        from gpuinfra.node.checks import ALL
+
+        required = [name for name in required if name in ALL and ALL[name].phase.value in ssh["phases"]]
+    return {**expectation, "required": required}
+
+
+def _save(folder: Path, found: Found) -> None:
+    """One file a machine, for a later --baseline; what was there of the same machine is replaced."""
+    from gpuinfra.node import evidence
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in found.newest:
+        safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in one.label)[:100]
+        (folder / f"{safe}.json").write_bytes(evidence.dumped(one.document))
+
+
+def _one(file: Path | None) -> Callable[[object], Expectation] | None:
+    """The expectation of a file, for every node."""
+    if file is None:
+        return None
+    try:
+        one = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--expectation {file} cannot be read as JSON: {error}") from None
+    if not isinstance(one, dict) or not one.get("required"):
+        raise UsageError(f"--expectation {file} lists no required checks; give the bundle's expectation.json")
+    return lambda _: one
+
+
+def _expected(stack: str | None, file: Path | None) -> Callable[[Evidence], Expectation]:
     if (stack is None) == (file is None):
         raise UsageError("say what a healthy node shows: give STACK or --expectation FILE, and not both")
-    if file is not None:
-        try:
-            one = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--expectation {file} cannot be read as JSON: {error}") from None
-        if not isinstance(one, dict) or not one.get("required"):
-            raise UsageError(f"--expectation {file} lists no required checks; give the bundle's expectation.json")
-        return lambda _: one
-    from datetime import UTC, datetime
-
-    from gpuinfra.plan import make_plan
-    from gpuinfra.spec import load_stack
-
+    if one := _one(file):
+        return one
     assert stack is not None
-    today = datetime.now(UTC).date()
-    pools = {pool.name: pool.expectation for pool in make_plan(load_stack(stack, today).spec, today).pools}
+    pools = {pool.name: pool.expectation for pool in plan_of(stack).pools}
 
-    def of_pool(document: Mapping[str, Any]) -> Mapping[str, Any]:
-        pool = document.get("pool")
+    def of_pool(one: Evidence) -> Expectation:
+        pool = one.document.get("pool")
         if pool not in pools:
-            raise UsageError(
-                f"evidence of {document.get('instance_id')} is of pool {pool!r}; {stack} has {', '.join(pools)}"
-            )
+            raise UsageError(f"evidence of {one.instance_id} is of pool {pool!r}; {stack} has {', '.join(pools)}")
         return pools[pool]
 
     return of_pool

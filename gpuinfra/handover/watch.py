@@ -89,6 +89,11 @@ class Gatherer:
         submissions = {i: self._submission(ref) for i, ref in refs.items() if i in here}
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, labels=labels)
 
+    def data_of(self, node: NodeVerdict) -> bytes | None:
+        """The evidence that a node was judged by; None where there was none."""
+        found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
+        return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
+
     def _submission(self, ref: EvidenceRef) -> Submission:
         place = (ref.key, ref.etag)
         if place not in self._read:

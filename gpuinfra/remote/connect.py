@@ -228,11 +228,11 @@ class Connection:
         self._login(transport)
         transport.set_keepalive(_KEEPALIVE_S)
 
-    def run(self, command: str, stdin: bytes = b"", limit_s: float = 120.0) -> Answer:
+    def run(self, command: str, stdin: bytes = b"", limit_s: float = 120.0, keep_bytes: int = KEPT_BYTES) -> Answer:
         """Run one command to its end. Raises `HostProblem` when the connection or the time ends first."""
         until = time.monotonic() + limit_s
         try:
-            return self._run(command, stdin, until, limit_s)
+            return self._run(command, stdin, until, limit_s, keep_bytes)
         except TimeoutError:
             raise HostProblem(
                 Kind.TIMEOUT,
@@ -258,7 +258,7 @@ class Connection:
         if self._helper is not None:
             self._helper.close()
 
-    def _run(self, command: str, stdin: bytes, until: float, limit_s: float) -> Answer:
+    def _run(self, command: str, stdin: bytes, until: float, limit_s: float, keep_bytes: int) -> Answer:
         assert self._transport is not None
         channel = self._transport.open_session(timeout=min(self._limits.channel_s, limit_s))
         try:
@@ -272,9 +272,9 @@ class Connection:
             output, dropped = bytearray(), 0
             while chunk := self._receive(channel, until):
                 output += chunk
-                if len(output) > 2 * KEPT_BYTES:
-                    dropped += len(output) - KEPT_BYTES
-                    del output[:-KEPT_BYTES]
+                if len(output) > 2 * keep_bytes:
+                    dropped += len(output) - keep_bytes
+                    del output[:-keep_bytes]
             if not channel.status_event.wait(_left(until)):
                 raise TimeoutError
             if channel.exit_status == -1:

@@ -17,7 +17,7 @@ from typing import Any
 from gpuinfra.bundle import Bundle
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.remote import far
-from gpuinfra.remote.connect import Connection, Connector
+from gpuinfra.remote.connect import KEPT_BYTES, Connection, Connector
 from gpuinfra.remote.fleet import Again
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
@@ -73,7 +73,11 @@ class _Memory:
 
 
 def ask(
-    connection: Connection, order: Mapping[str, Any], payload: bytes = b"", limit_s: float = 60.0
+    connection: Connection,
+    order: Mapping[str, Any],
+    payload: bytes = b"",
+    limit_s: float = 60.0,
+    keep_bytes: int = KEPT_BYTES,
 ) -> dict[str, Any]:
     """Send the far side with one order and read its answer. Raises `HostProblem`."""
     host = connection.host
@@ -81,7 +85,7 @@ def ask(
     if host.sudo:
         command = f"sudo -n -- {command}"
     line = json.dumps({**order, "root": str(host.root), "size": len(payload)}).encode() + b"\n"
-    answer = connection.run(command, b"%d\n%s%s%s" % (len(_SOURCE), _SOURCE, line, payload), limit_s)
+    answer = connection.run(command, b"%d\n%s%s%s" % (len(_SOURCE), _SOURCE, line, payload), limit_s, keep_bytes)
     for text in reversed(answer.output.split(b"\n")):
         if text.startswith(far.MARK.encode()):
             try:
@@ -178,7 +182,7 @@ class Bootstrap:
             if failed is not None:
                 raise HostProblem(
                     Kind.STEP,
-                    f"{host.name}: {_line(failed.get('id'))}: {_line(failed.get('reason'))}",
+                    f"{host.name}: {one_line(failed.get('id'))}: {one_line(failed.get('reason'))}",
                     "the log is /var/log/gpuinfra/bootstrap.log there; mend the cause, then run again",
                 )
         waiting = next((step for step in steps if step.get("status") == "reboot"), None)
@@ -186,7 +190,7 @@ class Bootstrap:
             if not found["systemd"]:
                 raise HostProblem(
                     Kind.REBOOT,
-                    f"{host.name}: {_line(waiting.get('id'))}: {_line(waiting.get('reason'))}",
+                    f"{host.name}: {one_line(waiting.get('id'))}: {one_line(waiting.get('reason'))}",
                     "reboot it, then run again; without systemd it does not go on by itself",
                 )
             memory.rebooting_since = memory.rebooting_since or time.monotonic()
@@ -197,7 +201,7 @@ class Bootstrap:
         if memory.starts >= STARTS:
             raise HostProblem(
                 Kind.STEP,
-                f"{host.name}: the runner ended {memory.starts} times without an outcome: {_line(found.get('said'))}",
+                f"{host.name}: the runner ended {memory.starts} times without an outcome: {one_line(found.get('said'))}",
                 "look at /var/log/gpuinfra/ there and at `journalctl -u gpuinfra-bootstrap`",
             )
         return None
@@ -228,7 +232,7 @@ class DryRun:
                 payload,
                 limit_s=DRY_LIMIT_S,
             )
-        lines = tuple(_line(line).removeprefix("gpuinfra: ") for line in told.get("lines", []))
+        lines = tuple(one_line(line).removeprefix("gpuinfra: ") for line in told.get("lines", []))
         if told.get("exit") != 0:
             raise HostProblem(
                 Kind.UNUSABLE, f"{host.name}: {lines[-1] if lines else 'the dry run said nothing'}", "mend this there"
@@ -244,7 +248,7 @@ def _steps(state: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _progress(steps: Sequence[Mapping[str, Any]], total: int) -> str:
     done = sum(step.get("status") == "done" for step in steps)
     now = next((step for step in steps if step.get("status") == "running"), None)
-    return f"{done} of {total} steps" + (f", {_line(now.get('id'))} runs" if now else "")
+    return f"{done} of {total} steps" + (f", {one_line(now.get('id'))} runs" if now else "")
 
 
 def _refusal(found: Mapping[str, Any]) -> Kind:
@@ -265,7 +269,7 @@ def _no_answer(host: Host, code: int, words: str) -> HostProblem:
     )
 
 
-def _line(value: object) -> str:
+def one_line(value: object) -> str:
     """One line of somebody else's text; nothing in it acts on a terminal."""
     text = " ".join(str(value).split())
     return "".join(c if c.isprintable() else " " for c in text)[:400]

@@ -8,10 +8,6 @@ from typing import Any
 
 from gpuinfra.report.page import CSP, _badge, _node, _section, _t, _table, _tile
 
-_ABOUT = (
-    '<p class="quiet">Judged from the evidence alone. '
-    "Identity proofs are not part of this: the handover verified them in time.</p>"
-)
 _CLASS = {"nothing": "good", "look": "warn"}
 
 
@@ -24,9 +20,10 @@ def verification_page(document: Mapping[str, Any], title: str = "Verification") 
         _tile(f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
         _tile(str(sum(len(node["checks"]) for node in nodes)), "checks judged from raw output"),
     ]
+    about = _t(document["about"])
     word = "verified" if document["verified"] else "failed"
     body = [
-        f"<header><h1>{_t(title)} {_badge(word)}</h1>{_ABOUT}<div class='tiles'>{''.join(tiles)}</div></header>",
+        f"<header><h1>{_t(title)} {_badge(word)}</h1><p class='quiet'>{about}</p><div class='tiles'>{''.join(tiles)}</div></header>",
         _section("What to do", _to_do(nodes)),
         _section("Worse than before", _worse(nodes)),
         _section("Nodes", "".join(_node(node) for node in nodes)),

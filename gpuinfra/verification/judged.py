@@ -36,11 +36,11 @@ class Judged:
 
 
 def judge_all(
-    found: Found, expected: Callable[[Mapping[str, Any]], Expectation], baseline: Found | None = None
+    found: Found, expected: Callable[[Evidence], Expectation], baseline: Found | None = None
 ) -> tuple[Judged, ...]:
     """Judge the newest evidence of each machine; `expected` answers what its machine should show."""
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
-    return tuple(_judge(one, expected(one.document), before.get(one.instance_id)) for one in found.newest)
+    return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in found.newest)
 
 
 def _judge(one: Evidence, expectation: Expectation, before: Evidence | None) -> Judged:

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.verification.judged import Judged
+from gpuinfra.verification.read import Absent, Found
 
 SCHEMA = "gpuinfra.verification/1"
 DO = {
@@ -21,19 +22,20 @@ DO = {
 """What a person does, by the word of `gpuinfra.node.advice`."""
 
 
-def document(nodes: Sequence[Judged], problems: Iterable[str] = ()) -> dict[str, Any]:
+def document(nodes: Sequence[Judged], found: Found) -> dict[str, Any]:
     """The stable JSON form."""
     return {
         "schema": SCHEMA,
-        "verified": all(node.verified for node in nodes),
+        "about": found.about,
+        "verified": all(node.verified for node in nodes) and not found.absent,
         "totals": {
-            "nodes": len(nodes),
+            "nodes": len(nodes) + len(found.absent),
             "nodes_verified": sum(node.verified for node in nodes),
-            "gpus": sum(node.gpus_expected for node in nodes),
+            "gpus": sum(node.gpus_expected for node in nodes) + sum(one.gpus for one in found.absent),
             "gpus_verified": sum(node.gpus_expected for node in nodes if node.verified),
         },
-        "problems": list(problems),
-        "nodes": [entry(node) for node in nodes],
+        "problems": list(found.problems),
+        "nodes": [*(entry(node) for node in nodes), *(silent(one) for one in found.absent)],
     }
 
 
@@ -42,7 +44,7 @@ def entry(node: Judged) -> dict[str, Any]:
     said = node.evidence.document
     gpus = said.get("gpus")
     return {
-        "label": _text(said.get("pool")) or "node",
+        "label": node.evidence.name or _text(said.get("pool")) or "node",
         "instance_id": node.instance_id,
         "pool": _text(said.get("pool")),
         "group": "",
@@ -55,7 +57,7 @@ def entry(node: Judged) -> dict[str, Any]:
         "worse": list(node.worse),
         "boot_id": _text(said.get("boot_id")),
         "finished": _text(said.get("finished")),
-        "evidence": str(node.evidence.path),
+        "evidence": node.evidence.where,
         "evidence_sha256": node.evidence.sha256,
         "gpus_expected": node.gpus_expected,
         "gpus": [dict(gpu) for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else [],
@@ -67,23 +69,53 @@ def entry(node: Judged) -> dict[str, Any]:
     }
 
 
-def text(nodes: Sequence[Judged], problems: Sequence[str] = ()) -> Iterator[str]:
+def silent(one: Absent) -> dict[str, Any]:
+    """A node of which nothing counts, with the same fields."""
+    return {
+        "label": one.name,
+        "instance_id": one.instance_id or one.name,
+        "pool": one.pool,
+        "group": "",
+        "machine": one.machine,
+        "zone": "",
+        "outcome": one.outcome,
+        "action": "look",
+        "what_to_do": one.hint,
+        "reason": one.reason,
+        "worse": [],
+        "boot_id": "",
+        "finished": "",
+        "evidence": "",
+        "evidence_sha256": "",
+        "gpus_expected": one.gpus,
+        "gpus": [],
+        "blocking": [],
+        "missing": [],
+        "not_checked": [],
+        "checks": [],
+        "console": [],
+    }
+
+
+def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
     """A table of nodes, then what is wrong with each, causes first."""
-    wide = max([len(node.instance_id) for node in nodes] or [4])
+    wide = max([4, *(len(_name(node)) for node in nodes), *(len(_line(one.name)) for one in found.absent)])
     yield f"{'node':<{wide}}  {'machine':<16} {'outcome':<9} {'passed':>8}  what to do"
     for node in nodes:
         passed = sum(check["outcome"] == "pass" for check in node.checks)
         asked = sum(check["outcome"] != "skip" for check in node.checks)
         yield (
-            f"{_line(node.instance_id):<{wide}}  {_line(node.evidence.document.get('machine')):<16} "
+            f"{_name(node):<{wide}}  {_line(node.evidence.document.get('machine')):<16} "
             f"{'verified' if node.verified else 'failed':<9} {f'{passed}/{asked}':>8}  {DO[node.advice.action]}"
         )
+    for one in found.absent:
+        yield f"{_line(one.name):<{wide}}  {_line(one.machine):<16} {_line(one.outcome)}"
     for node in nodes:
         shown = list(node.blockers) + [c for c in node.checks if c["outcome"] == "warn" and c not in node.blockers]
         if not shown and not node.missing and not node.worse:
             continue
         yield ""
-        yield _line(node.instance_id)
+        yield _name(node)
         for ids, check in _grouped(shown):
             yield f"  {check['outcome']:<5} {' '.join(ids):<4} {_line(check['reason'])}"
             yield f"             -> {_line(check['hint'])}"
@@ -91,15 +123,25 @@ def text(nodes: Sequence[Judged], problems: Sequence[str] = ()) -> Iterator[str]
             yield f"  did not run: {', '.join(node.missing)}"
         for worse in node.worse:
             yield f"  worse than before: {_line(worse)}"
-    if problems:
+    for one in found.absent:
         yield ""
-        yield from (f"note: {_line(problem)}" for problem in problems)
+        yield _line(f"{one.name}: {one.outcome}: {one.reason}")
+        yield f"  -> {_line(one.hint)}"
+    if found.problems:
+        yield ""
+        yield from (f"note: {_line(problem)}" for problem in found.problems)
     good = sum(node.verified for node in nodes)
     yield ""
-    yield f"{good} of {len(nodes)} nodes verified. Identity proofs are not part of this: the handover verified them in time."
+    yield f"{good} of {len(nodes) + len(found.absent)} nodes verified. {found.about}"
 
 
-def junit(nodes: Sequence[Judged]) -> str:
+def _name(node: Judged) -> str:
+    """`gpu-1 (i-0123...)`, or what of both there is."""
+    name, id = _line(node.evidence.label), _line(node.instance_id)
+    return name if name == id else f"{name} ({id})"
+
+
+def junit(nodes: Sequence[Judged], found: Found) -> str:
     """One test suite a node, one case a check; a warning is a passing case that says so."""
     suites = []
     for node in nodes:
@@ -116,17 +158,24 @@ def junit(nodes: Sequence[Judged]) -> str:
             elif check["outcome"] == "warn":
                 body = f"<system-out>{escape('warning: ' + _xml(check['reason']))}</system-out>"
             name = quoteattr(f"{check['id']} {check['name']}")
-            cases.append(f"<testcase classname={quoteattr(_xml(node.instance_id))} name={name}>{body}</testcase>")
+            cases.append(f"<testcase classname={quoteattr(_xml(_name(node)))} name={name}>{body}</testcase>")
         for name in node.missing:
             cases.append(
-                f"<testcase classname={quoteattr(_xml(node.instance_id))} name={quoteattr(name)}><error message='did not run'/></testcase>"
+                f"<testcase classname={quoteattr(_xml(_name(node)))} name={quoteattr(name)}><error message='did not run'/></testcase>"
             )
         counts = {word: sum(c["outcome"] == word for c in node.checks) for word in ("fail", "error", "skip")}
         suites.append(
-            f"<testsuite name={quoteattr(_xml(node.instance_id))} tests='{len(cases)}' failures='{counts['fail']}' "
+            f"<testsuite name={quoteattr(_xml(_name(node)))} tests='{len(cases)}' failures='{counts['fail']}' "
             f"errors='{counts['error'] + len(node.missing)}' skipped='{counts['skip']}'>\n"
             + "\n".join(cases)
             + "\n</testsuite>"
+        )
+    for one in found.absent:
+        name = quoteattr(_xml(_line(one.name)))
+        suites.append(
+            f"<testsuite name={name} tests='1' failures='0' errors='1' skipped='0'>\n<testcase classname={name} "
+            f"name={quoteattr(_xml(one.outcome))}><error message={quoteattr(_xml(one.reason))}>{escape(_xml(one.hint))}</error>"
+            "</testcase>\n</testsuite>"
         )
     return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "\n".join(suites) + "\n</testsuites>\n"
 

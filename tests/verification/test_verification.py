@@ -158,7 +158,7 @@ def test_the_shipped_stack_says_what_is_expected(tmp_path: Path, write: Write) -
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "needs --evidence DIR"),
+        ([], "say what to verify"),
         (["--evidence", "/nonexistent", "--expectation", "x"], "there is no evidence at /nonexistent"),
         (["--evidence", "."], "give STACK or --expectation"),
         (["stack", "--evidence", ".", "--expectation", "x"], "and not both"),
