@@ -26,6 +26,8 @@ OPERATOR = f"standin-operator@{ids.PROJECT}.iam.gserviceaccount.com"
 TOKEN_PATH = "/.gcp/token"
 KEYS_PATH = "/.gcp/oauth2/v3/certs"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+AUDIENCE = "https://oauth2.googleapis.com/token"
+"""What google-auth signs for, wherever the key file sends it."""
 ISSUER = "https://accounts.google.com"
 
 
@@ -76,12 +78,12 @@ def principal(cloud: Cloud, authorization: str) -> Principal:
     return Principal(known["email"], known["instance"], tuple(known["scopes"]))
 
 
-def exchange(cloud: Cloud, form: dict[str, str], audience: str) -> dict[str, Any]:
+def exchange(cloud: Cloud, form: dict[str, str]) -> dict[str, Any]:
     """An access token for the operator, for a statement that is signed with the key of his file (RFC 7523)."""
     if form.get("grant_type") != GRANT:
         raise GoogleError("unsupported_grant_type", f"only {GRANT} is part of a rehearsal", status=400)
     claims = _checked(cloud, form.get("assertion", ""))
-    if claims.get("iss") != OPERATOR or claims.get("aud") != audience:
+    if claims.get("iss") != OPERATOR or claims.get("aud") != AUDIENCE:
         raise GoogleError("invalid_grant", "Invalid JWT: wrong issuer or audience.", status=400)
     now = time.time()
     if not float(claims.get("iat", 0)) - 300 <= now <= float(claims.get("exp", 0)):

@@ -57,7 +57,7 @@ class Google:
     def _token(self, request: Request) -> Response:
         form = dict(parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True))
         try:
-            return _json(gcp_tokens.exchange(self.cloud, form, self.cloud.endpoint + gcp_tokens.TOKEN_PATH))
+            return _json(gcp_tokens.exchange(self.cloud, form))
         except CloudError as refusal:
             return _json({"error": refusal.code, "error_description": refusal.message}, refusal.status)
 
