@@ -131,11 +131,13 @@ def _add_node(declaration: dict[str, Any]) -> None:
 def _drift(life: _Life) -> str:
     target = _taggable(life.session.pulumi.resources())
     if target is None:
-        raise Broken("no resource with tags was found to change by hand")
-    tags = {**(target.get("outputs") or {}).get("tags", {}), DRIFT_TAG: "yes"}
-    life.session.cloud.ask(
-        "drift", {"type": target["type"], "id": target["id"], "set": {"tags": tags, "tagsAll": tags}}
-    )
+        raise Broken("no resource with tags or labels was found to change by hand")
+    outputs = target.get("outputs") or {}
+    field = "labels" if _marked(target, "labels") else "tags"
+    marks = {**(outputs.get(field) or {}), DRIFT_TAG: "yes"}
+    # What the provider adds of its own beside them moves along, as in the cloud.
+    change = {name: marks for name in (field, "tagsAll", "effectiveLabels") if name == field or name in outputs}
+    life.session.cloud.ask("drift", {"type": target["type"], "id": target["id"], "set": change})
     refresh = life.engine("refresh")
     urn = str(target["urn"])
     if urn not in [changed for _, changed in refresh.progress.changed]:
@@ -147,15 +149,22 @@ def _drift(life: _Life) -> str:
 
 
 def _taggable(resources: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """A resource that a hand may change without moving a node: the network's own."""
+    """A resource that a hand may change without moving a node: the network's own, or a bucket."""
     preferred = (
         "aws:ec2/vpc:Vpc",
         "aws:ec2/securityGroup:SecurityGroup",
         "aws:s3/bucket:Bucket",
         "aws:s3/bucketV2:BucketV2",
+        "azure-native:network:VirtualNetwork",
+        "gcp:storage/bucket:Bucket",
     )
-    tagged = [r for r in resources if r.get("custom") and isinstance((r.get("inputs") or {}).get("tags"), dict)]
+    tagged = [r for r in resources if r.get("custom") and (_marked(r, "tags") or _marked(r, "labels"))]
     return next((r for kind in preferred for r in tagged if r["type"] == kind), tagged[0] if tagged else None)
+
+
+def _marked(resource: Mapping[str, Any], field: str) -> bool:
+    """Whether it carries tags, or labels as Google calls them."""
+    return isinstance((resource.get("inputs") or {}).get(field), dict)
 
 
 def _replaced(life: _Life) -> str:
