@@ -6,6 +6,7 @@ The clouds' variables do not meet, so an operator gets those of all clouds: a pr
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,6 +42,27 @@ def _azure_node(endpoint: str, instance_id: str) -> dict[str, str]:
         "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/{instance_id}",
         "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
         "AZURE_AUTHORITY_HOST": f"{endpoint}/.azure/login",
+        "GPUINFRA_HEALTH_ADDRESS": health_address(endpoint, instance_id),
+    }
+
+
+def health_address(endpoint: str, instance_id: str) -> str:
+    """A loopback address of this node's own: stand-in nodes share one network, and each answers for its health."""
+    digest = hashlib.sha256(f"{endpoint} {instance_id}".encode()).digest()
+    return f"127.{64 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
+
+
+def _azure_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
+    """An identity as a machine of one's own on Azure has it, because azure-identity asks for its other kinds with TLS only."""
+    known = operator.get("azure")
+    if not known:
+        return {}
+    return {
+        "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/operator-{known['secret']}",
+        "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential",
+        "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
+        "GPUINFRA_AZURE_RESOURCE_MANAGER": f"{endpoint}/.azure/arm",
+        "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(known["certificates"]),
     }
 
 
@@ -84,5 +106,6 @@ _NODES: dict[str, Callable[[str, str], dict[str, str]]] = {
 }
 _OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {
     "aws": _aws_operator,
+    "azure": _azure_operator,
     "gcp": _gcp_operator,
 }

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.rehearsal.cloud import credentials, gcp_tokens, ids
+from gpuinfra.rehearsal.cloud import azure_identity, credentials, gcp_tokens, ids
+from gpuinfra.rehearsal.cloud.azure_signer import Signer
 from gpuinfra.rehearsal.cloud.cloud import Cloud
 from gpuinfra.rehearsal.cloud.fleet import Fleet
 from gpuinfra.rehearsal.cloud.http.server import Server
@@ -65,6 +66,10 @@ def main(argv: list[str] | None = None) -> int:
         "operator": {
             "access_key_id": operator.id,
             "secret_access_key": operator.secret,
+            "azure": {
+                "secret": azure_identity.secret_of_operator(cloud),
+                "certificates": str(Signer(folder).prepare()),
+            },
             "gcp": {"credentials_file": gcp_tokens.operator_file(cloud), "project": ids.PROJECT},
         },
         "nodes": {"available": host is not None, "reason": reason or None},

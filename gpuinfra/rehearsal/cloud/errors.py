@@ -25,9 +25,21 @@ class GoogleError(CloudError):
         return f"Error {doing}: googleapi: Error {self.status}: {self.message}, {self.code}"
 
 
+class AzureError(CloudError):
+    """A refusal of Azure's."""
+
+    def told(self, doing: str) -> str:
+        """As the Azure provider reports it: `Status=409 Code="..." Message="..."`."""
+        return f'{doing}: Status={self.status} Code="{self.code}" Message="{self.message}"'
+
+
 class MadeButFailed(CloudError):
     """The resource exists, and the call failed all the same: the engine keeps it, marked as not initialised."""
 
 
 class AnswerLost(CloudError):
     """The resource exists, and nobody was told: what a broken connection leaves behind."""
+
+
+class AzureMadeButFailed(AzureError, MadeButFailed):
+    """An operation of Azure's that ended in failure after it had begun: the resource is there, in the state Failed."""

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud import ids, schedules
-from gpuinfra.rehearsal.cloud.group_kinds import GroupKind, View, groups, kind_of_cloud, kind_of_group
+from gpuinfra.rehearsal.cloud.group_kinds import GroupKind, Tending, View, groups, kind_of_cloud, kind_of_group
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -89,6 +89,14 @@ class Fleet:
         instance = self.store.get("instance", id)
         return instance is not None and self.terminate(id, kind_of_cloud(_cloud(instance)).lost())
 
+    def reimage(self, id: str) -> None:
+        """Give a machine a new disk: it boots as if for the first time, and stays who it was."""
+        if self.host:
+            self.host.terminate(id)
+        instance = self.store.get("instance", id)
+        if instance is not None:
+            self._power_on(instance)
+
     def abandon(self, group: Resource) -> None:
         """The group is deleted: its instances go with it."""
         for instance in self.of_group(group):
@@ -157,6 +165,8 @@ class Fleet:
         """Bring one group nearer to what it wants."""
         kind, have = kind_of_group(group), self.of_group(group)
         view = kind.view(self.cloud, group, have)
+        if isinstance(kind, Tending):
+            kind.tend(self.cloud, group, have)
         if len(have) < view.wanted:
             if view.may_launch:
                 self._scale_out(group, kind, view.wanted)

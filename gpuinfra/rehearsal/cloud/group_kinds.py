@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
     from gpuinfra.rehearsal.cloud.errors import CloudError
     from gpuinfra.rehearsal.cloud.store import Resource, Store
 
-_MODULES = ("groups", "gcp_groups")
+_MODULES = ("groups", "azure_groups", "gcp_groups")
 """Modules beside this one that have a `KIND`."""
 
 Made = dict[str, Any]
@@ -84,6 +84,15 @@ class GroupKind(Protocol):
 
     def lost(self) -> str:
         """What is said when an instance went away by itself."""
+        ...
+
+
+@runtime_checkable
+class Tending(Protocol):
+    """What some clouds' groups do to the instances that they keep."""
+
+    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
+        """One look at them; asked in every round, outside of a transaction."""
         ...
 
 

@@ -210,10 +210,17 @@ _AZURE_NAMESPACES = {
     "operationalinsights": "OperationalInsights",
     "containerservice": "ContainerService",
     "recoveryservices": "RecoveryServices",
+    "privatedns": "Network",
 }
 _AZURE_COLLECTIONS = {
     ("storage", "account"): "storageAccounts",
     ("storage", "BlobContainer"): "blobServices/default/containers",
+    ("storage", "container"): "blobServices/default/containers",
+    ("storage", "BlobContainerImmutabilityPolicy"): "immutabilityPolicies",
+    ("storage", "BlobServiceProperties"): "blobServices",
+    ("monitor", "SubscriptionDiagnosticSetting"): "diagnosticSettings",
+    ("privatedns", "PrivateZone"): "privateDnsZones",
+    ("privatedns", "privateZone"): "privateDnsZones",
 }
 
 

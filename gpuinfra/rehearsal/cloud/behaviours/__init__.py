@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     *("aws_network", "aws_groups", "aws_storage", "aws_identity", "aws_functions", "aws_audit"),
+    *("azure_network", "azure_compute", "azure_storage", "azure_identity"),
     *("gcp_network", "gcp_compute", "gcp_storage", "gcp_identity", "gcp_functions"),
 )
 

@@ -58,6 +58,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self, cloud: Cloud, token: str) -> None:
+        from gpuinfra.rehearsal.cloud.http.azure import Azure
         from gpuinfra.rehearsal.cloud.http.control import Control
         from gpuinfra.rehearsal.cloud.http.google import Google
         from gpuinfra.rehearsal.cloud.http.metadata import Metadata
@@ -72,7 +73,7 @@ class Server(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", 0), _Handler)
         cloud.store.put("server", "http", {"port": self.port})
         self.metadata, self.queries, self.objects = Metadata(cloud), Queries(cloud), Objects(cloud)
-        self.google = Google(cloud)
+        self.google, self.azure = Google(cloud), Azure(cloud)
         self.control = Control(cloud, token)
         cloud.endpoint = f"http://127.0.0.1:{self.port}"
 
@@ -86,6 +87,8 @@ class Server(ThreadingHTTPServer):
     def route(self, request: Request) -> Response:
         if request.raw_path.startswith("/.imds/"):
             return self.metadata(request)
+        if request.raw_path.startswith("/.azure/"):
+            return self.azure(request)
         if request.raw_path.startswith("/.gcp/"):
             return self.google(request)
         if request.raw_path.startswith("/.control/"):

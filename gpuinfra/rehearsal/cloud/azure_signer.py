@@ -1,0 +1,106 @@
+"""The authority behind this cloud's attested documents: a root, an intermediate and a certificate for metadata.azure.com, made once.
+
+They are real, so that the handover's reader verifies here what it verifies on Azure; only the root is another one, and the reader is
+told so by the same kind of variable that names endpoints. Keys stay in the rehearsal's folder and are good for nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import pkcs7
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LIFETIME = timedelta(hours=6)
+"""How long a document is good for. https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
+_YEARS = timedelta(days=3650)
+
+
+class Signer:
+    """Signs documents; keys are made when the first one is wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._keys, self.certificates = folder / "azure-signer.pem", folder / "azure-attestation.pem"
+        self._lock = threading.Lock()
+        self._loaded: tuple[rsa.RSAPrivateKey, x509.Certificate, x509.Certificate] | None = None
+
+    def prepare(self) -> Path:
+        """The file with the certificates to trust, made if it is not there."""
+        self._load()
+        return self.certificates
+
+    def document(self, said: dict[str, Any]) -> str:
+        """A PKCS7 message in base64, as the metadata service gives it."""
+        key, own, between = self._load()
+        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(said).encode())
+        signed = builder.add_signer(own, key, hashes.SHA256()).add_certificate(between)
+        return base64.b64encode(signed.sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.Binary])).decode()
+
+    def _load(self) -> tuple[rsa.RSAPrivateKey, x509.Certificate, x509.Certificate]:
+        with self._lock:
+            if self._loaded is None:
+                if not (self._keys.exists() and self.certificates.exists()):
+                    self._make()
+                data = self._keys.read_bytes()
+                key = serialization.load_pem_private_key(data, None)
+                assert isinstance(key, rsa.RSAPrivateKey)
+                own, between = x509.load_pem_x509_certificates(data)
+                self._loaded = (key, own, between)
+            return self._loaded
+
+    def _make(self) -> None:
+        root_key, between_key, own_key = (rsa.generate_private_key(65537, 2048) for _ in range(3))
+        root = _certificate("Stand-in Root", root_key, None, root_key, authority=True)
+        between = _certificate("Stand-in Issuing CA 01", between_key, root, root_key, authority=True)
+        own = _certificate("metadata.azure.com", own_key, between, between_key, authority=False)
+        pem = serialization.Encoding.PEM
+        private = own_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        self._keys.touch(0o600)
+        self._keys.write_bytes(private + own.public_bytes(pem) + between.public_bytes(pem))
+        partial = self.certificates.with_suffix(".part")
+        partial.write_bytes(root.public_bytes(pem))
+        partial.replace(self.certificates)
+
+
+def _certificate(
+    name: str,
+    key: rsa.RSAPrivateKey,
+    issuer: x509.Certificate | None,
+    issuer_key: rsa.RSAPrivateKey,
+    *,
+    authority: bool,
+) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + _YEARS)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(_usage(authority), critical=True)
+    )
+    if not authority:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True, key_cert_sign=authority, crl_sign=authority, content_commitment=False, key_encipherment=not authority,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
