@@ -27,8 +27,8 @@ OTHER_STACKS: dict[str, Any] = {
         "private-4": "subnet-00000000000000001",
         "private-0": "projects/my-project/regions/us-central1/subnetworks/lab-network-private-0-0a1b2c3d",
         **{
-            f"data-{index}": f"projects/my-project/regions/us-central1/subnetworks/lab-network-data-{index}-0a1b2c3d"
-            for index in range(8)
+            name: f"projects/my-project/regions/us-central1/subnetworks/lab-network-{name}-0a1b2c3d"
+            for name in ("host-1", *(f"data-{index}" for index in range(8)))
         },
     },
     "nodes_group_id": "sg-00000000000000001",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         FoundationArgs,
     )
     from gpuinfra.clouds.gcp.buckets import Lock, PrivateBucket, PrivateBucketArgs
-    from gpuinfra.clouds.gcp.firewall import Walls, WallsArgs
+    from gpuinfra.clouds.gcp.firewall import Neighbours, NeighboursArgs, Walls, WallsArgs
     from gpuinfra.clouds.gcp.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.nodes import NodePool, NodePoolArgs
@@ -41,7 +41,7 @@ _MODULES = {
         "FoundationArgs",
     ),
     "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
-    "firewall": ("Walls", "WallsArgs"),
+    "firewall": ("Neighbours", "NeighboursArgs", "Walls", "WallsArgs"),
     "keys": ("Key", "KeyArgs"),
     "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
@@ -64,6 +64,8 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "Neighbours",
+    "NeighboursArgs",
     "Network",
     "NetworkArgs",
     "NodePool",

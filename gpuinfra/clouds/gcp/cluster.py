@@ -13,6 +13,7 @@ import pulumi
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.audit import Foundation, FoundationArgs, evidence_prefix
+from gpuinfra.clouds.gcp.firewall import Neighbours, NeighboursArgs
 from gpuinfra.clouds.gcp.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.gcp.resources import apis, keeps_network, nic_subnets
@@ -22,7 +23,7 @@ from gpuinfra.clouds.gcp.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.existing import Existing, Given
 from gpuinfra.handover import GroupReady, NodesReady, NodesReadyArgs, PoolReady
-from gpuinfra.plan.model import Plan
+from gpuinfra.plan.model import Plan, PoolPlan
 
 EXISTING = {
     "data_key_id": Given(
@@ -56,6 +57,8 @@ class Place:
     """The site as a cluster sees it, whoever made it."""
 
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
+    another_s: pulumi.Input[str] | None
+    """The network, where it is neither this stack's nor another stack's of gpuinfra."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
 
 
@@ -104,7 +107,11 @@ def _site(
     parent: pulumi.Resource, plan: Plan, existing: Existing, scope: Scope, ground: Ground, outputs: dict[str, Any]
 ) -> Place:
     if "site" not in plan.layers:
-        return Place(subnet_ids=existing.wanted("subnet_ids"), file_systems=existing.get("file_systems") or ())
+        return Place(
+            subnet_ids=existing.wanted("subnet_ids"),
+            another_s=None,
+            file_systems=existing.get("file_systems") or (),
+        )
     network_id, subnet_ids = _network(parent, plan, existing, scope)
     file_systems, imports = [], {}
     for one in plan.file_systems:
@@ -124,7 +131,8 @@ def _site(
         "file_systems": file_systems,
         "import_commands": imports,
     }
-    return Place(subnet_ids=subnet_ids, file_systems=file_systems)
+    made_here = plan.network is not None and plan.network.existing_id is None and existing.get("network_id") is None
+    return Place(subnet_ids=subnet_ids, another_s=None if made_here else network_id, file_systems=file_systems)
 
 
 def _network(
@@ -155,9 +163,15 @@ def _cluster(
         ).subnet_ids
     role = NodeRole(
         naming.logical(plan.name, "node"),
-        NodeRoleArgs(scope=scope, bucket=ground.evidence_bucket, evidence_prefix=prefix),
+        NodeRoleArgs(scope=scope, bucket=ground.evidence_bucket, evidence_prefix=prefix, registry=plan.registry),
         within,
     )
+    if place.another_s is not None:
+        Neighbours(
+            naming.logical(plan.name, "neighbours"),
+            NeighboursArgs(scope=scope, network_id=place.another_s, service_account=role.email),
+            within,
+        )
     pools = [
         NodePool(
             naming.logical(plan.name, pool.name),
@@ -165,7 +179,8 @@ def _cluster(
                 scope=scope,
                 plan=pool,
                 subnet_ids={
-                    subnet: own[subnet] if subnet in own else place.subnet_ids[subnet] for subnet in nic_subnets(pool)
+                    subnet: own[subnet] if subnet in own else _site_subnet(place, subnet, pool)
+                    for subnet in nic_subnets(pool)
                 },
                 service_account=role.email,
                 bucket=ground.evidence_bucket,
@@ -204,6 +219,25 @@ def _cluster(
         "gpus_verified": ready.gpus_verified,
         "summary": ready.summary,
     }
+
+
+def _site_subnet(place: Place, name: str, pool: PoolPlan) -> pulumi.Output[str]:
+    """A subnet of the site, which another stack may have made for other machines."""
+
+    def found(known: Mapping[str, str]) -> str:
+        if name not in known:
+            raise ValueError(
+                f"the site has no subnet {name}, which {pool.machine} of pool {pool.name} needs; it has {', '.join(sorted(known))}; "
+                f"add network.machines: [{pool.machine}] to the site's declaration and bring that stack up first"
+            )
+        return known[name]
+
+    if isinstance(place.subnet_ids, pulumi.Output):
+        return place.subnet_ids.apply(found)
+    # Not through all of them: a subnet's name would wait for every other subnet.
+    return pulumi.Output.from_input(
+        place.subnet_ids[name] if name in place.subnet_ids else found(dict.fromkeys(place.subnet_ids, ""))
+    )
 
 
 def _pool_ready(pool: NodePool, role: NodeRole) -> PoolReady:

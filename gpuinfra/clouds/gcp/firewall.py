@@ -105,6 +105,40 @@ class Walls(pulumi.ComponentResource):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class NeighboursArgs:
+    """Nodes in a network that is somebody else's."""
+
+    scope: Scope
+    network_id: pulumi.Input[str]
+    service_account: pulumi.Input[str]
+    """Account of the nodes; the rule is about its machines and no others."""
+
+
+class Neighbours(pulumi.ComponentResource):
+    """Lets the nodes of a cluster talk to each other in another's network, and touches nothing else there."""
+
+    rule: gcp.compute.Firewall
+    """The one rule."""
+
+    def __init__(self, name: str, args: NeighboursArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:gcp:Neighbours", name, None, opts)
+        logical = naming.logical(name, "in")
+        self.rule = gcp.compute.Firewall(
+            logical,
+            name=args.scope.named(logical),
+            project=args.scope.project,
+            network=args.network_id,
+            direction="INGRESS",
+            priority=ALLOW,
+            allows=_every_protocol(),
+            source_service_accounts=[args.service_account],
+            target_service_accounts=[args.service_account],
+            opts=child(self),
+        )
+        self.register_outputs({"rule": self.rule.name})
+
+
 def _every_protocol() -> list[gcp.compute.FirewallAllowArgs]:
     """What Google's recipes open between nodes (gcp.md 2.1)."""
     return [*(gcp.compute.FirewallAllowArgs(protocol=one) for one in ("tcp", "udp", "icmp"))]

@@ -64,6 +64,22 @@ def label(text: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:LABEL_LIMIT]
 
 
+def network_path(given: str, project: str) -> str:
+    """A network by its name or its path, as a path."""
+    return given if "/" in given else f"projects/{project}/global/networks/{given}"
+
+
+def subnet_path(given: str, project: str, region: str) -> str:
+    """A subnet by its name or its path, as a path."""
+    return given if "/" in given else f"projects/{project}/regions/{region}/subnetworks/{given}"
+
+
+def repository(registry: str) -> tuple[str, str, str] | None:
+    """Location, project and repository of an Artifact Registry, None for a registry of somebody else."""
+    found = re.fullmatch(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z][a-z0-9:.-]+)/([a-z0-9-]+)(/.*)?", registry)
+    return (found[1], found[2], found[3]) if found else None
+
+
 def file_system(name: str) -> str:
     """Name of a Lustre file system: at most eight letters and digits."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())

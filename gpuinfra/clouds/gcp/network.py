@@ -13,11 +13,14 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra import naming
+from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.audit import FLOW_LOGS
-from gpuinfra.clouds.gcp.firewall import Walls, WallsArgs
+from gpuinfra.clouds.gcp.firewall import PRIVATE_APIS, Walls, WallsArgs
+from gpuinfra.clouds.gcp.resources import PRIVATE_DOMAINS
 from gpuinfra.clouds.gcp.scope import Scope, after, child
 from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
 
+PRIVATE_ADDRESSES = tuple(str(one) for one in ipaddress.ip_network(PRIVATE_APIS))
 NAT_PORTS_MIN, NAT_PORTS_MAX = 64, 8192
 """Ports of one node at the gateway: it starts with few and gets more while it installs, so that two addresses serve many nodes."""
 
@@ -44,16 +47,22 @@ class Network(pulumi.ComponentResource):
         super().__init__("gpuinfra:gcp:Network", name, None, opts)
         self._name, self._args = name, args
         plan = args.plan
-        self.subnet_ids = {
-            one.name: pulumi.Output.from_input(one.existing_id) for one in plan.subnets if one.existing_id
-        }
+        project = pulumi.Output.from_input(args.scope.project)
+        self.subnet_ids = {one.name: self._given(one.existing_id) for one in plan.subnets if one.existing_id}
         for extra in plan.extra:
             self._fabric(extra)
-        self.network_id = self._main() if plan.existing_id is None else pulumi.Output.from_input(plan.existing_id)
+        given = plan.existing_id
+        self.network_id = project.apply(lambda p: names.network_path(given, p)) if given else self._main()
         self.register_outputs({"network_id": self.network_id, "subnet_ids": self.subnet_ids})
 
     def _logical(self, *parts: str | int) -> str:
         return naming.logical(self._name, *parts)
+
+    def _given(self, subnet: str) -> pulumi.Output[str]:
+        scope = self._args.scope
+        return pulumi.Output.from_input(scope.project).apply(
+            lambda project: names.subnet_path(subnet, project, scope.region)
+        )
 
     def _network(self, what: str, mtu: int | None, *, routed: bool, keep: bool = False) -> gcp.compute.Network:
         scope, logical = self._args.scope, self._logical(what)
@@ -116,6 +125,8 @@ class Network(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self._names(network)
+        if plan.egress == "endpoints":
+            way_out = self._private_apis(network)
         self._flow_logs(list(made.values()))
         for name, subnet in made.items():
             self.subnet_ids[name] = after(subnet.id, [*walls.rules, *way_out])
@@ -164,6 +175,42 @@ class Network(pulumi.ComponentResource):
             networks=[gcp.dns.PolicyNetworkArgs(network_url=network.self_link)],
             opts=child(self),
         )
+
+    def _private_apis(self, network: gcp.compute.Network) -> list[pulumi.Resource]:
+        """Google's own APIs and registries under addresses that lead nowhere else: a network without a way out needs these, and only these."""
+        made: list[pulumi.Resource] = []
+        for domain in PRIVATE_DOMAINS:
+            logical = self._logical("apis", domain.replace(".", "-"))
+            zone = gcp.dns.ManagedZone(
+                logical,
+                name=self._args.scope.named(logical),
+                project=self._args.scope.project,
+                dns_name=f"{domain}.",
+                description=f"{domain} inside {self._args.scope.cluster}",
+                visibility="private",
+                private_visibility_config=gcp.dns.ManagedZonePrivateVisibilityConfigArgs(
+                    networks=[gcp.dns.ManagedZonePrivateVisibilityConfigNetworkArgs(network_url=network.self_link)]
+                ),
+                labels=self._args.scope.labelled(),
+                opts=child(self),
+            )
+            for word, name, type_, data in (
+                ("here", f"{domain}.", "A", list(PRIVATE_ADDRESSES)),
+                ("below", f"*.{domain}.", "CNAME", [f"{domain}."]),
+            ):
+                made.append(
+                    gcp.dns.RecordSet(
+                        naming.logical(logical, word),
+                        project=self._args.scope.project,
+                        managed_zone=zone.name,
+                        name=name,
+                        type=type_,
+                        ttl=300,
+                        rrdatas=data,
+                        opts=child(self),
+                    )
+                )
+        return made
 
     def _flow_logs(self, subnets: list[gcp.compute.Subnetwork]) -> None:
         """Flows of the main network go to a bucket of their own, for the days that the plan says."""

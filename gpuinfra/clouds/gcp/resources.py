@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuinfra import naming
+from gpuinfra.clouds.gcp.names import repository
 from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, OwnNetwork, Plan, PoolPlan
 
 AUDIT = "audit is kept: what happened in the project has to be readable after the cluster is gone"
@@ -22,6 +23,9 @@ STANDS = "a kept file system lies behind it"
 
 ZONAL = frozenset({"roce"})
 """Networks that belong to one zone, so that a cluster makes its own; each interface on one has a subnet of its own there."""
+
+PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
+"""Domains that are answered inside a network without a way out: Google's APIs, and its registries of packages and images."""
 
 Parents = tuple[tuple[str, str], ...]
 """Type and logical name of components, outermost first."""
@@ -88,7 +92,9 @@ def things(plan: Plan) -> tuple[Thing, ...]:
     if "cluster" in plan.layers and plan.pools:
         for network in plan.own_networks:
             found += _own_network(naming.logical(plan.name, network.name), network)
-        found += _node_role(naming.logical(plan.name, "node"))
+        found += _node_role(naming.logical(plan.name, "node"), plan.registry)
+        if plan.network and plan.network.existing_id is not None:
+            found.append(Thing(type=FIREWALL, name=naming.logical(plan.name, "neighbours", "in")))
         for pool in plan.pools:
             found += _pool(plan.name, pool)
         found.append(Thing(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
@@ -219,6 +225,12 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
         yield Thing(type="gcp:compute/router:Router", name=naming.logical(name, "router"))
         yield Thing(type="gcp:compute/routerNat:RouterNat", name=naming.logical(name, "nat"))
     yield Thing(type="gcp:dns/policy:Policy", name=naming.logical(name, "names"))
+    if network.egress == "endpoints":
+        for domain in PRIVATE_DOMAINS:
+            zone = naming.logical(name, "apis", domain.replace(".", "-"))
+            yield Thing(type="gcp:dns/managedZone:ManagedZone", name=zone)
+            for word in ("here", "below"):
+                yield Thing(type="gcp:dns/recordSet:RecordSet", name=naming.logical(zone, word))
     flow = naming.logical(name, "flow")
     yield Thing(type=LOG_BUCKET, name=flow, kept=AUDIT, parents=within, handle=Handle(kind="logs", purpose="flow"))
     yield Thing(type=SINK, name=flow)
@@ -268,7 +280,10 @@ def _file_system(plan: Plan, one: FileSystemPlan) -> Iterator[Thing]:
             yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, "data", word))
 
 
-def _node_role(name: str) -> Iterator[Thing]:
+def _node_role(name: str, registry: str | None) -> Iterator[Thing]:
+    if repository(registry or ""):
+        type_ = "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember"
+        yield Thing(type=type_, name=naming.logical(name, "images"))
     yield Thing(type="gcp:serviceaccount/account:Account", name=naming.logical(name, "account"))
     for what in ("bundle", "evidence", "proof"):
         yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, what))

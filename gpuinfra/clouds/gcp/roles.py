@@ -1,4 +1,5 @@
-"""What a node is allowed to do: fetch its bundle, put down evidence, renew the proof of it. Nothing else, and nothing in the project.
+"""What a node is allowed to do: fetch its bundle, put down evidence, renew the proof of it. Where they take images from
+a registry, they read that one. Nothing else, and nothing in the project.
 
 Each grant holds for one kind of object only, by a condition on its name. Google's conditions know no name of the calling instance, so nodes of a
 cluster share a folder: none can read, change or remove another's evidence (creating needs no more than a free name), and whose evidence it is
@@ -29,6 +30,8 @@ class NodeRoleArgs:
     """Evidence bucket, which holds the bundles too."""
     evidence_prefix: str
     """Where the cluster's nodes write."""
+    registry: str | None = None
+    """Registry that nodes take images from, `us-central1-docker.pkg.dev/my-project/gpudirect`; left out, none. One that is no Artifact Registry is granted nothing, because nobody here knows how."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -49,13 +52,29 @@ class NodeRole(pulumi.ComponentResource):
             opts=child(self),
         )
         evidence = f"{args.evidence_prefix}/"
-        grants = [
+        grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", "bootstrap/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
             self._grant("proof", "roles/storage.objectUser", evidence, ends=PROOF),
         ]
+        if known := names.repository(args.registry or ""):
+            grants.append(self._images(*known))
         self.email = after(self._account.email, grants)
         self.register_outputs({"email": self.email})
+
+    def _images(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:
+        return gcp.artifactregistry.RepositoryIamMember(
+            naming.logical(self._name, "images"),
+            project=project,
+            location=location,
+            repository=repository,
+            role="roles/artifactregistry.reader",
+            member=self._member(),
+            opts=child(self),
+        )
+
+    def _member(self) -> pulumi.Output[str]:
+        return self._account.email.apply(lambda email: f"serviceAccount:{email}")
 
     def _grant(self, what: str, role: str, folder: str, ends: str = "") -> gcp.storage.BucketIAMMember:
         objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
@@ -64,7 +83,7 @@ class NodeRole(pulumi.ComponentResource):
             naming.logical(self._name, what),
             bucket=self._args.bucket,
             role=role,
-            member=self._account.email.apply(lambda email: f"serviceAccount:{email}"),
+            member=self._member(),
             condition=gcp.storage.BucketIAMMemberConditionArgs(
                 title=f"gpuinfra-{what}", description=f"Objects under {folder} alone", expression=expression
             ),
