@@ -89,7 +89,8 @@ class Rest:
             raise PortUnavailable(
                 f"Azure's answer about {urllib.parse.urlsplit(url).path} is no JSON: {error}"
             ) from None
-        return value if isinstance(value, dict) else {}
+        # A few old lists come bare.
+        return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
 
     def _same_host(self, url: str) -> str:
         """The address of a further page, on the host that was asked: a token goes to no other."""

@@ -29,7 +29,7 @@ from pulumi.runtime.proto import (
     status_pb2,
 )
 
-from gpuinfra.handover import upload, wire
+from gpuinfra.handover import azure_images, upload, wire
 from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import Check
@@ -128,6 +128,22 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Cancel(self, request: Any, context: Any) -> Any:
         self._cancelled.set()
         return empty_pb2.Empty()
+
+    # The function
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        inputs = wire.from_struct(request.args)
+        if request.tok != azure_images.TOKEN:
+            return _refuse(context, f"{request.tok} is not a function of gpuinfra; known is {azure_images.TOKEN}")
+        if wrong := azure_images.check_inputs(inputs):
+            failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
+            return provider_pb2.InvokeResponse(failures=failures)
+        try:
+            version = azure_images.newest(inputs, Rest())
+        except PortUnavailable as error:
+            return _refuse(context, str(error))
+        answer: Any = {"return": wire.to_struct({"version": version})}  # A word of Python's own.
+        return provider_pb2.InvokeResponse(**answer)
 
     # The resource
 

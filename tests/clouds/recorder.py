@@ -158,12 +158,16 @@ class _Cloud(pulumi.runtime.Mocks):
         raise AssertionError(f"the program asks for {args.token}, which nothing in a plan needs")
 
 
-_ANSWERS = {"gcp": "tests.clouds.gcp.answers", "azure-native": "tests.clouds.azure.answers"}
-"""Package -> module that answers in the cloud's place, where it is not AWS: `resource(type, name, inputs) -> (id, outputs)`, `call(token, arguments)`."""
+_ANSWERS = {
+    "gcp:": "tests.clouds.gcp.answers",
+    "azure-native:": "tests.clouds.azure.answers",
+    "gpuinfra:index:azure": "tests.clouds.azure.answers",
+}
+"""Beginning of a token -> module that answers in the cloud's place, where it is not AWS: `resource(type, name, inputs) -> (id, outputs)`, `call(token, arguments)`."""
 
 
 def _answers(token: str) -> Any:
-    module = _ANSWERS.get(token.partition(":")[0])
+    module = next((module for begins, module in _ANSWERS.items() if token.startswith(begins)), None)
     return importlib.import_module(module) if module else None
 
 

@@ -46,7 +46,7 @@ class Vault(pulumi.ComponentResource):
             location=scope.region,
             properties=keyvault.VaultPropertiesArgs(
                 tenant_id=scope.tenant,
-                sku=keyvault.SkuArgs(family="A", name="premium"),
+                sku=keyvault.SkuArgs(family="A", name=keyvault.SkuName.PREMIUM),
                 enable_rbac_authorization=True,
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=90,
@@ -106,7 +106,7 @@ class Key(pulumi.ComponentResource):
                 rotation_policy=keyvault.RotationPolicyArgs(
                     lifetime_actions=[
                         keyvault.LifetimeActionArgs(
-                            action=keyvault.ActionArgs(type="rotate"),
+                            action=keyvault.ActionArgs(type=keyvault.KeyRotationPolicyActionType.ROTATE),
                             trigger=keyvault.TriggerArgs(time_after_create=ROTATE_AFTER),
                         )
                     ]

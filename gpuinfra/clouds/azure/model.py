@@ -35,6 +35,8 @@ class ModelArgs:
     scope: Scope
     pool: PoolPlan
     group: Group
+    image_version: pulumi.Input[str] | None
+    """Version of the pool's marketplace image; None where the image is named by its id."""
     subnet_id: pulumi.Input[str]
     security_group_id: pulumi.Input[str] | None
     disk_encryption_set_id: pulumi.Input[str] | None
@@ -77,7 +79,7 @@ def template_hash(args: ModelArgs) -> pulumi.Output[str]:
     """A short hash of what an instance is made from; a node of another one is an old one."""
     pool, group = args.pool, args.group
     fixed = (pool.machine, pool.image.ref, pool.disk.size_gib, pool.disk.kind, group.kind, group.reservation_id)
-    parts = pulumi.Output.all(args.user_data, args.subnet_id, args.disk_encryption_set_id)
+    parts = pulumi.Output.all(args.user_data, args.image_version, args.subnet_id, args.disk_encryption_set_id)
     return parts.apply(lambda known: hashlib.sha256(repr((fixed, *known)).encode()).hexdigest()[:12])
 
 
@@ -131,7 +133,7 @@ def _disks(args: ModelArgs) -> compute.VirtualMachineScaleSetStorageProfileArgs:
         image_reference=_image(args),
         os_disk=compute.VirtualMachineScaleSetOSDiskArgs(
             create_option="FromImage",
-            caching="ReadWrite",
+            caching=compute.CachingTypes.READ_WRITE,
             disk_size_gb=disk.size_gib,
             managed_disk=compute.VirtualMachineScaleSetManagedDiskParametersArgs(
                 storage_account_type=disk.kind, disk_encryption_set=encryption
@@ -144,8 +146,8 @@ def _image(args: ModelArgs) -> compute.ImageReferenceArgs:
     image = args.pool.image
     if image.source == "id":
         return compute.ImageReferenceArgs(id=image.ref)
-    publisher, offer, sku, version = image.ref.split(":")
-    return compute.ImageReferenceArgs(publisher=publisher, offer=offer, sku=sku, version=version)
+    publisher, offer, sku, _ = image.ref.split(":")
+    return compute.ImageReferenceArgs(publisher=publisher, offer=offer, sku=sku, version=args.image_version)
 
 
 def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArgs:

@@ -191,7 +191,9 @@ class Network(pulumi.ComponentResource):
             retention_policy=network.RetentionPolicyParametersArgs(
                 enabled=True, days=min(args.plan.flow_log_retention_days, 365)
             ),
-            identity=network.ManagedServiceIdentityArgs(type="UserAssigned", user_assigned_identities=[writer.id]),
+            identity=network.ManagedServiceIdentityArgs(
+                type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[writer.id]
+            ),
             flow_analytics_configuration=search,
             tags=scope.tagged(self._logical("flow")),
             opts=child(self, depends_on=[may]),

@@ -7,20 +7,18 @@ healthy is a node that passed every check, because the health extension asks the
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
 from pulumi_azure_native import compute
 
 from gpuinfra import bundle, naming
+from gpuinfra.clouds.azure.images import pinned_version
 from gpuinfra.clouds.azure.model import ModelArgs, machine_model, node_user_data, template_hash
 from gpuinfra.clouds.azure.resources import REGIONAL
 from gpuinfra.clouds.azure.scope import Scope, child
-from gpuinfra.engine.keep import cache_folder
 from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
 
@@ -82,8 +80,9 @@ class NodePool(pulumi.ComponentResource):
         built = bundle.build(args.plan)
         self.bundle_sha256 = built.sha256
         upload = self._upload(built)
+        image = pinned_version(name, args.scope, args.plan, self)
         user_data = node_user_data(self._node_config(built.key), bundle.user_data)
-        self.groups = tuple(self._group(group, user_data, upload) for group in args.plan.groups)
+        self.groups = tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
         """The groups, in the plan's order."""
         self.group_names = {group.plan.name: group.id for group in self.groups}
         self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
@@ -96,7 +95,7 @@ class NodePool(pulumi.ComponentResource):
                 container=self._args.bucket,
                 blob=built.key,
                 sha256=built.sha256,
-                source=pulumi.FileAsset(str(_on_disk(built))),
+                source=pulumi.FileAsset(str(bundle.on_disk(built))),
             ),
             child(self),
         )
@@ -116,13 +115,16 @@ class NodePool(pulumi.ComponentResource):
             "file_systems": args.file_systems,
         }
 
-    def _group(self, group: Group, user_data: pulumi.Output[str], upload: Upload) -> RunningGroup:
+    def _group(
+        self, group: Group, image: pulumi.Output[str] | None, user_data: pulumi.Output[str], upload: Upload
+    ) -> RunningGroup:
         args, pool, scope = self._args, self._args.plan, self._args.scope
         logical = naming.logical(scope.cluster, group.name)
         model = ModelArgs(
             scope=scope,
             pool=pool,
             group=group,
+            image_version=image,
             subnet_id=args.subnet_id,
             security_group_id=args.security_group_id,
             disk_encryption_set_id=args.disk_encryption_set_id,
@@ -146,7 +148,7 @@ class NodePool(pulumi.ComponentResource):
             overprovision=False,
             sku=compute.SkuArgs(name=pool.machine, tier="Standard", capacity=group.count),
             identity=compute.VirtualMachineScaleSetIdentityArgs(
-                type="UserAssigned", user_assigned_identities=[args.identity_id]
+                type=compute.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[args.identity_id]
             ),
             upgrade_policy=_rolling(pool, group),
             spot_restore_policy=compute.SpotRestorePolicyArgs(enabled=True, restore_timeout="PT1H") if spot else None,
@@ -170,7 +172,7 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
     """
     percent = min(100, max(LEAST_BATCH_PERCENT, pool.at_once_percent))
     return compute.UpgradePolicyArgs(
-        mode="Rolling",
+        mode=compute.UpgradeMode.ROLLING,
         rolling_upgrade_policy=compute.RollingUpgradePolicyArgs(
             max_batch_instance_percent=percent,
             max_unhealthy_instance_percent=100,
@@ -185,15 +187,3 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
             enable_automatic_os_upgrade=False
         ),
     )
-
-
-def _on_disk(built: bundle.Bundle) -> Path:
-    """The bundle as a file, because the engine takes binary content from files only; the same content is the same file."""
-    folder = cache_folder() / "bundles"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{built.sha256}.tar.gz"
-    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != built.sha256:
-        half = path.with_suffix(f".{id(built)}.part")
-        half.write_bytes(built.data)
-        half.replace(path)
-    return path

@@ -87,10 +87,10 @@ class SharedFilesystem(pulumi.ComponentResource):
             zones=[plan.zone] if plan.zone else None,
             filesystem_subnet=args.subnet_id,
             maintenance_window=storagecache.AmlFilesystemMaintenanceWindowArgs(
-                day_of_week="Sunday", time_of_day_utc="03:00"
+                day_of_week=storagecache.MaintenanceDayOfWeekType.SUNDAY, time_of_day_utc="03:00"
             ),
             identity=storagecache.AmlFilesystemIdentityArgs(
-                type="UserAssigned", user_assigned_identities=[key.identity_id]
+                type=storagecache.AmlFilesystemIdentityType.USER_ASSIGNED, user_assigned_identities=[key.identity_id]
             )
             if key
             else None,
@@ -175,7 +175,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             container_name=naming.short(f"{self._name}-{LOG_CONTAINER}", 63),
             account_name=account,
             resource_group_name=group,
-            public_access="None",
+            public_access=blobs.PublicAccess.NONE,
             opts=child(self),
         )
         return pulumi.Output.from_input(container_id), log.id, self._importer(container_id.split("/blobServices/")[0])

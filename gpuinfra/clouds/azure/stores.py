@@ -115,10 +115,10 @@ class PrivateStore(pulumi.ComponentResource):
             is_local_user_enabled=False,
             public_network_access="Enabled" if opened else "Disabled",
             network_rule_set=storage.NetworkRuleSetArgs(
-                default_action="Deny",
+                default_action=storage.DefaultAction.DENY,
                 bypass="AzureServices" if args.services else "None",
                 ip_rules=[
-                    storage.IPRuleArgs(i_p_address_or_range=one, action="Allow")
+                    storage.IPRuleArgs(i_p_address_or_range=one, action=storage.Action.ALLOW)
                     for one in storage_ranges(args.reached_from)
                 ],
             ),
@@ -199,7 +199,7 @@ class PrivateStore(pulumi.ComponentResource):
             container_name=container,
             account_name=account.name,
             resource_group_name=self._args.scope.group,
-            public_access="None",
+            public_access=storage.PublicAccess.NONE,
             opts=child(self, keep=self._args.keep, depends_on=settings),
         )
 

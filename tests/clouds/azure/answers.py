@@ -56,6 +56,8 @@ def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What the subscription answers."""
     if token == "azure-native:authorization:getClientConfig":
         return {"subscriptionId": SUBSCRIPTION, "tenantId": TENANT, "objectId": OPERATOR, "clientId": OPERATOR}
+    if token == "gpuinfra:index:azureImageVersion":
+        return {"version": "22.04.2026071701"}
     raise AssertionError(f"the program asks for {token}, which nothing in a plan needs")
 
 

@@ -1,0 +1,41 @@
+"""The newest version of an Azure marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
+
+The Azure provider has no such question, and a scale set that names `latest` gives every node that is added later another image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuinfra.handover.azure_rest import Rest
+from gpuinfra.handover.ports import PortUnavailable
+
+TOKEN = "gpuinfra:index:azureImageVersion"
+INPUTS = ("subscription", "region", "publisher", "offer", "sku")
+API = "2024-11-01"
+
+
+def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
+    """What is wrong with the inputs, as (property, reason)."""
+    return [
+        (name, f"{name} is missing") for name in INPUTS if not isinstance(inputs.get(name), str) or not inputs[name]
+    ]
+
+
+def newest(inputs: Mapping[str, object], rest: Rest) -> str:
+    """The newest version. Raises `PortUnavailable` with Azure's words, or where there is none."""
+    path = (
+        "/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{region}/publishers/{publisher}"
+        "/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
+    ).format(**{name: str(inputs[name]) for name in INPUTS})
+    found = rest.arm(path, API).get("value") or []
+    versions = [str(one["name"]) for one in found if isinstance(one, dict) and one.get("name")]
+    if not versions:
+        named = ":".join(str(inputs[name]) for name in ("publisher", "offer", "sku"))
+        raise PortUnavailable(f"Azure offers no version of {named} in {inputs['region']}; name another image or region")
+    return max(versions, key=_numbers)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Versions are numbers with dots; as text, 22.04.9 would be newer than 22.04.10."""
+    return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))
