@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
     from gpuinfra.rehearsal.session import Session
     from gpuinfra.remote.hosts import Host, Hosts
+
+
+COME_BACK_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +150,7 @@ def _stand_ins(session: Session, nodes: Sequence[Mapping[str, Any]]) -> Hosts:
     answer = session.cloud.ask("ssh")
     if not answer.get("available"):
         raise DeploymentError(f"the stand-in nodes answer no SSH: {answer.get('reason')}")
+    _let_them_come_back(session)
     keys = {str(node.get("instanceId")): tuple(map(str, node.get("sshHostKeys") or ())) for node in nodes}
     hosts = [
         Host(
@@ -163,6 +168,16 @@ def _stand_ins(session: Session, nodes: Sequence[Mapping[str, Any]]) -> Hosts:
     if not hosts:
         raise DeploymentError(f"no stand-in node of {session.folder.stack} runs; bring it up first")
     return Hosts(hosts=tuple(hosts), jumps={host.name: host for host in hosts})
+
+
+def _let_them_come_back(session: Session) -> None:
+    """Between two commands nodes are suspended, and only a few of them go on at the same time."""
+    until = time.monotonic() + COME_BACK_S
+    while time.monotonic() < until:
+        stages = {node.get("stage") for node in session.cloud.nodes() if node.get("state") == "running"}
+        if not stages & {"pending", "suspended", "booting"}:
+            return
+        time.sleep(0.2)
 
 
 def _short(name: str) -> str:

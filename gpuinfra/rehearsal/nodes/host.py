@@ -194,6 +194,7 @@ class NodeHost:
         """Queue a start; `power` says `on` from now on, so that a kill before the start is a boot later."""
         node.power = "suspended" if resume else "on"
         node.save()
+        self.doors.open(node)
         self._waiting.append((node, resume))
 
     def _fill_slots(self) -> None:
@@ -285,7 +286,6 @@ class NodeHost:
             elif line.startswith("init "):
                 node.init_pid = int(line.split()[1])
                 (node.folder / "init.pid").write_text(str(node.init_pid), encoding="ascii")
-                self.doors.open(node)
         if not said:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)

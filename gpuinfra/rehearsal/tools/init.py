@@ -71,6 +71,7 @@ class Init:
         """Everything that takes time, away from the thread that reaps."""
         make_folder(os.path.dirname(JOURNAL))
         make_folder("/run/lock")
+        make_folder("/run/systemd/system")  # how programs see that systemd runs: sd_booted(3)
         if not resume:
             write_file("/run/standin/booted", f"{time.time():.3f}")
         threading.Thread(target=self._serve, daemon=True).start()

@@ -1,0 +1,125 @@
+"""`gpuinfra bootstrap` and `gpuinfra verify` over SSH on stand-in nodes: the real bundle, steps, units and checks."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.plan import make_plan
+from gpuinfra.plan.model import Plan
+from gpuinfra.rehearsal.nodes.doors import person
+from gpuinfra.remote.connect import Connector
+from gpuinfra.remote.deliver import Bootstrap, Done, DryRun
+from gpuinfra.remote.fleet import Fleet
+from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.known import Known
+from gpuinfra.remote.problem import Kind
+from gpuinfra.remote.verify import Verify
+from gpuinfra.spec import load_stack
+from gpuinfra.verification.judged import judge_all
+from gpuinfra.verification.over_ssh import found_of
+from tests.rehearsal.nodes.conftest import Nodes, metadata, namespaces, nodes  # noqa: F401
+
+from .servers import needed
+
+pytestmark = needed()
+NAME = "i-00000000000000001"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """The shipped stack."""
+    today = date(2026, 11, 21)
+    return make_plan(load_stack("aws-p4d", today).spec, today)
+
+
+@pytest.fixture
+def node(nodes: Nodes) -> tuple[Nodes, Host]:  # noqa: F811
+    """A stand-in machine that no user data configured, as its owner reaches it."""
+    nodes.launch(cloud="aws")
+    return nodes, host_of(nodes)
+
+
+def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
+    """With the host keys that the machine itself would put into its evidence."""
+    keys = sorted(nodes.host._nodes[name].root.glob("etc/ssh/ssh_host_*_key.pub"))
+    return Host(
+        name=name,
+        address="127.0.0.1",
+        port=nodes.host.doors.where()[name],
+        user=person(),
+        identity=(nodes.host.doors.key,),
+        host_keys=tuple(" ".join(key.read_text().split()[:2]) for key in keys),
+    )
+
+
+def orders(plan: Plan, host: Host) -> dict[str, Any]:
+    """What the command would order."""
+    from gpuinfra.cli.bootstrap import _orders
+    from gpuinfra.remote.hosts import Hosts
+
+    return _orders(plan, Hosts(hosts=(host,)), None)
+
+
+def test_the_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[Nodes, Host], plan: Plan) -> None:
+    """Delivery, every step under the node's systemd, a second run with nothing to do, and a verification over SSH."""
+    there, host = node
+    what = orders(plan, host)
+    connector = Connector(Known([]), {})
+    told = Fleet([host], DryRun(connector, what, lambda _: "gpu")).run().outcomes[0]
+    assert told.value is not None, told.problem
+    assert "gpuinfra" not in there.run("ls /opt")
+    stages: list[str] = []
+    task = Bootstrap(connector, what, lambda _: "gpu", said=lambda _, stage: stages.append(stage))
+    outcome = Fleet([host], task).run().outcomes[0]
+    assert isinstance(outcome.value, Done), outcome.problem
+    assert outcome.value.steps == len(plan.pools[0].steps)
+    assert stages[0].startswith("delivers ")
+    journal = json.loads(there.run("cat /var/lib/gpuinfra/state.json"))
+    assert journal["bundle_sha256"] == what["gpu"].bundle.sha256
+    assert {step["status"] for step in journal["steps"]} == {"done"}
+    assert there.run("systemctl is-enabled gpuinfra-bootstrap.service") == "enabled"
+    again = Fleet([host], Bootstrap(connector, what, lambda _: "gpu")).run().outcomes[0]
+    assert again.value is not None
+    assert again.value.already
+
+    expected = plan.pools[0].expectation
+    seen = Fleet([host], Verify(connector, lambda _: expected)).run()
+    connector.close()
+    found = found_of(seen.outcomes, lambda _: expected, lambda _: "gpu")
+    assert found.absent == ()
+    judged = judge_all(found, lambda _: expected)[0]
+    # A machine that no cloud configured has no shared file system; everything else is as the pool wants it.
+    assert {str(check["id"]) for check in judged.blockers} <= {"L1"}
+    assert len([check for check in judged.checks if check["outcome"] == "pass"]) > 30
+
+
+def test_a_fault_of_the_machine_is_seen_over_ssh(nodes: Nodes, plan: Plan) -> None:  # noqa: F811
+    """What is broken shows in evidence that is taken now, with the node that shows it and what to do."""
+    nodes.launch(cloud="aws", faults=("gpu-missing",))
+    host, expected = host_of(nodes), plan.pools[0].expectation
+    connector = Connector(Known([]), {})
+    seen = Fleet([host], Verify(connector, lambda _: expected, phases=["presence"])).run()
+    connector.close()
+    judged = judge_all(found_of(seen.outcomes, lambda _: expected, lambda _: "gpu"), lambda _: expected)[0]
+    assert not judged.verified
+    assert "G1" in {str(check["id"]) for check in judged.checks if check["outcome"] == "fail"}
+
+
+def test_a_node_whose_key_nobody_vouches_for_is_not_checked(
+    node: tuple[Nodes, Host], plan: Plan, tmp_path: Path
+) -> None:
+    """A stand-in is no exception: without a key from the handover or a file it is refused and shown as absent."""
+    _, host = node
+    stranger = Host(**{**host.__dict__, "host_keys": ()})
+    expected = plan.pools[0].expectation
+    connector = Connector(Known([]), {})
+    seen = Fleet([stranger], Verify(connector, lambda _: expected)).run()
+    connector.close()
+    absent = found_of(seen.outcomes, lambda _: expected, lambda _: "gpu").absent[0]
+    assert absent.outcome == Kind.HOST_KEY_UNKNOWN.value
+    assert absent.gpus == 8
