@@ -219,7 +219,17 @@ class ManagedInstances:
                     trouble = parse_error(group.group, entry)
                     if trouble and not (since and trouble.at and trouble.at <= since):
                         found.append(trouble)
+            found += self._queued(group)
         return sorted(found, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
+
+    def _queued(self, group: GroupExpected) -> Iterator[Trouble]:
+        """Why requests that wait in a queue (flex-start) were not served the last time that Google tried."""
+        url = f"{self._url(group_path(group.group))}/resizeRequests"
+        for page in self._asking.pages("GET", url, {"maxResults": "100"}):
+            for request in page.get("items") or []:
+                tried = ((request.get("status") or {}).get("lastAttempt") or {}).get("error") or {}
+                for error in tried.get("errors") or [] if request.get("state") == "ACCEPTED" else []:
+                    yield told(group.group, error, request.get("creationTimestamp"))
 
     def _instances(self, project: str, zone: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """(number, what Compute Engine says) of a zone's instances."""
@@ -297,10 +307,14 @@ def parse_error(group: str, entry: Mapping[str, Any]) -> Trouble | None:
     """One of `listErrors`, or None where it is not about getting a machine."""
     if (entry.get("instanceActionDetails") or {}).get("action") not in MAKING:
         return None
-    error = entry.get("error") or {}
+    return told(group, entry.get("error") or {}, entry.get("timestamp"))
+
+
+def told(group: str, error: Mapping[str, Any], at: object) -> Trouble:
+    """A code and a message of Google's as a trouble."""
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
-    return Trouble(group=group, kind=classify(message), message=harmless(message), at=moment(entry.get("timestamp")))
+    return Trouble(group=group, kind=classify(message), message=harmless(message), at=moment(at))
 
 
 def parse_key(prefix: str, entry: Mapping[str, Any]) -> EvidenceRef | None:

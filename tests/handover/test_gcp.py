@@ -1,0 +1,299 @@
+"""The four ports on Google Cloud, through google-auth, against the stand-in's HTTP services."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from pulumi.runtime.proto import provider_pb2_grpc
+
+from gpuinfra.handover import gcp
+from gpuinfra.handover.connect import ports_of
+from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortUnavailable
+from gpuinfra.node import cloud as node_cloud
+from gpuinfra.node import upload
+from gpuinfra.node.evidence import Kept
+from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud import gcp_tokens, ids
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.faults import Faults
+from gpuinfra.rehearsal.cloud.http.server import Server
+from gpuinfra.rehearsal.cloud.provider import Provider, serve
+from tests.rehearsal.cloud import google
+from tests.rehearsal.cloud.conftest import Client, Made
+
+BOOT = "4c9a9f6e-6a2b-4df1-9b61-3f1d6f0a2b11"
+PREFIX = "evidence/train"
+
+
+@dataclass
+class Site:
+    """A stand-in with an evidence bucket, nodes' account and a group of two."""
+
+    cloud: Cloud
+    server: Server
+    client: Client
+    account: Made
+    group: Made
+
+    @property
+    def groups(self) -> list[GroupExpected]:
+        """What a program would wait for."""
+        return [GroupExpected(name="gpu-reserved-0", group=self.group.id, count=2, template_version="gpu-v1")]
+
+    def numbers(self) -> list[str]:
+        """The machines that run."""
+        return [one["id"] for one in self.cloud.fleet.instances().values() if one["state"] == "running"]
+
+    def node(self, number: str) -> node_cloud.Cloud:
+        """A machine's own cloud, as its node part sees it."""
+        return node_cloud.of({"cloud": "gcp"}, endpoints.of_node("gcp", self.cloud.endpoint, number))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One stand-in for all tests here: a key takes a while to make."""
+    cloud = Cloud(tmp_path_factory.mktemp("rehearsal"))
+    server = Server(cloud, "token")
+    server.start()
+    grpc_server, port = serve(Provider("gcp", cloud))
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+    client = Client(provider_pb2_grpc.ResourceProviderStub(channel))
+    bucket, account = google.bucket(client), google.account(client)
+    folder = f"projects/_/buckets/{bucket.id}/objects/{PREFIX}/"
+    google.grant(client, bucket, account, "roles/storage.objectCreator", f'resource.name.startsWith("{folder}")')
+    google.grant(
+        client, bucket, account, "roles/storage.objectUser",
+        f'resource.name.startsWith("{folder}") && resource.name.endsWith(".proof.json")',
+    )  # fmt: skip
+    identity = {"email": account.outputs["email"], "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
+    group = google.group(client, google.template(client, serviceAccount=identity))
+    fleet_module._SETTLE_S, kept = 0, fleet_module._SETTLE_S
+    cloud.fleet.reconcile()
+    fleet_module._SETTLE_S = kept
+    yield Site(cloud, server, client, account, group)
+    channel.close()
+    grpc_server.stop(None)
+    server.shutdown()
+    server.server_close()
+    cloud.close()
+
+
+@pytest.fixture
+def ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> Ports:
+    """The operator's ports, found by nothing but the environment that a rehearsal gives."""
+    known = {"gcp": {"credentials_file": gcp_tokens.operator_file(site.cloud), "project": ids.PROJECT}}
+    operator = {"access_key_id": "x", "secret_access_key": "x", **known}
+    for name, value in endpoints._gcp_operator(site.cloud.endpoint, operator, "us-central1").items():
+        monkeypatch.setenv(name, value)
+    return ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
+
+
+def report(site: Site, number: str, folder: Path, seq: int = 1) -> bytes:
+    """Deliver evidence as the node part of a machine does; the bytes that it delivered."""
+    node = {"cloud": "gcp", "evidence": {"bucket": "evidence-1", "prefix": PREFIX}}
+    document = {"schema": "gpuinfra.evidence/1", "instance_id": number, "boot_id": BOOT, "seq": seq}
+    upload.deliver(node, document, Kept(folder / number), site.node(number))
+    return (json.dumps(document) + "\n").encode()
+
+
+def test_membership_is_the_groups_own_word(site: Site, ports: Ports) -> None:
+    """Numbers, template, zone, address and time of each machine."""
+    members = ports.membership.members(site.groups)
+    assert sorted(one.instance_id for one in members) == sorted(site.numbers())
+    one = members[0]
+    assert (one.group, one.template_version, one.zone, one.leaving) == (site.group.id, "gpu-v1", google.ZONE, False)
+    assert one.template_id.endswith("/global/instanceTemplates/gpu-v1")
+    assert one.private_ip.startswith("10.")
+    assert one.launched is not None
+    assert abs((datetime.datetime.now(datetime.UTC) - one.launched).total_seconds()) < 300
+
+
+def test_evidence_arrives_and_its_signer_is_verified(site: Site, ports: Ports, tmp_path: Path) -> None:
+    """From the node's own upload to the operator's identity check, over HTTP, with Google's libraries and real signatures."""
+    number = site.numbers()[0]
+    report(site, number, tmp_path)
+    ports.membership.members(site.groups)
+    refs = [ref for ref in ports.store.list() if ref.instance_id == number]
+    assert [(ref.boot_id, ref.seq, ref.owner) for ref in refs] == [(BOOT, 1, "")]
+    data, raw = ports.store.read(refs[0]), ports.store.proof(refs[0])
+    assert raw is not None
+    identity = ports.identity.verify(json.loads(raw))
+    assert (identity.instance_id, identity.role) == (number, site.account.outputs["email"])
+    assert identity.evidence_sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_a_proof_is_renewed_and_evidence_is_not_replaced(site: Site, ports: Ports, tmp_path: Path) -> None:
+    """The grants let a node write its proof again, and nothing else twice; deleting is not its business either."""
+    number = site.numbers()[1]
+    report(site, number, tmp_path)
+    node = site.node(number)
+    ref = next(ref for ref in ports.store.list() if ref.instance_id == number)
+    first = ports.store.proof(ref)
+    node.put("evidence-1", ref.key.replace(".json", ".proof.json"), b"{}", once=False)
+    assert ports.store.proof(ref) != first
+    with pytest.raises(node_cloud.Exists):
+        node.put("evidence-1", ref.key, b"{}", once=True)
+
+
+def test_a_node_may_not_write_beside_its_clusters_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The condition on the grant holds the account to one prefix; the refusal is told in Google's words."""
+    from gpuinfra.node import gcp as node_gcp
+
+    monkeypatch.setattr(node_gcp.time, "sleep", lambda _: None)
+    node = site.node(site.numbers()[0])
+    for key in ("evidence/other/1/x/000001.json", "bootstrap/x.tar.gz"):
+        with pytest.raises(node_cloud.CloudError, match=r"403 nodes-1@.* does not have storage.objects.create access"):
+            node.put("evidence-1", key, b"{}", once=True)
+
+
+def test_the_token_of_another_instance_does_not_vouch(site: Site, ports: Ports) -> None:
+    """A proof names the machine that asked for it, wherever it is put."""
+    ports.membership.members(site.groups)
+    first, second = site.numbers()[:2]
+    taken = site.node(second).proof("d" * 64, datetime.datetime.now(datetime.UTC))
+    assert ports.identity.verify(taken).instance_id == second != first
+
+
+def test_instances_of_other_projects_are_refused(site: Site, ports: Ports) -> None:
+    """Before any group was asked about, no project is believed."""
+    taken = site.node(site.numbers()[0]).proof("d" * 64, datetime.datetime.now(datetime.UTC))
+    with pytest.raises(IdentityRefused, match=f"signed in project {ids.PROJECT}, its group is in none"):
+        ports.identity.verify(taken)
+
+
+def test_a_token_without_instance_details_is_refused(site: Site, ports: Ports) -> None:
+    """What the metadata server gives without format=full proves an account and no machine."""
+    ports.membership.members(site.groups)
+    one = site.cloud.store.get("instance", site.numbers()[0])
+    assert one is not None
+    short = gcp_tokens.identity_token(site.cloud, one, f"gpuinfra:evidence:{'d' * 64}", full=False)
+    with pytest.raises(IdentityRefused, match="names no instance"):
+        ports.identity.verify({"schema": "gpuinfra.proof/1", "cloud": "gcp", "token": short})
+
+
+def test_googles_own_library_agrees_with_the_stand_ins_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token that we verify is one that google-auth verifies too, with the keys that the stand-in serves."""
+    import google.auth.jwt as google_jwt
+    import jwt
+
+    token = site.node(site.numbers()[0]).proof("d" * 64, datetime.datetime.now(datetime.UTC))["token"]
+    known = jwt.PyJWKSet.from_dict(gcp_tokens.keys(site.cloud)).keys[0]
+    from cryptography.hazmat.primitives import serialization
+
+    pem = known.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    said = google_jwt.decode(token, certs={str(known.key_id): pem}, audience=f"gpuinfra:evidence:{'d' * 64}")
+    assert said["google"]["compute_engine"]["instance_id"] == site.numbers()[0]
+
+
+def test_a_silent_nodes_console_is_read_from_the_serial_port(site: Site, ports: Ports) -> None:
+    """The last lines; nothing for a number that no group has."""
+    number = site.numbers()[0]
+
+    class Host:
+        def console(self, id: str) -> str:
+            return "".join(f"line {n}\x1b[31m\n" for n in range(2000)) if id == number else ""
+
+    before, site.cloud.fleet.host = site.cloud.fleet.host, Host()
+    try:
+        ports.membership.members(site.groups)
+        assert ports.console.tail(number, 2) == ["line 1998?[31m", "line 1999?[31m"]
+        assert ports.console.tail("17", 2) == []
+    finally:
+        site.cloud.fleet.host = before
+
+
+@pytest.mark.parametrize(
+    ("fault", "scheduling", "kind"),
+    [("cloud:no-capacity:on_demand", {}, "capacity"), ("cloud:no-capacity:flex", "flex", "capacity")],
+)
+def test_a_group_without_machines_says_why(
+    site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch, fault: str, scheduling: Any, kind: str
+) -> None:
+    """A stock-out is told in Compute Engine's words, for a group and for a queued request."""
+    monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
+    monkeypatch.setattr(site.cloud, "faults", Faults([fault], site.cloud.store))
+    name, queued = f"short-{fault[-4:].strip('_')}", scheduling == "flex"
+    flex = {"provisioningModel": "FLEX_START", "automaticRestart": False, "maxRunDuration": {"seconds": 3600}}
+    made = google.template(site.client, name, scheduling=flex if queued else scheduling)
+    group = google.group(
+        site.client, made, 0 if queued else 1, name, instanceLifecyclePolicy={"defaultActionOnFailure": "DO_NOTHING"}
+    )
+    if queued:
+        inputs = {"name": "window-1", "instanceGroupManager": name, "zone": google.ZONE, "resizeBy": 2}
+        site.client.create("gcp:compute/resizeRequest:ResizeRequest", inputs, "window-1")
+    site.cloud.fleet.reconcile()
+    wanted = [GroupExpected(name=name, group=group.id, count=2)]
+    assert ports.membership.members(wanted) == []
+    found = ports.membership.troubles(wanted)
+    assert [one.kind for one in found][:1] == [kind]
+    assert found[0].message.startswith("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ")
+    assert found[0].at is not None
+    site.client.delete(group)
+
+
+def test_what_failed_before_a_success_is_no_trouble(site: Site, ports: Ports) -> None:
+    """An error that a later machine has answered is not told again."""
+    site.cloud.store.put("activity", "0", {
+        "n": 0, "id": "0", "region": "", "group": site.group.id, "description": "", "cause": "", "status": "Failed",
+        "message": "no more", "code": "ZONE_RESOURCE_POOL_EXHAUSTED", "start": 1.0, "end": 1.0,
+    })  # fmt: skip
+    ports.membership.members(site.groups)
+    assert ports.membership.troubles(site.groups) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("ZONE_RESOURCE_POOL_EXHAUSTED: The zone 'z' does not have enough resources available", "capacity"),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: x", "capacity"),
+        ("RESERVATION_CAPACITY_EXCEEDED: Specified reservation 'r' does not have available capacity", "capacity"),
+        ("QUOTA_EXCEEDED: Quota 'PREEMPTIBLE_NVIDIA_H100_GPUS' exceeded. Limit: 0.0 in region us-central1.", "quota"),
+        ("PERMISSIONS_ERROR: Required 'compute.instances.create' permission for 'projects/p'", "permission"),
+        ("RESOURCE_NOT_FOUND: The resource 'projects/p/global/images/family/x' was not found", "image"),
+        ("SOMETHING: else", "other"),
+    ],
+)
+def test_googles_codes_are_told_apart(message: str, kind: str) -> None:
+    """A stock-out, a quota, a permission and an image want different things of a person."""
+    assert gcp.classify(message) == kind
+
+
+@pytest.mark.parametrize(
+    "name", ["1/b/000001.json", "x/" + BOOT + "/000001.json", f"7/{BOOT}/1.json", f"7/{BOOT}/000001.proof.json", "7"]
+)
+def test_what_is_no_evidence_is_left_out(name: str) -> None:
+    """Only names of the documented shape are evidence."""
+    entry = {"name": f"{PREFIX}/{name}", "updated": "2026-11-21T09:00:00.123Z", "generation": "5"}
+    assert gcp.parse_key(f"{PREFIX}/", entry) is None
+    good = {**entry, "name": f"{PREFIX}/7/{BOOT}/000012.json"}
+    found = gcp.parse_key(f"{PREFIX}/", good)
+    assert found is not None
+    assert (found.instance_id, found.seq, found.etag) == ("7", 12, "5")
+
+
+def test_troubles_of_the_cloud_are_told_and_not_taken_for_an_answer(
+    site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that is not there, a path that is none and credentials that are missing each give one sentence."""
+    lost = [GroupExpected(name="x", group=google.path("nobody"), count=1)]
+    with pytest.raises(
+        PortUnavailable, match=r"listManagedInstances answered 404: The resource .*nobody' was not found"
+    ):
+        ports.membership.members(lost)
+    with pytest.raises(PortUnavailable, match="is no managed instance group"):
+        ports.membership.members([GroupExpected(name="x", group="asg-1", count=1)])
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    fresh = ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
+    with pytest.raises(PortUnavailable, match=r"Google Cloud's credentials: .*nowhere\.json"):
+        fresh.membership.members(site.groups)
+    with pytest.raises(PortUnavailable, match="profile and role_arn are AWS's"):
+        ports_of("gcp", region="r", evidence_bucket="b", evidence_prefix="p", profile="me")
