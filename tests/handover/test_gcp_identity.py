@@ -10,6 +10,7 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 
 from gpuinfra.handover.gcp_identity import GoogleIdentity, read_keys
 from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
@@ -23,7 +24,7 @@ OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 def jwks(*keys: tuple[str, rsa.RSAPrivateKey]) -> dict[str, Any]:
     """A JWK set as PyJWT writes it."""
-    made = [json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) for _, key in keys]
+    made = [json.loads(RSAAlgorithm.to_jwk(key.public_key())) for _, key in keys]
     return {"keys": [{**one, "kid": kid, "use": "sig"} for one, (kid, _) in zip(made, keys, strict=True)]}
 
 
