@@ -16,6 +16,8 @@ import jmespath
 from ruamel.yaml import YAML
 
 HERE = Path(__file__).parent
+CLOUDS = ("aws", "azure-native", "gcp")
+"""Packages whose resources claims are about."""
 _JSON_TEXT = ("policy", "assumeRolePolicy")
 
 
@@ -31,11 +33,11 @@ def problems(state: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, A
 
 
 def group(state: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Resources of the AWS provider by `module_Class`, each flat: its inputs, `id`, `name` and `outputs`."""
+    """Resources of a cloud's provider by `module_Class`, each flat: its inputs, `id`, `name` and `outputs`."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for resource in state:
         package, module, kind = [*resource["type"].split(":"), "", ""][:3]
-        if package != "aws" or not kind:
+        if package not in CLOUDS or not kind:
             continue
         inputs = {key: _readable(key, value) for key, value in dict(resource.get("inputs") or {}).items()}
         outputs = dict(resource.get("outputs") or {})

@@ -12,6 +12,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra import naming
+from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.scope import Scope, child
 
 ANYWHERE = "0.0.0.0/0"
@@ -127,7 +128,10 @@ class Neighbours(pulumi.ComponentResource):
         self.rule = gcp.compute.Firewall(
             logical,
             name=args.scope.named(logical),
-            project=args.scope.project,
+            # A rule is in the project of its network, which a shared network has of its own.
+            project=pulumi.Output.all(args.network_id, args.scope.project).apply(
+                lambda known: names.project_of(known[0], known[1])
+            ),
             network=args.network_id,
             direction="INGRESS",
             priority=ALLOW,

@@ -69,6 +69,12 @@ def network_path(given: str, project: str) -> str:
     return given if "/" in given else f"projects/{project}/global/networks/{given}"
 
 
+def project_of(path: str, otherwise: str) -> str:
+    """The project that a path names."""
+    found = re.search(r"(?:^|/)projects/([^/]+)/", path)
+    return found[1] if found else otherwise
+
+
 def subnet_path(given: str, project: str, region: str) -> str:
     """A subnet by its name or its path, as a path."""
     return given if "/" in given else f"projects/{project}/regions/{region}/subnetworks/{given}"
