@@ -12,6 +12,7 @@ from gpuinfra.report import report_schema
 from tests.oracle.claims import oracle, problems
 
 from .conftest import Rehearse, Told, cloud_resources
+from .standing import assert_commands_work_on_it
 from .validate import violations
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
@@ -63,6 +64,7 @@ def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
     assert journals(up.root) == before
     assert len(before) == 4
     assert again.report["totals"]["nodes_verified"] == 4
+    assert_commands_work_on_it(up)
 
 
 def assert_reads_well(up: Told, report: dict[str, Any]) -> None:

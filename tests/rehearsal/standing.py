@@ -1,0 +1,36 @@
+"""What the commands that work on a standing cluster say of one that has just come up."""
+
+from __future__ import annotations
+
+import json
+
+from tests.remote.servers import sshd
+
+from .conftest import Told, command, run
+
+
+def assert_commands_work_on_it(up: Told) -> None:
+    """`verify` reads its bucket and asks it over SSH, `bootstrap` finds nothing to do, `run` runs; the handover's keys are believed."""
+    place = ("aws-p4d", "--rehearsal", "--folder", str(up.root.parent))
+    page, kept = up.root / "verify.html", up.root / "kept"
+    read = run(command("verify", *place, "--json", "--html", str(page), "--save", str(kept)), up.root)
+    assert read.code == 0, read.out + read.err
+    said = json.loads(read.out)
+    assert (said["verified"], said["rehearsal"]) == (True, True)
+    assert said["totals"] == {"nodes": 4, "nodes_verified": 4, "gpus": 32, "gpus_verified": 32}
+    assert [node["label"] for node in said["nodes"]] == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
+    assert "evidence bucket" in said["about"]
+    assert "Rehearsal" in page.read_text()
+    assert sorted(path.name for path in kept.iterdir()) == [f"gpu-{n}.json" for n in (1, 2, 3, 4)]
+    if sshd() is None:
+        return
+    asked = run(command("verify", *place, "--ssh", "--baseline", str(kept), "--phase", "presence"), up.root)
+    assert asked.code == 0, asked.out + asked.err
+    assert "a rehearsal" in asked.out.splitlines()[0]
+    assert "4 of 4 nodes verified. Checked over SSH" in asked.out
+    assert "worse than before" not in asked.out
+    again = run(command("bootstrap", *place, "--json"), up.root)
+    assert again.code == 0, again.out + again.err
+    done = json.loads(again.out)
+    assert done["summary"] == {"done": 4}
+    assert all(host["already"] for host in done["hosts"])

@@ -1,0 +1,125 @@
+"""`gpuinfra verify --hosts` against real OpenSSH: this machine is the node."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.problem import HostProblem
+from gpuinfra.remote.verify import MOST_BYTES, _unpacked
+from tests.remote.conftest import lab  # noqa: F401
+from tests.remote.servers import Lab, needed
+
+HOST = Host(name="gpu-1", address="127.0.0.1")
+
+
+def verify(lab: Lab, hosts: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:  # noqa: F811
+    """The command with a hosts file of this lab."""
+    file = lab.folder / "hosts.json"
+    content = {
+        "stack": "aws-p4d",
+        "pool": "gpu",
+        "defaults": {"user": lab.user, "sudo": False, "identity": str(lab.key)},
+    }
+    (lab.folder / "known").write_text("")
+    file.write_text(json.dumps({**content, "known_hosts": "known", "hosts": hosts}))
+    words = [sys.executable, "-m", "gpuinfra", "verify", "--hosts", str(file), "--phase", "presence", *options]
+    environment = {**os.environ, "XDG_STATE_HOME": str(lab.folder / "state")}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=300)
+
+
+@needed()
+def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: Lab) -> None:  # noqa: F811
+    """A host that is reached is judged from its raw output; one that is not is a node without evidence. Neither is verified."""
+    key = lab.keygen("host")
+    port = lab.serve(key=key)
+    hosts = {
+        "here": {"address": "127.0.0.1", "port": port, "host_key": lab.public(key)},
+        "strange": {"address": "127.0.0.1", "port": port},
+    }
+    junit, page, kept = lab.folder / "v.xml", lab.folder / "v.html", lab.folder / "kept"
+    done = verify(lab, hosts, "--json", "--junit", str(junit), "--html", str(page), "--save", str(kept))
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    here, strange = said["nodes"]
+    assert (here["label"], here["outcome"]) == ("here", "failed")
+    checks = {check["id"]: check["outcome"] for check in here["checks"]}
+    assert checks["P1"] in ("fail", "error")
+    assert "B1" not in checks
+    assert (strange["label"], strange["outcome"]) == ("strange", "unknown host key")
+    assert "gpuinfra never adds one" in strange["what_to_do"]
+    assert said["totals"] == {"nodes": 2, "nodes_verified": 0, "gpus": 16, "gpus_verified": 0}
+    suites = ElementTree.parse(junit).getroot()
+    assert [suite.get("errors") for suite in suites if suite.get("name") == "strange"] == ["1"]
+    assert "unknown host key" in page.read_text()
+    assert [path.name for path in kept.iterdir()] == ["here.json"]
+    text = verify(lab, hosts, "--baseline", str(kept)).stdout
+    assert "strange: unknown host key: " in text
+    assert "0 of 2 nodes verified. Checked over SSH" in text
+
+
+@needed()
+def test_nothing_of_a_check_stays_on_the_host(lab: Lab) -> None:  # noqa: F811
+    """The node part that was sent along ran in a folder of its own, and that folder is gone afterwards."""
+    key = lab.keygen("host")
+    temporary = lab.folder / "tmp"
+    temporary.mkdir()
+    port = lab.serve(key=key, more=f"Match User *\nSetEnv TMPDIR={temporary} SHLVL=5\n")
+    host = {"address": "127.0.0.1", "port": port, "host_key": lab.public(key)}
+    with lab.connector().connect(lab.host(port, host_keys=(lab.public(key),))) as connection:
+        assert connection.run("printenv TMPDIR").output.decode().strip() == str(temporary)
+    assert verify(lab, {"here": host}, "--json").returncode == 1
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no base64!",
+        base64.b64encode(b"not packed").decode(),
+        base64.b64encode(zlib.compress(b"x" * 100)[:-3]).decode(),
+    ],
+)
+def test_what_is_no_evidence_is_refused(text: str) -> None:
+    """Whatever a host sends in place of evidence is one sentence and no traceback."""
+    with pytest.raises(HostProblem, match="no evidence"):
+        _unpacked(HOST, text)
+
+
+def test_a_few_bytes_cannot_fill_the_operators_memory() -> None:
+    """Packed zeros that would unpack to more than any evidence are refused after so much as evidence may have."""
+    bomb = base64.b64encode(zlib.compress(b"\0" * (MOST_BYTES * 4))).decode()
+    with pytest.raises(HostProblem, match="no evidence"):
+        _unpacked(HOST, bomb)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["aws-p4d", "--hosts", "h", "--evidence", "e"], "--hosts and --evidence are two ways"),
+        (["--ssh"], "say what to verify"),
+        (["aws-p4d", "--rehearsal", "--evidence", "e"], "leave --evidence out"),
+        (["aws-p4d", "--rehearsal", "--folder", "nowhere"], "gpuinfra rehearse up aws-p4d"),
+        (["--hosts", "no-such-file"], "cannot be read"),
+    ],
+)
+def test_wrong_use_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+    """What does not go together is refused with what to change."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuinfra", "verify", *words],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
