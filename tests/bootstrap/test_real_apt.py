@@ -17,7 +17,7 @@ from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import PoolPlan, Step
 from gpuinfra.spec import parse_spec
 
-from .private_root.more import publish_more
+from .private_root.clouds import publish_clouds
 from .private_root.root import PrivateRoot, base
 from .private_root.vendors import Vendors
 
@@ -26,16 +26,27 @@ KERNEL = "6.8.0-1040-aws"
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def pool_of(machine: str, os_name: str, *, lustre: bool = True) -> PoolPlan:
+PLACES = {
+    "aws": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az4"},
+    "azure": {"cloud": "azure", "region": "eastus"},
+    "gcp": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
+}
+
+
+def pool_of(machine: str, os_name: str, *, lustre: bool = True, cloud: str = "aws") -> PoolPlan:
     """One pool on plain Ubuntu, where every step installs."""
+    software = {"image": "plain", "os": os_name}
+    if cloud == "gcp":
+        software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
     declared = {
         "name": "train",
-        "where": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az4"},
-        "software": {"image": "plain", "os": os_name},
-        "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "on_demand", "count": 1}]}],
+        "where": PLACES[cloud],
+        "software": software,
+        "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "spot", "count": 1}]}],
     }
     if lustre:
-        storage = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "throughput_mb_s_per_tib": 250}
+        tier = {"aws": 250, "azure": 250, "gcp": 500}[cloud]
+        storage = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 36000, "throughput_mb_s_per_tib": tier}
         declared["storage"] = [storage]
     return make_plan(parse_spec(declared), TODAY).pools[0]
 
@@ -56,13 +67,14 @@ class Bench:
         kernel: str = KERNEL,
         kernels: tuple[str, ...] = (KERNEL,),
         lustre: bool = True,
+        cloud: str = "aws",
         lock: dict[str, str] | None = None,
         **published: object,
     ) -> PrivateRoot:
         """A freshly booted machine."""
-        self.pool = pool_of(machine, os_name, lustre=lustre)
+        self.pool = pool_of(machine, os_name, lustre=lustre, cloud=cloud)
         self.versions = self.vendors.publish(lock or self.pool.versions, kernels, **published)  # type: ignore[arg-type]
-        root = PrivateRoot(self.folder / "machine", self.base)
+        root = PrivateRoot(self.folder / "machine", self.base, self.vendors.url.partition("://")[2])
         root.prepare(self.pool, self.versions, kernel=kernel, ubuntu_ring=self.vendors.keys["ubuntu"].ring)
         self.vendors.asked.clear()
         return root
@@ -115,30 +127,78 @@ def test_a_plain_machine_becomes_what_the_plan_says(bench: Bench, machine: str, 
     assert "none of them changed something" in said, said
 
 
-OTHERS = ("33-nvlink-subnet-manager", "50-infiniband", "50-gib", "50-tcpxo", "55-gdrcopy", "75-dcgm")
+AZURE = {
+    "ubuntu-22.04": (
+        "6.8.0-1034-azure",
+        ("6.8.0-1034-azure", "5.15.0-1096-azure", "5.15.0-1098-azure", "6.8.0-1036-azure"),
+    ),
+    "ubuntu-24.04": ("6.14.0-1012-azure", ("6.14.0-1012-azure",)),
+}
+GOOGLE = {
+    "ubuntu-22.04": ("6.8.0-1046-gcp", ("6.8.0-1046-gcp",)),
+    "ubuntu-24.04": ("6.14.0-1021-gcp", ("6.14.0-1021-gcp",)),
+}
+"""Release -> the kernel that runs at first, and those that its archive has."""
+CLOUDS = [
+    ("azure", "Standard_ND96isr_H100_v5", "ubuntu-22.04"),
+    pytest.param("azure", "Standard_ND96isr_H200_v5", "ubuntu-24.04", marks=LONG),
+    pytest.param("azure", "Standard_ND96asr_v4", "ubuntu-22.04", marks=LONG),
+    ("gcp", "a3-megagpu-8g", "ubuntu-24.04"),
+    pytest.param("gcp", "a3-highgpu-8g", "ubuntu-22.04", marks=LONG),
+    pytest.param("gcp", "a3-ultragpu-8g", "ubuntu-22.04", marks=LONG),
+    pytest.param("gcp", "a4-highgpu-8g", "ubuntu-24.04", marks=LONG),
+]
 
 
-def test_steps_of_other_machines_install_and_prove(bench: Bench) -> None:
-    """What Blackwell, Azure and Google Cloud need is installed at its pin, recorded, and left alone by a second run."""
-    root = bench.machine(lustre=False)
-    chosen = [step.id for step in bench.pool.steps if step.id in ("10-prepare", "20-kernel", "30-driver", "90-holds")]
-    order = sorted([*chosen, *OTHERS])
-    pool = replace(bench.pool, steps=tuple(Step(id=name, timeout_s=60, retries=0, why="") for name in order))
-    root.bundle(pool, {**bench.versions, **publish_more(bench.vendors, KERNEL)})
+@pytest.mark.parametrize(("cloud", "machine", "os_name"), CLOUDS)
+def test_a_plain_machine_of_another_cloud_becomes_what_the_plan_says(
+    bench: Bench, cloud: str, machine: str, os_name: str
+) -> None:
+    """Kernel line, InfiniBand, TCPXO, gIB, subnet manager and Lustre client end in the golden state, whatever has to reboot first."""
+    kernel, kernels = (AZURE if cloud == "azure" else GOOGLE)[os_name]
+    root = bench.machine(machine, os_name, kernel=kernel, kernels=kernels, cloud=cloud)
     code, said = root.steps()
+    while code == 194:
+        root.reboot()
+        code, said = root.steps()
     assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
-    recorded = root.state["recorded"]
-    assert {name: recorded[name] for name in ("nvlsm", "doca", "gib", "gdrcopy", "dcgm", "tcpxo")} == {
-        "nvlsm": "2025.06.6-1",
-        "doca": "3.2.1",
-        "gib": "1.1.0",
-        "gdrcopy": "2.5",
-        "dcgm": "4.5.1",
-        "tcpxo": "libnccl-net.so",
-    }
+    final = root.final()
+    compare(f"final-{machine}-{os_name}.txt", final, bench.vendors.url)
+    code, said = root.run("apt-get", "-s", "dist-upgrade")
+    assert "0 upgraded, 0 newly installed, 0 to remove" in said, said
+    root.reboot()
     code, said = root.steps("--again")
     assert code == 0, said
-    assert "none of them changed something" in said
+    assert "none of them changed something" in said, said
+    assert root.final() == final
+
+
+def test_gdrcopy_is_taken_by_checksum_where_the_lock_names_its_packages(bench: Bench) -> None:
+    """Installed at its pin from files that are in no repository, recorded, and left alone by a second run."""
+    root = bench.machine(lustre=False)
+    pin = {"GDRCOPY_VERSION": "2.5.1", "GDRCOPY_RANGE_MIN": "2.4", "GDRCOPY_RANGE_MAX": "3"}
+    pin |= publish_clouds(bench.vendors, {**bench.versions, **pin}, (KERNEL,))
+    order = ["10-prepare", "20-kernel", "55-gdrcopy"]
+    pool = replace(bench.pool, steps=tuple(Step(id=name, timeout_s=60, retries=0, why="") for name in order))
+    root.bundle(pool, {**bench.versions, **pin})
+    code, said = root.steps()
+    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+    assert root.state["recorded"]["gdrcopy"] == "2.5.1"
+    code, said = root.steps("--again")
+    assert "none of them changed something" in said, said
+
+
+@pytest.mark.long
+def test_azure_without_a_lustre_client_for_the_kernel_names_those_that_have_one(bench: Bench) -> None:
+    """Where one name holds all clients by version, the message names the kernels all the same."""
+    kernels = ("5.15.0-1096-azure", "5.15.0-1098-azure", "6.8.0-1034-azure")
+    root = bench.machine("Standard_NC24ads_A100_v4", kernel=kernels[0], kernels=kernels, cloud="azure")
+    name = bench.versions["LUSTRE_PACKAGES"].partition("=")[0]
+    publish_clouds(bench.vendors, bench.versions, kernels[1:])
+    code, said = root.steps()
+    assert code == 1, said
+    assert f"no Lustre client for kernel {kernels[0]}; it has {kernels[1]}" in said
+    assert name not in root.run("dpkg-query", "-W")[1]
 
 
 def test_a_kernel_that_left_the_mirror_is_replaced(bench: Bench) -> None:

@@ -111,7 +111,7 @@ def make_key(folder: Path, name: str) -> Key:
     return Key(home, next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr")))
 
 
-def publish(folder: Path, suite: str, debs: list[Deb], key: Key) -> None:
+def publish(folder: Path, suite: str, debs: list[Deb], key: Key, label: str = "stand-in") -> None:
     """A signed repository: flat for the suite `/`, else `dists/SUITE/main`."""
     folder.mkdir(parents=True, exist_ok=True)
     stanzas = []
@@ -134,7 +134,9 @@ def publish(folder: Path, suite: str, debs: list[Deb], key: Key) -> None:
     head = "" if suite == "/" else f"Suite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: amd64\n"
     release = top / "Release"
     release.write_text(
-        f"Origin: stand-in\n{head}Date: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n" + "\n".join(sums) + "\n",
+        f"Origin: stand-in\nLabel: {label}\n{head}Date: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n"
+        + "\n".join(sums)
+        + "\n",
         encoding="utf-8",
     )
     key.sign("--clearsign", source=release, target=top / "InRelease")

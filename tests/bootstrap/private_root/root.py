@@ -21,6 +21,8 @@ PRETTY = {
     "ubuntu-24.04": 'NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\n',
 }
 SUITES = {"ubuntu-22.04": "jammy", "ubuntu-24.04": "noble"}
+MODELS = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card0"}
+GRUB = "etc/default/grub.d/90-gpuinfra.cfg"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -59,7 +61,7 @@ ln -s /proc/self/fd "$CASE/root/dev/fd"
 touch "$CASE/root/dev/console"
 mount --bind "$CASE/run" "$CASE/root/run"
 exec chroot "$CASE/root" /usr/bin/env -i HOME=/root LC_ALL=C GPUINFRA_RETRY_PAUSE_S=0 \
-  AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:9 \
+  AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:9 GCE_METADATA_HOST="$METADATA" \
   PATH=/opt/standin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
 
@@ -70,6 +72,8 @@ class PrivateRoot:
 
     folder: Path
     base: Path
+    metadata: str = "127.0.0.1:9"
+    """Host of the metadata server that gives tokens."""
 
     def prepare(self, pool: PoolPlan, versions: dict[str, str], *, kernel: str, ubuntu_ring: bytes) -> None:
         """An Ubuntu as the cloud boots it: a kernel, Ubuntu's repository, the unpacked bundle, and no more."""
@@ -79,6 +83,7 @@ class PrivateRoot:
         self.write("etc/os-release", PRETTY[pool.image.os])
         self.write("etc/standin/kernel", kernel)
         self.write("etc/standin/disks", "/dev/nvme1n1\n/dev/nvme2n1\n")
+        self.write("etc/standin/model", MODELS[str(pool.expectation["cloud"])])
         self.write("etc/apt/apt.conf.d/99quick", 'Acquire::Retries::Delay "false";\n')
         self.write("etc/fstab", "LABEL=cloudimg-rootfs / ext4 defaults 0 1\n")
         ring = upper / "usr/share/keyrings/ubuntu-archive-keyring.gpg"
@@ -94,7 +99,7 @@ class PrivateRoot:
         self.bundle(pool, versions)
         config = {
             "schema": "gpuinfra.node/1",
-            "cloud": "aws",
+            "cloud": pool.expectation["cloud"],
             "cluster": "train",
             "pool": pool.name,
             "region": "us-east-1",
@@ -103,7 +108,8 @@ class PrivateRoot:
         config["file_systems"] = systems if "LUSTRE_KEY_URL" in versions else []
         self.write("etc/gpuinfra/node.json", json.dumps(config))
         self.run("apt-get", "-q", "update", check=True)
-        self.run("apt-get", "-qy", "install", f"linux-image-{kernel}", "linux-image-aws", check=True)
+        line = f"linux-image-{kernel.rpartition('-')[2]}"
+        self.run("apt-get", "-qy", "install", f"linux-image-{kernel}", line, check=True)
 
     def bundle(self, pool: PoolPlan, versions: dict[str, str]) -> None:
         """Unpack the pool's bundle, with these versions."""
@@ -126,7 +132,12 @@ class PrivateRoot:
     def start(self, *command: str) -> subprocess.Popen[str]:
         """A command inside; killing it is a power cut for everything inside."""
         enter = ["unshare", "-mpf", "--kill-child", "--propagation", "private", "bash", "-c", ENTER, "-", *command]
-        environment = {"PATH": os.environ["PATH"], "BASE": str(self.base), "CASE": str(self.folder)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "BASE": str(self.base),
+            "CASE": str(self.folder),
+            "METADATA": self.metadata,
+        }
         return subprocess.Popen(enter, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, *command: str, check: bool = False) -> tuple[int, str]:
@@ -143,10 +154,11 @@ class PrivateRoot:
         )
 
     def reboot(self, kernel: str | None = None) -> None:
-        """Modules and services start again as they are enabled; the journal sees another boot."""
+        """Modules and services start again as they are enabled; the journal sees another boot, grub's choice the next kernel."""
+        code, chosen = self.run("sed", "-n", 's/.*with Linux \\(.*\\)"$/\\1/p', f"/{GRUB}")
+        if kernel or (code == 0 and chosen.strip()):
+            self.write("etc/standin/kernel", kernel or chosen.strip())
         self.run("standin-boot", check=True)
-        if kernel:
-            self.write("etc/standin/kernel", kernel)
         state = self.state
         for entry in state["steps"]:
             entry["boot_id"] = entry["boot_id"] and "00000000-0000-0000-0000-000000000000"
@@ -171,12 +183,12 @@ echo '# enabled'; sort /var/lib/standin/enabled
 echo '# active'; sort /run/standin/active
 echo '# modules'; sort /run/standin/modules
 echo '# mounts'; sort /run/standin/mounts
-for file in /etc/fstab $(find /etc -newer /etc/standin/kernel -name '*gpuinfra*' -type f | sort) \
+for file in /etc/fstab $(find /etc -newer /etc/standin/disks -name '*gpuinfra*' -type f | sort) \
   $(find /etc/apt/sources.list.d /etc/apt/keyrings /etc/apt/preferences.d -type f | sort); do
   echo "# $file"; case $file in *.gpg) echo binary ;; *) cat "$file" ;; esac
 done
 """
-        names = "^(nvidia|libnvidia|cuda|libnccl|lustre|linux-|dkms|mdadm|xfsprogs|pciutils)"
+        names = "^(nvidia|libnvidia|cuda|libnccl|lustre|linux-|dkms|mdadm|xfsprogs|pciutils|datacenter|nvlsm|doca|mlnx|amlfs|kmod|nccl|dmabuf|docker)"
         said = self.run("bash", "-c", script, "-", names, check=True)[1]
         recorded = "".join(f"{key} {value}\n" for key, value in sorted(self.state["recorded"].items()))
         return f"{said}# recorded\n{recorded}"

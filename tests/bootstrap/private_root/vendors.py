@@ -21,8 +21,9 @@ from .debs import Deb, Key, make_key, publish
 NEWER_DRIVER = "595.91.07"
 NEWER_NCCL = "2.32.3-1+cuda13.2"
 NEWER_TOOLKIT = "1.21.0"
+DCGM = ("1:4.5.2-1", "1:5.0.0-1")
 UNIT = "[Unit]\nDescription=stand-in\n[Service]\nExecStart={}\n[Install]\nWantedBy=multi-user.target\n"
-REPOSITORIES = {"ubuntu2204": "jammy", "ubuntu2404": "noble"}
+SUITES = {"ubuntu2204": "jammy", "ubuntu2404": "noble"}
 
 
 def driver(version: str) -> list[Deb]:
@@ -35,7 +36,12 @@ def driver(version: str) -> list[Deb]:
             deb,
             f"nvidia-dkms-open {same}, nvidia-utils {same}, nvidia-persistenced {same}, libnvidia-compute {same}",
         ),
-        Deb("nvidia-dkms-open", deb, "dkms", postinst=f"dkms build-and-install nvidia {version}"),
+        Deb(
+            "nvidia-dkms-open",
+            deb,
+            "dkms",
+            postinst=f'dkms build-and-install nvidia {version} "$(uname -r)" nvidia nvidia-uvm',
+        ),
         Deb("nvidia-utils", deb, f"libnvidia-compute {same}", {"/usr/bin/nvidia-smi": smi}),
         Deb("libnvidia-compute", deb),
         Deb(
@@ -71,19 +77,18 @@ def nccl(version: str) -> list[Deb]:
 
 def diagnostics() -> list[Deb]:
     """The NVLink subnet manager and DCGM."""
-    dcgmi = "#!/bin/sh\necho 'version: 4.5.1'\n"
+    dcgmi = "#!/bin/sh\necho 'version: 4.5.2'\n"
+    core = {
+        "/usr/bin/dcgmi": dcgmi,
+        "/lib/systemd/system/nvidia-dcgm.service": UNIT.format("/usr/bin/nv-hostengine"),
+    }
+    name = "datacenter-gpu-manager-4"
     return [
-        Deb("nvlsm", "2025.06.6-1", "libibumad3"),
+        *(Deb("nvlsm", version, "libibumad3") for version in ("2025.10.12-1", "2026.02.1-1")),
         Deb("libibumad3", "50.0"),
         Deb("infiniband-diags", "50.0", "libibumad3"),
-        Deb(
-            "datacenter-gpu-manager-4-cuda13",
-            "1:4.5.1-1",
-            files={
-                "/usr/bin/dcgmi": dcgmi,
-                "/lib/systemd/system/nvidia-dcgm.service": UNIT.format("/usr/bin/nv-hostengine"),
-            },
-        ),
+        *(Deb(f"{name}-core", version, files=core) for version in DCGM),
+        *(Deb(f"{name}-cuda13", version, f"{name}-core (= {version})") for version in DCGM),
     ]
 
 
@@ -148,41 +153,58 @@ def lustre(kernels: tuple[str, ...]) -> list[Deb]:
 
 
 def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
-    """The few packages of Ubuntu's own that steps ask for."""
+    """The few packages of Ubuntu's own that steps ask for. The newest kernel of the series 5.15 is also the long-term one."""
+    from .clouds import docker
+
     debs = [Deb("pciutils", "3.7.0"), Deb("mdadm", "4.2"), Deb("xfsprogs", "5.13"), Deb("dkms", "3.0", files=DKMS)]
+    debs.append(docker())
+    flavour = kernels[-1].rpartition("-")[2]
     for kernel in kernels:
-        debs.append(Deb(f"linux-image-{kernel}", "1", files=module(kernel, "ib-umad", "1")))
+        inbox = module(kernel, "ib-umad", "1") | module(kernel, "mlx5_core", "1") | module(kernel, "mlx5_ib", "1")
+        debs.append(Deb(f"linux-image-{kernel}", "1", files=inbox))
         if kernel in headers:
             debs.append(Deb(f"linux-headers-{kernel}", "1", files={f"/lib/modules/{kernel}/build/Makefile": ""}))
-    newest = headers[-1]
-    debs.append(Deb("linux-image-aws", "6.8.0.1040", f"linux-image-{newest}"))
-    return [*debs, Deb("linux-headers-aws", "6.8.0.1040", f"linux-headers-{newest}")]
+    lines = {flavour: headers[-1]}
+    lines |= {f"{flavour}-lts-22.04": kernel for kernel in headers if kernel.startswith("5.15")}
+    for line, newest in lines.items():
+        for part in ("image", "headers"):
+            debs.append(Deb(f"linux-{part}-{line}", "6.8.0.1040", f"linux-{part}-{newest}"))
+    return debs
 
 
 DKMS = {
     "/usr/sbin/dkms": """#!/bin/bash
 set -e
+# build-and-install NAME VERSION KERNEL MODULE...
 list=/var/lib/dkms/status
-kernel=$(uname -r)
 mkdir -p /var/lib/dkms
 touch $list
 build() {
+  local what=$1 kernel=$2 name modules
+  read -ra modules <"/var/lib/dkms/${what%/*}.modules"
+  if grep -qs 'IMPORT_NS(DMA_BUF)' "/usr/src/${what/\\//-}"/*.c && [[ $(printf '%s\\n' 6.13 "$kernel" | sort -V | head -n 1) == 6.13 ]]; then
+    echo "Error! Bad return status for module build on kernel: $kernel" >&2
+    exit 10
+  fi
   if ! [[ -e /lib/modules/$kernel/build ]]; then
     echo "dkms: no headers for $kernel" >&2
-    grep -qxF "$1: added" $list || echo "$1: added" >>$list
+    grep -qxF "$what: added" $list || echo "$what: added" >>$list
     return 0
   fi
-  mkdir -p "/lib/modules/$kernel/updates/dkms"
-  for name in nvidia nvidia-uvm; do
-    printf 'version: %s\\nvermagic: %s SMP mod_unload\\n' "${1#*/}" "$kernel" >"/lib/modules/$kernel/updates/dkms/$name.ko"
+  mkdir -p "/lib/modules/$kernel/extra/dkms"
+  for name in "${modules[@]}"; do
+    printf 'version: %s\\nvermagic: %s SMP mod_unload\\n' "${what#*/}" "$kernel" >"/lib/modules/$kernel/extra/dkms/$name.ko"
   done
-  sed -i "\\|^$1: added|d" $list
-  grep -qxF "$1, $kernel, x86_64: installed" $list || echo "$1, $kernel, x86_64: installed" >>$list
+  sed -i "\\|^$what: added|d" $list
+  grep -qxF "$what, $kernel, x86_64: installed" $list || echo "$what, $kernel, x86_64: installed" >>$list
 }
 case $1 in
   status) cat $list ;;
-  autoinstall) for what in $(sed -n 's/: added$//p' $list); do build "$what"; done ;;
-  build-and-install) build "$2/$3" ;;
+  autoinstall) for what in $(sed -n 's/: added$//p' $list); do build "$what" "$(uname -r)"; done ;;
+  build-and-install)
+    echo "${@:5}" >"/var/lib/dkms/$2.modules"
+    build "$2/$3" "$4"
+    ;;
 esac
 """
 }
@@ -218,11 +240,11 @@ class Vendors:
         signer: str | None = None,
     ) -> dict[str, str]:
         """Put everything in place for one lock; returns the lock as this mirror needs it."""
-        for name in ("nvidia", "fsx", "toolkit", "ubuntu", "efa", "stranger"):
+        for name in ("nvidia", "fsx", "toolkit", "ubuntu", "efa", "microsoft", "google", "stranger"):
             if name not in self.keys:
                 self.keys[name] = make_key(self.folder / "keys", name)
         repository = versions["CUDA_KEYRING_URL"].split("/repos/")[1].split("/")[0]
-        suite = REPOSITORIES[repository]
+        suite = SUITES[repository]
         web = self.folder / "web"
         cuda_repo = web / f"developer.download.nvidia.com/compute/cuda/repos/{repository}/x86_64"
         gpu = driver(versions["DRIVER_VERSION"]) + driver(NEWER_DRIVER) + cuda() + diagnostics()
@@ -232,7 +254,8 @@ class Vendors:
         keyring.rename(cuda_repo / "cuda-keyring_1.1-1_all.deb")
         publish(web / "archive.ubuntu.com/ubuntu", suite, ubuntu(kernels, headers or kernels), self.keys["ubuntu"])
         fsx = kernels if with_lustre is None else with_lustre
-        publish(web / "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu", suite, lustre(fsx), self.keys["fsx"])
+        if kernels[-1].endswith("-aws"):
+            publish(web / "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu", suite, lustre(fsx), self.keys["fsx"])
         containers = toolkit(versions["CONTAINER_TOOLKIT_VERSION"]) + toolkit(NEWER_TOOLKIT)
         publish(web / "nvidia.github.io/libnvidia-container/stable/deb/amd64", "/", containers, self.keys["toolkit"])
         self._put("nvidia.github.io/libnvidia-container/gpgkey", self.keys["toolkit"].public)
@@ -245,12 +268,14 @@ class Vendors:
             "CONTAINER_TOOLKIT_KEY_FINGERPRINT": self.keys["toolkit"].fingerprint,
             "ROOT_FREE_GIB": "1",
         }
-        if "LUSTRE_KEY_FINGERPRINT" in versions:
+        if "fsx-lustre" in versions.get("LUSTRE_REPOSITORY", ""):
             changed["LUSTRE_KEY_FINGERPRINT"] = self.keys["fsx"].fingerprint
         if "EFA_INSTALLER_VERSION" in versions:
             changed["EFA_INSTALLER_KEY_FINGERPRINT"] = self.keys["efa"].fingerprint
             self._efa(versions["EFA_INSTALLER_VERSION"])
-        return {**versions, **changed}
+        from .clouds import publish_clouds
+
+        return {**versions, **changed, **publish_clouds(self, versions, kernels)}
 
     def _keyring(self, repository: str) -> Deb:
         ring = "/usr/share/keyrings/cuda-archive-keyring.gpg"
