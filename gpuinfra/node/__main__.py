@@ -76,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
         help="ask for this check too, though the machine does not require it: B2, B4 and B5 measure; may be repeated",
     )
     verify.add_argument(
+        "--burn-in",
+        type=int,
+        choices=(1, 2, 3, 4),
+        metavar="LEVEL",
+        help="DCGM's diagnostics of this level: 1 seconds, 2 minutes, 3 a quarter of an hour and stress until the heat is steady, 4 hours",
+    )
+    verify.add_argument(
         "--watch", type=float, metavar="SECONDS", help="verify again and again; one line of JSON a round"
     )
     verify.add_argument(
@@ -93,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     nccl.add_argument("--gib", type=float, default=8.0, help="bytes summed on each GPU, twice of that is allocated")
     nccl.add_argument("--rounds", type=int, default=20)
     nccl.set_defaults(run=_nccl)
+    links = commands.add_parser(
+        "links", help="how fast each fabric device is in a loop through itself; one JSON object"
+    )
+    links.set_defaults(run=_links)
+    heat = commands.add_parser("heat", help="stress until the temperatures stand still; prints one JSON object")
+    heat.add_argument("--seconds", type=int, default=1800, help="longest stress (default: %(default)s)")
+    heat.set_defaults(run=_heat)
     ports = commands.add_parser("ports", help="what the kernel says about each RDMA port; prints one JSON object")
     ports.set_defaults(run=_ports)
     explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
@@ -117,7 +131,10 @@ def _verify(args: argparse.Namespace) -> int:
         return WRONG_USE
     try:
         unchecked = not_checked(expectation)
-        expectation = dict(expectation, required=list(dict.fromkeys([*expectation["required"], *args.also])))
+        also = [*args.also, *burn_in_checks(args.burn_in)]
+        expectation = dict(expectation, required=list(dict.fromkeys([*expectation["required"], *also])))
+        if args.burn_in:
+            expectation["burn_in"] = args.burn_in
     except ValueError as error:
         raise Missing(str(error)) from None
     if args.evidence:
@@ -162,6 +179,11 @@ def _verify(args: argparse.Namespace) -> int:
         _say(upload_problem, console=True)
         return ENVIRONMENT
     return OK if result.verified else NOT_VERIFIED
+
+
+def burn_in_checks(level: int | None) -> list[str]:
+    """Checks that a level of burn-in asks for."""
+    return [] if not level else ["B1"] if level == 1 else ["B6"] if level == 2 else ["B6", "B7"]
 
 
 def _watch(args: argparse.Namespace) -> int:
@@ -292,6 +314,36 @@ def _nccl(args: argparse.Namespace) -> int:
     return OK
 
 
+def _links(args: argparse.Namespace) -> int:
+    from . import links
+
+    try:
+        result = links.measure()
+    except links.LinkError as error:
+        raise Missing(str(error)) from None
+    json.dump(result, sys.stdout)
+    print()
+    return OK
+
+
+def _heat(args: argparse.Namespace) -> int:
+    from . import heat
+    from .words import Unreadable
+
+    if not 60 <= args.seconds <= 6 * 3600:
+        _say("give --seconds between 60 and 21600")
+        return WRONG_USE
+    try:
+        result = heat.measure(args.seconds)
+    except heat.HeatError as error:
+        raise Missing(str(error)) from None
+    except Unreadable as error:
+        raise Missing(error.reason) from None
+    json.dump(result, sys.stdout)
+    print()
+    return OK
+
+
 def _ports(args: argparse.Namespace) -> int:
     from . import ports
 
@@ -325,7 +377,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _instance_id(node: dict[str, Any]) -> str:
     """Who this is: the cloud's word, or the host's name on a machine that no cloud made."""
-    if node.get("cloud"):
+    if node.get("cloud") not in (None, "none"):
         from . import cloud
 
         try:

@@ -66,6 +66,11 @@ class Answers:
         """The answer as it came, whatever its exit code, as long as it is whole."""
         return self._once("raw", name, self._read)
 
+    def installed(self, name: str) -> bool:
+        """False where the command of a probe does not exist on the node; whether it may be absent is each check's decision."""
+        record = self._probes.get(name)
+        return not (isinstance(record, Mapping) and record.get("problem") == "not found")
+
     def text(self, name: str) -> str:
         """Stdout of a command that ended well."""
         return self._once("text", name, self._trusted).stdout

@@ -33,7 +33,7 @@ def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None =
     for check in ALL.values():
         if check.id in expectation.get("required", ()) and check.id not in expectation.get("skips", {}):
             if allowed is None or check.phase.value in allowed:
-                names.update(dict.fromkeys(check.probes))
+                names.update(dict.fromkeys(check.asks(expectation)))
     return list(names)
 
 

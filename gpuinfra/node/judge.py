@@ -80,9 +80,9 @@ def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any])
     return Verdict(not blockers and not missing, tuple(blockers), tuple(missing))
 
 
-WARNS = frozenset(("G7", "X1", "X2"))
-"""Checks of severity drain whose table knows a milder class: software thermal slowdown, Xids to watch, non-fatal
-SXids."""
+WARNS = frozenset(("D7", "G7", "X1", "X2"))
+"""Checks that know a milder class than their severity: a driver that no reboot has proven yet, software thermal slowdown,
+Xids to watch, non-fatal SXids."""
 
 _FIRST = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
 

@@ -86,6 +86,8 @@ PROBES: dict[str, Probe] = {
     "modules": Probe(("lsmod",)),
     "driver-version": Probe(("cat", "/proc/driver/nvidia/version")),
     "dkms": Probe(("dkms", "status")),
+    "module": Probe(("modinfo", "nvidia"), keep=r"^(?:filename|version|vermagic|signer):"),
+    "boot-id": Probe(("cat", "/proc/sys/kernel/random/boot_id")),
     "holds": Probe(("apt-mark", "showhold")),
     "persistenced": Probe(("systemctl", "is-active", "nvidia-persistenced")),
     "fabric-manager": Probe(("systemctl", "is-active", "nvidia-fabricmanager")),
@@ -114,6 +116,8 @@ PROBES: dict[str, Probe] = {
     ),
     "memlock": Probe(("grep", "-rhE", "^[^#]*memlock", "/etc/security/limits.conf", "/etc/security/limits.d")),
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
+    "docker": Probe(("docker", "info", "--format", "{{json .}}")),
+    "containerd": Probe(("containerd", "config", "dump")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe(("findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE")),
     "infiniband": Probe(("ibstat",)),
@@ -128,7 +132,12 @@ PROBES: dict[str, Probe] = {
     ),
     "metrics": Probe(("curl", "-s", "--noproxy", "*", "--max-time", "10", "http://127.0.0.1:9400/metrics")),
     "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600),
-    # These two measure, and take minutes: only a node that is asked for speed runs them.
+    # These measure, and take minutes to hours: only a node that is asked for speed or burn-in runs them.
+    "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800),
+    "dcgm-long": Probe(("dcgmi", "diag", "-r", "3", "--json"), timeout_s=3600),
+    "dcgm-extra-long": Probe(("dcgmi", "diag", "-r", "4", "--json"), timeout_s=14400),
+    "heat": Probe((NODE_PART, "heat"), timeout_s=2400),
+    "links": Probe((NODE_PART, "links"), timeout_s=2400),
     "nccl": Probe((NODE_PART, "nccl"), timeout_s=600),
     "nvbandwidth": Probe(
         ("nvbandwidth", "-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce"),

@@ -31,6 +31,7 @@ import devices  # flat on a node, so flat here
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "nvidia-smi"
 KERNEL = "6.8.0-1040-aws"
 DRIVER = "580.173.02"
+BOOT, EARLIER_BOOT = "00000000-0000-4000-8000-000000000002", "00000000-0000-4000-8000-000000000001"
 
 P4D: dict[str, Any] = {
     "schema": "gpuinfra.expectation/1",
@@ -86,7 +87,10 @@ P4D: dict[str, Any] = {
         "X2",
         "N1",
         "N4",
+        "C1",
         "C2",
+        "C3",
+        "D7",
         "L1",
         "S1",
         "S2",
@@ -105,7 +109,8 @@ H100 = {
     "nvlink_gb_s": 26.562,
     "fabric_devices": 32,
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}],
-    "required": [*P4D["required"], "F2", "F6", "B1", "B2", "B4", "B5", "M1"],
+    "burn_in": 3,
+    "required": [*P4D["required"], "F2", "F6", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
     "skips": {},
 }
 """An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
@@ -122,7 +127,10 @@ COPIES = {
 
 JOURNAL = {
     "schema": "gpuinfra.state/1",
-    "steps": [{"id": step, "hash": "a" * 64, "status": "done"} for step in P4D["steps"]],
+    "steps": [
+        {"id": step, "hash": "a" * 64, "status": "done", "boot_id": EARLIER_BOOT, "changed": True}
+        for step in P4D["steps"]
+    ],
     "recorded": {"driver": DRIVER, "kernel": KERNEL},
 }
 
@@ -138,26 +146,53 @@ def machine(cloud: str, name: str) -> dict[str, Any]:
 
 
 AZURE = machine("azure", "Standard_ND96isr_H100_v5")
+AZURE["required"] = [*AZURE["required"], "N5"]
 AZURE_A100 = machine("azure", "Standard_ND96amsr_A100_v4")
 GOOGLE = machine("gcp", "a3-megagpu-8g")
 GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
 GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
 """Machines of other clouds, as the plan asks of them."""
 
-DIAGNOSTICS = {
-    "DCGM Diagnostic": {
-        "test_categories": [
-            {
-                "category": "Deployment",
-                "tests": [{"name": "software", "results": [{"status": "Pass"}], "test_summary": {"status": "Pass"}}],
-            },
-            {"category": "Hardware", "tests": [{"name": "pcie", "test_summary": {"status": "Skip"}}]},
-        ]
-    }
+DOCKER = {
+    "ServerVersion": "28.2.2",
+    "Runtimes": {"nvidia": {"path": "nvidia-container-runtime"}, "runc": {"path": "runc"}},
+    "DefaultRuntime": "runc",
+    "CgroupDriver": "systemd",
+    "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"],
 }
+CONTAINERD = """version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  enable_cdi = true
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+    runtime_type = "io.containerd.runc.v2"
+"""
+HEAT = {
+    "schema": "gpuinfra.heat/1",
+    "seconds": 420.0,
+    "steady": True,
+    "load": "dcgmi diag -r targeted_stress",
+    "ended": None,
+    "gpus": [
+        {"index": index, "highest_c": 66.0, "memory_highest_c": 70.0, "reasons": "0x0000000000000004", "busy_percent": 100.0, "new_errors": 0}
+        for index in range(8)
+    ],
+}  # fmt: skip
 
+
+def links(machine: dict[str, Any]) -> dict[str, Any]:
+    """What `node.pyz links` measures on a healthy machine."""
+    efa = machine["fabric_provider"] == "efa"
+    devices = [
+        {"device": f"device-{index}", "gbps": 95.5 if efa else 392.5, "memory": "host", "problem": None, "counters": {}}
+        for index in range(machine["fabric_devices"])
+    ]
+    return {"schema": "gpuinfra.links/1", "tool": "fi_pingpong" if efa else "ib_write_bw", "devices": devices}
+
+
+_MODULE = f"filename:       /lib/modules/{KERNEL}/updates/dkms/nvidia.ko\nversion:        {DRIVER}\nvermagic:       {KERNEL} SMP mod_unload modversions \n"
 _HOST = {
-    "dcgmi": json.dumps(DIAGNOSTICS) + "\n",
+    "docker": json.dumps(DOCKER) + "\n",
+    "containerd": CONTAINERD,
     "curl": "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
     + "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}"}} 30\n' for index in range(8)),
     NODE_PART: json.dumps(NCCL) + "\n",
@@ -211,11 +246,19 @@ def record(argv: Iterable[str], stdout: str = "", code: int = 0, **other: Any) -
     }
 
 
-def played(device_state: dict[str, Any]):
+def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
     """A runner that lets stand-ins answer instead of commands."""
 
     def do(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
         words, said = list(argv), io.StringIO()
+        if words == ["cat", "/proc/sys/kernel/random/boot_id"]:
+            return record(words, BOOT + "\n")
+        if words == ["modinfo", "nvidia"]:
+            return record(words, _MODULE)
+        if words == [NODE_PART, "heat"]:
+            return record(words, json.dumps(HEAT) + "\n")
+        if words == [NODE_PART, "links"]:
+            return record(words, json.dumps(links(expectation)) + "\n")
         if words[0] == "cat":
             return record(words, devices.files(device_state)[words[1]])
         if words[:2] == [NODE_PART, "ports"]:
@@ -250,7 +293,9 @@ def probes(
 ) -> dict[str, Any]:
     """What every probe of the machine answers."""
     names = evidence.needed_probes(expectation)
-    return probe_all(names, played(device_state or state(*faults, expectation=expectation)), retry_wait_s=0)
+    return probe_all(
+        names, played(device_state or state(*faults, expectation=expectation), expectation), retry_wait_s=0
+    )
 
 
 _KEPT: dict[str, dict[str, Any]] = {}
@@ -258,7 +303,7 @@ _KEPT: dict[str, dict[str, Any]] = {}
 
 def healthy(expectation: dict[str, Any] = P4D) -> dict[str, Any]:
     """A copy of a healthy machine's answers, to be mutated."""
-    machine = expectation["machine"]
+    machine = f"{expectation['machine']} {expectation.get('burn_in')}"
     if machine not in _KEPT:
         _KEPT[machine] = probes(expectation=expectation)
     return copy.deepcopy(_KEPT[machine])

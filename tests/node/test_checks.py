@@ -14,6 +14,8 @@ from gpuinfra.node.words import Severity
 from tests.node.healthy import (
     AZURE,
     AZURE_A100,
+    BOOT,
+    DRIVER,
     GOOGLE,
     GOOGLE_B200,
     GOOGLE_RDMA,
@@ -25,9 +27,11 @@ from tests.node.healthy import (
     record,
 )
 
-ON_DEMAND = ["N2", "N3", "N7", "N8", "N6", "N9", "M1", "B1", "B2", "B4", "B5"]
+ON_DEMAND = ["N2", "N3", "N7", "N8", "N6", "N9", "M1", "N5", "B1", "B2", "B4", "B5", "B6", "B7"]
 """What a p4d is not asked for: other clouds' checks, and those that measure."""
 MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200)
+ASKED = (H100, *MACHINES, {**H100, "burn_in": 2}, {**H100, "burn_in": 4})
+"""Between them they are asked everything: each level of burn-in is a probe of its own."""
 Node = dict[str, Any]
 """probes, journal, expectation of one node."""
 
@@ -98,6 +102,15 @@ def kernel_line(text: str) -> Callable[[Node], None]:
     return mutate
 
 
+def brought_built(
+    one: Node, kernel: str = KERNEL, driver: str = DRIVER, folder: str = f"/lib/modules/{KERNEL}"
+) -> None:
+    """The distribution brought the module built; there is no DKMS."""
+    one["probes"]["dkms"] = record(["dkms", "status"], "", 127, problem="not found")
+    text = f"filename:       {folder}/kernel/nvidia-580srv-open/nvidia.ko\nversion:        {driver}\nvermagic:       {kernel} SMP\n"
+    one["probes"]["module"] = record(["modinfo", "nvidia"], text)
+
+
 MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
     "P1": [swaps("lspci", r"^0000:20:1d.*\n", ""), swaps("lspci", "10de:20b0", "10de:20b2"), says("lspci", "")],
     "P2": [
@@ -124,7 +137,39 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         swaps("nvidia-smi-csv", r"^3, .*\n", ""),
         swaps("nvidia-smi-xml", "<driver_version>580", "<driver_version>570"),
     ],
-    "D3": [swaps("dkms", "installed", "built"), swaps("dkms", KERNEL, "6.5.0-1000-aws"), says("dkms", "")],
+    "D3": [
+        swaps("dkms", "installed", "built"),
+        swaps("dkms", KERNEL, "6.5.0-1000-aws"),
+        says("dkms", ""),
+        says("dkms", "nvidia/580.173.02: added\n"),
+        says("dkms", "nvidia is somewhere\n"),
+        swaps("module", r"version: .*", "version:        580.95.05"),
+        lambda one: brought_built(one, kernel="6.5.0-1000-aws"),
+        lambda one: brought_built(one, driver="580.95.05"),
+        lambda one: brought_built(one, folder="/root"),
+        lambda one: one["probes"].update(module=record(["modinfo", "nvidia"], "", 1, stderr="modinfo: ERROR: x")),
+    ],
+    "D7": [
+        journal(lambda j: j["steps"][1].update(boot_id=BOOT)),
+        journal(lambda j: j["steps"][1].pop("changed")),
+        journal(lambda j: j["steps"].pop(1)),
+        journal(lambda j: j["recorded"].update(driver="580.95.05")),
+        says("boot-id", "yesterday\n"),
+        lambda one: one["probes"].update(
+            {"driver-version": record(["cat", "/x"], "", 1, stderr="cat: /x: No such file or directory")}
+        ),
+    ],
+    "C1": [
+        swaps("docker", '"nvidia": {[^}]*}, (.*)"CDISpecDirs": .*]', r'\1"CDISpecDirs": null'),
+        swaps("docker", '"ServerVersion": "28.2.2"', '"ServerErrors": ["Cannot connect to the Docker daemon"]'),
+        says("containerd", "version = 2\n[plugins]\n"),
+        says("containerd", "containerd is what this is\n"),
+    ],
+    "C3": [
+        swaps("docker", '"CDISpecDirs": .*]', '"CDISpecDirs": []'),
+        swaps("docker", '"CgroupDriver": "systemd"', '"CgroupDriver": null'),
+        says("docker", "Cannot connect to the Docker daemon\n", 1),
+    ],
     "D4": [says("holds", "nvidia-open\n"), says("holds", "")],
     "D5": [says("persistenced", "inactive\n", 3), says("persistenced", "failed\n", 3)],
     "D6": [swaps("modules", r"^nvidia_uvm.*\n", "")],
@@ -325,13 +370,46 @@ MUTATIONS["N9"] = [
     swaps("ports", '"layer": "InfiniBand"', '"layer": "Ethernet"'),
 ]
 MUTATIONS["M1"] = [swaps("metrics", r'^DCGM_FI_DEV_GPU_TEMP.gpu="3".*\n', ""), says("metrics", "", 7)]
-MUTATIONS["B1"] = [
-    swaps("dcgm", '"status": "Pass"', '"status": "Fail"'),
-    swaps("dcgm", '"status": "Pass"', '"status": "Warn"'),
-    swaps("dcgm", '"status": "Pass"', '"status": 0'),
-    swaps("dcgm", "Pass", "Skip", 2),
-    says("dcgm", "Error: unable to connect to nv-hostengine\n", 1),
+
+
+def diagnosed(probe: str) -> list[Callable[[Node], None]]:
+    """What DCGM's diagnostics can say that is no pass."""
+    return [
+        swaps(probe, '"status": "Pass"', '"status": "Fail"'),
+        swaps(probe, '"status": "Pass"', '"status": "Warn"'),
+        swaps(probe, '"status": "Pass"', '"status": 0'),
+        swaps(probe, "Pass", "Skip", 0),
+        says(probe, "Error: unable to connect to nv-hostengine\n", 1),
+        says(probe, "{}\n"),
+    ]
+
+
+MUTATIONS["B1"] = diagnosed("dcgm")
+MUTATIONS["B6"] = [*diagnosed("dcgm-long"), lambda one: one["expectation"].pop("burn_in")]
+MUTATIONS["B7"] = [
+    swaps("heat", '"steady": true', '"steady": false'),
+    swaps("heat", '"reasons": "0x0000000000000004"', '"reasons": "0x0000000000000048"'),
+    swaps("heat", '"reasons": "0x0000000000000004"', '"reasons": "4"'),
+    swaps("heat", '"new_errors": 0', '"new_errors": 2'),
+    swaps("heat", '"new_errors": 0', '"new_errors": null'),
+    swaps("heat", '"busy_percent": 100.0', '"busy_percent": 3.0'),
+    swaps("heat", '"busy_percent": 100.0', '"busy_percent": null'),
+    swaps("heat", '"highest_c": 66.0', '"highest_c": "warm"'),
+    swaps("heat", r'{"index": 0.*?}, ', ""),
+    swaps("heat", "gpuinfra.heat/1", "gpuinfra.heat/2"),
 ]
+MUTATIONS["N5"] = [
+    swaps("links", '"gbps": 95.5', '"gbps": 60.0'),
+    swaps("links", '"gbps": 95.5', '"gbps": null'),
+    swaps("links", '"gbps": 95.5', '"gbps": NaN'),
+    swaps("links", '"gbps": 95.5', '"gbps": "95.5"'),
+    swaps("links", '"gbps": 95.5', '"gbps": 0', 32),
+    swaps("links", '"problem": null', '"problem": "fi_pingpong did not end within 60 s"'),
+    swaps("links", '"counters": {}', '"counters": {"rx_drops": 3}'),
+    swaps("links", r'{"device": "device-0".*?}}, ', ""),
+    swaps("links", "gpuinfra.links/1", "gpuinfra.links/2"),
+]
+"""An EFA machine, whose floor nobody has published; the floor of a machine that has one is in a test of its own."""
 
 CASES = [(check, at) for check, mutations in MUTATIONS.items() for at in range(len(mutations))]
 
@@ -381,8 +459,10 @@ def test_a_check_without_its_answer_does_not_pass(probe: str, how: str) -> None:
     """Every check that reads a probe ends other than in pass when the probe's answer is absent, cut or garbled."""
     readers = {check.id for check in ALL.values() if probe in check.probes}
     while readers:
-        machine = max((H100, *MACHINES), key=lambda one: len(readers & set(one["required"])))
-        asked = readers & set(machine["required"])
+        machine, asked = max(
+            ((one, {name for name in readers & set(one["required"]) if probe in ALL[name].asks(one)}) for one in ASKED),
+            key=lambda pair: len(pair[1]),
+        )
         assert asked, f"no healthy machine is asked for {sorted(readers)}"
         readers -= asked
         one = node(machine)
@@ -546,6 +626,44 @@ def test_what_was_not_checked_is_known() -> None:
     """Reports can list the checks that a machine neither requires nor skips."""
     assert not_checked(P4D) == ON_DEMAND
     assert "F2" in not_checked({"required": ["P1"]})
+
+
+def test_a_module_that_the_distribution_brought_built_passes() -> None:
+    """Without DKMS, a module among the running kernel's own, of the pinned version and built for it, is kept by every reboot."""
+    one = node()
+    brought_built(one)
+    found = judged(one)["D3"]
+    assert (found["outcome"], found["found"]) == ("pass", f"nvidia {DRIVER} for {KERNEL}, brought built")
+
+
+def test_a_driver_that_no_reboot_has_proven_is_told_and_holds_nobody_back() -> None:
+    """A driver that was installed in this boot warns; the node is handed over, because D3 says that the module is kept."""
+    one = node()
+    MUTATIONS["D7"][0](one)
+    checks = judged(one)
+    assert checks["D7"]["outcome"] == "warn"
+    assert "no reboot" in checks["D7"]["reason"]
+    assert verdict(list(checks.values()), one["expectation"]).verified
+    one["journal"]["steps"][1]["changed"] = False
+    assert judged(one)["D7"]["outcome"] == "pass"
+
+
+def test_a_node_without_a_container_runtime_passes() -> None:
+    """Nothing is misconfigured where nothing is installed, and the outcome says so."""
+    one = node()
+    for probe in ("docker", "containerd"):
+        one["probes"][probe] = record([probe], "", 127, problem="not found")
+    checks = judged(one)
+    assert (checks["C1"]["outcome"], checks["C3"]["outcome"]) == ("pass", "pass")
+    assert "no container runtime is installed" in checks["C1"]["reason"]
+
+
+def test_a_link_is_held_to_the_floor_of_its_machine() -> None:
+    """Where health checks publish a floor for one adapter, a link below it fails although all its neighbours are as slow."""
+    one = node(AZURE)
+    assert judged(one)["N5"]["expected"] == 380
+    one["probes"]["links"]["stdout"] = one["probes"]["links"]["stdout"].replace("392.5", "350.0")
+    assert judged(one)["N5"]["outcome"] == "fail"
 
 
 def test_a_log_class_xid_passes_and_is_shown() -> None:

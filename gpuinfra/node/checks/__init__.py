@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 from ..words import Phase
-from . import driver, fabric, gpu_health, gpus, kernel_log, network, platform, ports, software, speed
+from . import (
+    burn_in,
+    containers,
+    driver,
+    fabric,
+    gpu_health,
+    gpus,
+    kernel_log,
+    links,
+    network,
+    platform,
+    ports,
+    software,
+    speed,
+)
 from .base import Check
 
-_MODULES = (platform, driver, gpus, gpu_health, fabric, kernel_log, network, ports, software, speed)
+_MODULES = (
+    platform,
+    driver,
+    gpus,
+    gpu_health,
+    fabric,
+    kernel_log,
+    network,
+    ports,
+    containers,
+    software,
+    speed,
+    links,
+    burn_in,
+)
 _PHASES = list(Phase)
 _LETTERS = "PDGFXNCLSMB"
 """From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, metrics, measurements."""

@@ -4,7 +4,7 @@ business."""
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
@@ -22,6 +22,10 @@ class Check:
     probes: tuple[str, ...] = ()
     hint: str = ""
     source = "fact sheet on nodes, section 13"
+
+    def asks(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
+        """The probes that a node of this machine is asked; all of them, unless a check knows better."""
+        return self.probes
 
     def parse(self, answers: Answers, machine: Machine) -> Any:
         """Turn tool output into something to judge; raise `Unreadable` when it cannot be understood."""

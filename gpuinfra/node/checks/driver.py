@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
 from .base import Check, all_same, listed, on_some
 from .platform import loaded_modules
 
@@ -90,38 +91,104 @@ class DriverVersion(Check):
         )
 
 
+_DKMS_WAITING = re.compile(r"^nvidia(?:-open)?[/,]\s*[\w.]+: (?:added|built)$")
 _DKMS = re.compile(r"^nvidia(?:-open)?[/,]\s*([\w.]+),\s*([\w.+~-]+),\s*\w+:\s*(\w+)")
 
 
-class DkmsInstalled(Check):
-    """DKMS has installed the pinned module for the running kernel; `added` or `built` would be gone after a
-    reboot."""
+class ModuleKept(Check):
+    """The pinned module is installed for the running kernel, so that it is still there after a reboot.
+
+    Where DKMS builds it, DKMS says `installed`; `added` or `built` would be gone. Where the distribution brings it built, it lies
+    among this kernel's modules, in the pinned version and built for this kernel.
+    """
 
     id, name = "D3", "dkms_installed"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
-    probes = ("dkms", "uname", "driver-version")
+    probes = ("dkms", "uname", "driver-version", "module")
     hint = (
         "install the headers of the running kernel, then dkms autoinstall; read "
-        "/var/lib/dkms/nvidia/*/build/make.log if it fails"
+        "/var/lib/dkms/nvidia/*/build/make.log if it fails; without DKMS install linux-modules-nvidia-...-$(uname -r)"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]], dict[str, str]]:
         builds = []
-        for line in answers.lines("dkms"):
+        for line in answers.lines("dkms") if answers.installed("dkms") else []:
             match = _DKMS.match(line)
             if match:
                 builds.append((match.group(1), match.group(2), match.group(3)))
-        return answers.text("uname").strip(), loaded_driver(answers)[0], builds
+            elif line.startswith("nvidia") and not _DKMS_WAITING.match(line):
+                raise Unreadable("dkms status printed a line that cannot be read: %s" % shortened(line, 80))
+        fields: dict[str, str] = {}
+        answer = answers.raw("module")
+        for line in answer.stdout.splitlines():
+            name, colon, value = line.partition(":")
+            if colon and name in ("filename", "version", "vermagic"):
+                fields.setdefault(name, value.strip())
+        if not fields and not re.search(r"Module nvidia not found", answer.stderr):
+            raise Unreadable("modinfo says neither where the module is nor that it is not there")
+        return answers.text("uname").strip(), loaded_driver(answers)[0], builds, fields
 
-    def judge(self, found: tuple[str, str, list[tuple[str, str, str]]], machine: Machine) -> Outcome:
-        kernel, loaded, builds = found
-        wanted = "nvidia/%s for %s: installed" % (machine.version("driver") or loaded, kernel)
+    def judge(self, found: tuple[str, str, list[tuple[str, str, str]], dict[str, str]], machine: Machine) -> Outcome:
+        kernel, loaded, builds, module = found
+        pinned = machine.version("driver") or loaded
+        file = module.get("filename", "")
+        if not builds and file and "/dkms/" not in file:
+            wanted = "nvidia %s for %s, brought built" % (pinned, kernel)
+            built_for = module.get("vermagic", "").split(" ")[0]
+            shown = "nvidia %s for %s, brought built" % (
+                module.get("version", "of no version"),
+                built_for or "no kernel",
+            )
+            if shown != wanted or not re.match(r"^(?:/usr)?/lib/modules/%s/" % re.escape(kernel), file):
+                return failed(shown, wanted, "the module on disk is %s: %s" % (shown, shortened(file, 120)))
+            return passed(shown, wanted)
+        wanted = "nvidia/%s for %s: installed" % (pinned, kernel)
         shown = ["nvidia/%s for %s: %s" % build for build in builds]
         if wanted in shown:
+            if module.get("version", pinned) != pinned:
+                why = "DKMS installed %s, the next boot would load %s from %s" % (pinned, module["version"], file)
+                return failed(module["version"], pinned, why)
             return passed(wanted, wanted)
         return failed(
             all_same(shown) if shown else None, wanted, "DKMS shows %s" % (listed(shown) or "no nvidia module")
         )
+
+
+class DriverAfterReboot(Check):
+    """The driver that was proven in an earlier boot is loaded in this one too; a driver that was installed in this boot has not
+    shown that yet."""
+
+    id, name = "D7", "driver_after_reboot"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("driver-version", "boot-id")
+    hint = "reboot the node when it has no work; the checks run again by themselves after it"
+    source = "fact sheet on nodes, sections 11 and 13: drivers that were gone after a restart"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, dict[str, Any]]:
+        boot = answers.text("boot-id").strip()
+        if not re.match(r"^[0-9a-f-]{32,36}$", boot):
+            raise Unreadable("the kernel's boot id is none: %s" % shortened(boot, 40))
+        steps = machine.journal.get("steps") if machine.journal is not None else None
+        entry = (
+            next((step for step in steps if isinstance(step, Mapping) and step.get("id") == "30-driver"), None)
+            if isinstance(steps, list)
+            else None
+        )
+        if entry is None or not isinstance(entry.get("boot_id"), str) or not isinstance(entry.get("changed"), bool):
+            raise Unreadable("the journal does not say in which boot the driver step ran", "rerun the bootstrap")
+        return boot, loaded_driver(answers)[0], dict(entry)
+
+    def judge(self, found: tuple[str, str, dict[str, Any]], machine: Machine) -> Outcome:
+        boot, loaded, entry = found
+        recorded = machine.version("driver")
+        if loaded != recorded:
+            why = "%s was proven, and this boot has loaded %s" % (recorded, loaded or "no driver")
+            return failed(loaded or None, recorded, why)
+        if entry["boot_id"] == boot and entry["changed"]:
+            return warned(
+                loaded, recorded, "the driver was installed in this boot, and no reboot has shown yet that it stays"
+            )
+        return passed(loaded, recorded)
 
 
 class Holds(Check):
@@ -211,4 +278,4 @@ def unit_state(answers: Answers, probe: str) -> str:
     return word
 
 
-CHECKS = (KernelModule, DriverVersion, DkmsInstalled, Holds, Persistence, DriverModules)
+CHECKS = (KernelModule, DriverVersion, ModuleKept, Holds, Persistence, DriverModules, DriverAfterReboot)

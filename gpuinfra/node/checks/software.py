@@ -1,4 +1,4 @@
-"""C, L, S: container toolkit, Lustre client and mounts, cloud-init and the bootstrap's own journal."""
+"""L, S: Lustre client and mounts, cloud-init and the bootstrap's own journal."""
 
 from __future__ import annotations
 
@@ -8,28 +8,8 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from .base import Check, listed
-
-
-class CdiDevices(Check):
-    """The container runtime is offered each GPU by name, and all of them."""
-
-    id, name = "C2", "cdi_devices"
-    phase, severity = Phase.CORRECTNESS, Severity.WARN
-    probes = ("cdi",)
-    hint = "systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
-
-    def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        # The count line goes to stderr as a log line; names go to stdout, one a line.
-        return [line.strip() for line in answers.lines("cdi") if line.strip().startswith("nvidia.com/gpu=")]
-
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
-        names = {name.split("=", 1)[1] for name in found}
-        indexed = len([name for name in names if name.isdigit()])
-        if "all" not in names:
-            return failed(indexed, machine.gpus, "CDI does not name nvidia.com/gpu=all", "GPUs")
-        return equal(indexed, machine.gpus, "GPUs", "CDI names %d of %d GPUs" % (indexed, machine.gpus))
 
 
 class LustreMounts(Check):
@@ -147,4 +127,4 @@ class BootstrapSteps(Check):
         return failed(done, len(wanted), listed(wrong), "steps") if wrong else passed(done, len(wanted), "steps")
 
 
-CHECKS = (CdiDevices, LustreMounts, CloudInit, BootstrapSteps)
+CHECKS = (LustreMounts, CloudInit, BootstrapSteps)

@@ -56,7 +56,7 @@ def layout(state, arch):
     if where == "azure" and gpus == 8:
         return NDV4 if arch == "Ampere" else NDV5
     if where == "gcp" and fabric in ("tcpx", "tcpxo", "gib"):
-        return {"tcpx": A3_HIGH, "tcpxo": A3_MEGA, "gib": RDMA}[fabric]
+        return RDMA if fabric == "gib" else A3_HIGH if hardware.get("fabric_devices") == 4 else A3_MEGA
     return P4D if where == "aws" else PLAIN[where]
 
 

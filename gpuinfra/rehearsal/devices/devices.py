@@ -1,6 +1,7 @@
 """The device tools of a stand-in node: `main([tool, *args])` prints what the tool would and returns its exit code."""
 
 import dev_bus
+import dev_dcgm
 import dev_fabric
 import dev_faults
 import dev_log
@@ -17,6 +18,7 @@ _PLAYERS = {
     "ibv_devices": dev_fabric.ibv_devices,
     "ibstat": dev_fabric.ibstat,
     "ibdev2netdev": dev_fabric.ibdev2netdev,
+    "dcgmi": dev_dcgm.main,
     "dmesg": dev_log.dmesg,
     "journalctl": dev_log.journalctl,
 }

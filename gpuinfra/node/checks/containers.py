@@ -1,0 +1,134 @@
+"""C: what containers see of the GPUs - the runtime's configuration, the CDI specification.
+
+No container is run: that would pull an image, and at fleet size a public registry refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
+from .base import Check, listed
+
+
+def docker(answers: Answers) -> dict[str, Any] | None:
+    """What the Docker daemon says of itself, None where there is no Docker."""
+    if not answers.installed("docker"):
+        return None
+    try:
+        said = json.loads(answers.text("docker"))
+    except (ValueError, RecursionError):
+        raise Unreadable("docker info printed no JSON") from None
+    if not isinstance(said, dict):
+        raise Unreadable("docker info printed something else than an object")
+    errors = said.get("ServerErrors")
+    if errors or not isinstance(said.get("ServerVersion"), str) or not said["ServerVersion"]:
+        why = listed([str(one) for one in errors]) if isinstance(errors, list) and errors else "it names no version"
+        raise Unreadable("the Docker daemon does not answer: %s" % shortened(why, 160), "systemctl restart docker")
+    return said
+
+
+def offers_cdi(said: dict[str, Any]) -> bool:
+    """True where this Docker gives devices by their CDI names: since 28.2 by itself, before where it is switched on."""
+    folders = said.get("CDISpecDirs")
+    return isinstance(folders, list) and "/etc/cdi" in folders
+
+
+class ContainerRuntime(Check):
+    """Each container runtime of the node knows how to give GPUs to a container; a node without one has nothing to misconfigure."""
+
+    id, name = "C1", "container_runtime"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("docker", "containerd")
+    hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart that service"
+    source = "fact sheet on nodes, section 4; the sheet's own check runs an image, which a fleet must not pull at once"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
+        """Runtime -> how it gives GPUs, or what is wrong."""
+        found = {}
+        said = docker(answers)
+        if said is not None:
+            runtimes = said.get("Runtimes")
+            if not isinstance(runtimes, dict):
+                raise Unreadable("docker info names no runtimes")
+            ways = (["runtime nvidia"] if "nvidia" in runtimes else []) + (["CDI"] if offers_cdi(said) else [])
+            found["docker"] = " and ".join(ways)
+        # Docker brings a containerd of its own, which serves nobody else: only one with a Kubernetes plugin is asked.
+        if answers.installed("containerd"):
+            text = answers.text("containerd")
+            if not re.search(r"(?m)^version = \d|^\[", text):
+                raise Unreadable("containerd config dump printed no configuration")
+            disabled = re.search(
+                r"(?ms)^\s*disabled_plugins = \[[^\]]*[\"'](?:io\.containerd\.grpc\.v1\.)?cri[\"']", text
+            )
+            if not (disabled and "docker" in found):
+                ways = ["runtime nvidia"] if re.search(r"(?m)^\s*\[.*runtimes\.[\"']?nvidia[\"']?\]", text) else []
+                ways += ["CDI"] if re.search(r"(?m)^\s*enable_cdi = true", text) else []
+                found["containerd"] = " and ".join(ways)
+        return found
+
+    def judge(self, found: dict[str, str], machine: Machine) -> Outcome:
+        if not found:
+            return Outcome(
+                "pass", "none", "a runtime that gives GPUs, or none", reason="no container runtime is installed"
+            )
+        shown = ["%s: %s" % (name, ways or "nothing") for name, ways in sorted(found.items())]
+        wrong = [name for name, ways in sorted(found.items()) if not ways]
+        if wrong:
+            return failed(shown, "runtime nvidia or CDI", "%s cannot give GPUs to a container" % " and ".join(wrong))
+        return passed(shown, "runtime nvidia or CDI")
+
+
+class CdiDevices(Check):
+    """The container runtime is offered each GPU by name, and all of them."""
+
+    id, name = "C2", "cdi_devices"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("cdi",)
+    hint = "systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        # The count line goes to stderr as a log line; names go to stdout, one a line.
+        return [line.strip() for line in answers.lines("cdi") if line.strip().startswith("nvidia.com/gpu=")]
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        names = {name.split("=", 1)[1] for name in found}
+        indexed = len([name for name in names if name.isdigit()])
+        if "all" not in names:
+            return failed(indexed, machine.gpus, "CDI does not name nvidia.com/gpu=all", "GPUs")
+        return equal(indexed, machine.gpus, "GPUs", "CDI names %d of %d GPUs" % (indexed, machine.gpus))
+
+
+class ContainersKeepGpus(Check):
+    """A running container keeps its GPUs when systemd reloads: devices come by CDI, or Docker does not leave cgroups to systemd.
+
+    With the older hooks and systemd's cgroups every `systemctl daemon-reload` takes the GPUs from running containers.
+    """
+
+    id, name = "C3", "containers_keep_gpus"
+    phase, severity = Phase.CORRECTNESS, Severity.WARN
+    probes = ("docker",)
+    hint = "use Docker 28.2 or newer, or switch CDI on (features.cdi in /etc/docker/daemon.json), and give GPUs by --device nvidia.com/gpu=all"
+    source = "fact sheet on nodes, section 4: Failed to initialize NVML: Unknown Error in a running container"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, Any] | None:
+        return docker(answers)
+
+    def judge(self, found: dict[str, Any] | None, machine: Machine) -> Outcome:
+        wanted = "CDI, or cgroups by cgroupfs"
+        if found is None:
+            return Outcome("pass", "none", wanted, reason="Docker is not installed")
+        driver = found.get("CgroupDriver")
+        if driver not in ("systemd", "cgroupfs", "none"):
+            raise Unreadable("docker info names no cgroup driver")
+        shown = "%s, cgroups by %s" % ("CDI" if offers_cdi(found) else "no CDI", driver)
+        if driver == "systemd" and not offers_cdi(found):
+            return failed(shown, wanted, "systemctl daemon-reload takes the GPUs from running containers here")
+        return passed(shown, wanted)
+
+
+CHECKS = (ContainerRuntime, CdiDevices, ContainersKeepGpus)

@@ -1,0 +1,72 @@
+"""N: how fast each device of the fabric is by itself."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Mapping
+
+from ..answer import Answers
+from ..expectation import Machine
+from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from .base import Check, listed
+from .speed import known_floor
+
+SHARE = 0.8
+"""Of the node's median, below which a device is weak where no floor of the machine is known. Ours: devices of one node are alike."""
+
+
+class LinkSpeed(Check):
+    """Each device of the fabric reaches the machine's floor in a loop through itself; without a known floor, none is far below the
+    others."""
+
+    id, name = "N5", "link_speed"
+    phase, severity = Phase.SPEED, Severity.DRAIN
+    probes = ("links",)
+    hint = "compare lspci -vv (LnkSta) and counters of that device with its neighbours; reboot, measure again, then redeploy the node"
+    source = "fact sheet on nodes, 7.9: ib_write_bw with GPU memory per adapter; fi_pingpong per EFA domain"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
+        try:
+            said = json.loads(answers.text("links"))
+        except (ValueError, RecursionError):
+            raise Unreadable("the measurement of links printed no JSON") from None
+        if (
+            not isinstance(said, dict)
+            or said.get("schema") != "gpuinfra.links/1"
+            or not isinstance(said.get("devices"), list)
+        ):
+            raise Unreadable("the measurement of links printed something else than its result")
+        for one in said["devices"]:
+            rate = one.get("gbps") if isinstance(one, Mapping) else None
+            if not isinstance(one, Mapping) or not isinstance(one.get("device"), str):
+                raise Unreadable("the measurement of links names something that is no device")
+            if rate is not None and (
+                isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf
+            ):
+                raise Unreadable("%s has a rate that is none" % shortened(one["device"], 40))
+        return said["devices"]
+
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
+        wanted = machine.need("fabric_devices", int)
+        if len(found) != wanted or not found:
+            return failed(len(found), wanted, "%d of %d devices were measured" % (len(found), wanted), "devices")
+        rates = sorted(one["gbps"] for one in found if one["gbps"] is not None)
+        least = known_floor(machine, "N5")
+        if least is None:
+            least = round(SHARE * rates[len(rates) // 2], 2) if rates else 0.0
+        wrong = []
+        for one in found:
+            name = shortened(one["device"], 40)
+            counters = one.get("counters") or {}
+            if one["gbps"] is None or one.get("problem"):
+                wrong.append("%s: %s" % (name, shortened(str(one.get("problem") or "no figure"), 160)))
+            elif one["gbps"] < least or least <= 0:
+                wrong.append("%s: %.1f Gb/s" % (name, one["gbps"]))
+            elif counters:
+                wrong.append("%s: counters rose: %s" % (name, shortened(str(counters), 80)))
+        slowest = rates[0] if rates else None
+        return failed(slowest, least, listed(wrong), "Gb/s") if wrong else passed(slowest, least, "Gb/s")
+
+
+CHECKS = (LinkSpeed,)

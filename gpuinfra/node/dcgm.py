@@ -1,0 +1,84 @@
+"""Reading `dcgmi diag --json`, whose schema is not published: every status in it counts, wherever it stands.
+
+Seen layouts: DCGM 3 and 4 print `{"DCGM Diagnostic" or "DCGM GPU Diagnostic": {"test_categories": [{"category", "tests":
+[{"name", "results": [{"status", "warnings" or "error": [{"error_id", "error_severity", "warning"}]}]}]}]}}`.
+Severities: 0 none, 1 monitor, 2 isolate, 3 unknown, 4 triage, 5 configuration, 6 reset (DCGM's error reference).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from .words import Unreadable, shortened
+
+LEVELS = {1: ("quick", 600), 2: ("medium", 1800), 3: ("long", 3600), 4: ("extra long", 4 * 3600)}
+"""Level of `dcgmi diag -r` -> its name, and the seconds that are waited for it. Eight GPUs took 45 min to 2.25 h at level 4."""
+
+SEVERITIES = {
+    1: "watch it",
+    2: "isolate the GPU",
+    3: "unknown",
+    4: "run a longer level",
+    5: "mend the configuration",
+    6: "reset the GPU",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One status of one test."""
+
+    test: str
+    where: str
+    """`GPU 3`, or nothing where the status is of the whole test."""
+    status: str
+    told: str
+    """Warnings of it, in one line."""
+
+
+def results(text: str) -> list[Result]:
+    """All statuses of a document; raises `Unreadable` where there is none to be read."""
+    try:
+        said = json.loads(text[text.index("{") :])
+    except (ValueError, RecursionError):
+        raise Unreadable("dcgmi printed no JSON: %s" % shortened(text, 120)) from None
+    found: list[Result] = []
+    _walk(said, "", found)
+    return found
+
+
+def _walk(value: Any, test: str, found: list[Result]) -> None:
+    if isinstance(value, dict):
+        test = str(value.get("name") or value.get("category") or test)
+        if "status" in value:
+            status = value["status"]
+            found.append(Result(test, _where(value), status if isinstance(status, str) else "?", _told(value)))
+        for key, inner in value.items():
+            if key != "status":
+                _walk(inner, test, found)
+    elif isinstance(value, list):
+        for inner in value:
+            _walk(inner, test, found)
+
+
+def _where(value: dict[str, Any]) -> str:
+    if value.get("entity_group") == "GPU" and isinstance(value.get("entity_id"), int):
+        return "GPU %d" % value["entity_id"]
+    return "GPU %s" % shortened(str(value["gpu_id"]), 20) if "gpu_id" in value else ""
+
+
+def _told(value: dict[str, Any]) -> str:
+    words = []
+    for key in ("warnings", "warning", "errors", "error"):
+        for one in value[key] if isinstance(value.get(key), list) else [value.get(key)]:
+            if isinstance(one, dict):
+                severity = SEVERITIES.get(
+                    one.get("error_severity") if isinstance(one.get("error_severity"), int) else -1
+                )
+                text = str(one.get("warning") or one.get("error") or one.get("message") or "")
+                words.append("%s%s" % (text, " (%s)" % severity if severity else ""))
+            elif isinstance(one, str):
+                words.append(one)
+    return shortened("; ".join(words), 200)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpuinfra.node import heat
+from gpuinfra.node.table import Row
+
+LOAD = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+class Clock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def read(self) -> float:
+        return self.now
+
+
+def rows(degrees: float, **other: str) -> list[Row]:
+    """Two GPUs, the second one two degrees cooler."""
+    cells = {
+        "uuid": "GPU-1", "temperature.memory": "70", "clocks_event_reasons.active": "0x0000000000000000", "power.draw": "690.00 W",
+        "clocks.current.sm": "1800 MHz", "utilization.gpu": "100 %", "ecc.errors.uncorrected.volatile.total": "0", **other,
+    }  # fmt: skip
+    return [Row({**cells, "index": str(at), "temperature.gpu": str(degrees - 2 * at)}) for at in range(2)]
+
+
+def warming(clock: Clock, **other: str) -> Callable[[], list[Row]]:
+    """A node that warms up from 30 to 66 degrees in four minutes."""
+    return lambda: rows(min(66, 30 + int(clock.now * 36 / 240)), **(other if clock.now else {}))
+
+
+def test_it_ends_when_the_temperatures_stand_still() -> None:
+    """Three minutes within two degrees on every GPU end the stress, long before its limit."""
+    clock = Clock()
+    found = heat.measure(1800, heat=LOAD, sample=warming(clock), wait=clock.wait, clock=clock.read)
+    assert found["steady"] is True
+    assert 230 + 180 <= found["seconds"] <= 260 + 180
+    assert found["ended"] is None
+    first = found["gpus"][0]
+    assert (first["first_c"], first["highest_c"], first["new_errors"], first["busy_percent"]) == (30, 66, 0, 100)
+
+
+def test_what_happens_under_the_load_is_kept() -> None:
+    """Reasons for slowing down are gathered over the whole stress, and memory errors are counted as new ones."""
+    clock = Clock()
+    sample = warming(
+        clock, **{"clocks_event_reasons.active": "0x0000000000000048", "ecc.errors.uncorrected.volatile.total": "3"}
+    )
+    found = heat.measure(1800, heat=LOAD, sample=sample, wait=clock.wait, clock=clock.read)
+    assert found["gpus"][1]["reasons"] == "0x0000000000000048"
+    assert found["gpus"][1]["new_errors"] == 3
+
+
+def test_a_node_that_gets_hotter_and_hotter_is_not_steady() -> None:
+    """At the limit the stress ends and says that there was no steady state."""
+    clock = Clock()
+    found = heat.measure(600, heat=LOAD, sample=lambda: rows(30 + clock.now / 15), wait=clock.wait, clock=clock.read)
+    assert (found["steady"], found["seconds"]) == (False, 600)
+
+
+def test_a_load_that_ends_early_is_told() -> None:
+    """Without load nothing is steady, and the exit code of the load is kept."""
+    clock = Clock()
+
+    def wait(seconds: float) -> None:
+        import time
+
+        time.sleep(0.5)  # the real process needs a moment to end
+        clock.wait(seconds)
+
+    found = heat.measure(
+        600, heat=[sys.executable, "-c", "raise SystemExit(3)"], sample=lambda: rows(40), wait=wait, clock=clock.read
+    )
+    assert (found["steady"], found["ended"]) == (False, 3)
+
+
+def test_a_gpu_that_disappears_under_load_ends_the_stress() -> None:
+    """A GPU that no longer answers is the strongest finding there is."""
+    clock = Clock()
+    answers: Iterator[list[Row]] = iter([rows(30), rows(31)[:1]])
+    with pytest.raises(heat.HeatError, match="2 GPUs answered before the stress, 1 under it"):
+        heat.measure(600, heat=LOAD, sample=lambda: next(answers), wait=clock.wait, clock=clock.read)
+
+
+def test_a_load_that_is_not_installed_is_told() -> None:
+    """Without DCGM there is no stress, and the message names the command."""
+    with pytest.raises(heat.HeatError, match="dcgmi-of-nobody: No such file or directory"):
+        heat.measure(600, heat=["dcgmi-of-nobody"], sample=lambda: rows(30))
