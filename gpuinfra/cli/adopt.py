@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import click
 
-if TYPE_CHECKING:
-    from gpuinfra.clouds.aws.adopt import Found
+
+class Kept(Protocol):
+    """One resource that was kept, as each cloud's `adopt` answers it."""
+
+    @property
+    def thing(self) -> Any:
+        """Its type, logical name and parents."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """What the engine imports it by."""
+        ...
 
 
 @click.command(name="adopt")
@@ -21,7 +35,7 @@ if TYPE_CHECKING:
     help="Organisation of the stack; the default is that of self-managed state.",
 )
 @click.option("--project", default="gpuinfra", show_default=True, help="Project of the stack.")
-@click.option("--profile", default=None, help="Named AWS profile. Left out: the environment's credentials.")
+@click.option("--profile", default=None, help="AWS: named profile. Left out: the environment's credentials.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -32,10 +46,12 @@ if TYPE_CHECKING:
 def command(stack: str, organization: str, project: str, profile: str | None, out: Path) -> None:
     """Write the import file for what an earlier destroy of STACK kept.
 
-    A destroy keeps buckets, keys and audit logs. A new `pulumi up` of the same stack would make them again and fails,
-    because their names are taken by themselves; this looks which of them are there and says how to take them back.
+    A destroy keeps buckets, keys, audit logs, and file systems that hold the only copy of something.
+    A new `pulumi up` of the same stack would make them again and fails, because their names are taken by themselves;
+    this looks which of them are there and says how to take them back.
     """
     from gpuinfra import naming
+    from gpuinfra.clouds import CLOUDS
     from gpuinfra.day import today
     from gpuinfra.errors import UsageError
     from gpuinfra.plan import make_plan
@@ -43,17 +59,18 @@ def command(stack: str, organization: str, project: str, profile: str | None, ou
 
     day = today()
     loaded = load_stack(stack, day)
-    if loaded.spec.cloud != "aws":
-        raise UsageError(f"{stack} is on {loaded.spec.cloud}; adopt knows aws so far")
+    if importlib.util.find_spec(f"{CLOUDS[loaded.spec.cloud]}.adopt") is None:
+        raise UsageError(f"{stack} is on {loaded.spec.cloud}, where adopt can look for nothing yet")
+    cloud = importlib.import_module(f"{CLOUDS[loaded.spec.cloud]}.adopt")
     plan = make_plan(loaded.spec, day)
     token = naming.stack_token(organization, project, loaded.name, plan.name)
-    found = _look(plan, token, profile)
+    found = list(cloud.look(plan, token, profile))
     if not found:
         click.echo(
-            f"nothing that a destroy of {loaded.name} keeps is in this account; `pulumi up --stack {loaded.name}` makes it new"
+            f"nothing that a destroy of {loaded.name} keeps is there; `pulumi up --stack {loaded.name}` makes it new"
         )
         return
-    out.write_text(json.dumps(import_document(found), indent=1) + "\n")
+    out.write_text(json.dumps(import_document(found, cloud.PACKAGE), indent=1) + "\n")
     click.echo(f"{len(found)} kept resources are there; {out} names them. Take them back, then go on as usual:")
     click.echo(
         f"  pulumi destroy --stack {loaded.name}   # only where an `up` has failed on them: it leaves half a stack behind"
@@ -62,25 +79,7 @@ def command(stack: str, organization: str, project: str, profile: str | None, ou
     click.echo(f"  pulumi up --stack {loaded.name}")
 
 
-def _look(plan: Any, token: str, profile: str | None) -> list[Found]:
-    from gpuinfra.errors import EnvironmentMissing
-
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-    except ImportError:
-        raise EnvironmentMissing("adopt needs boto3; install it with: pip install 'gpuinfra[aws]'") from None
-    from gpuinfra.clouds.aws.adopt import Account, kept_there
-
-    try:
-        return list(kept_there(Account(boto3.Session(profile_name=profile), plan, token), plan))
-    except (BotoCoreError, ClientError) as problem:
-        raise EnvironmentMissing(
-            f"AWS does not answer: {problem}; check the credentials (aws sts get-caller-identity)"
-        ) from None
-
-
-def import_document(found: list[Found]) -> dict[str, Any]:
+def import_document(found: Sequence[Kept], package: str) -> dict[str, Any]:
     """The file that `pulumi import --file` reads: the things, under the components that the program has them in."""
     from importlib.metadata import version
 
@@ -93,7 +92,7 @@ def import_document(found: list[Found]) -> dict[str, Any]:
                 known.add((type_, name))
                 rows.append(_row(type_, name, above) | {"component": True})
             above = _tag(type_, name)
-        rows.append(_row(one.thing.type, one.thing.name, above) | {"id": one.id, "version": version("pulumi-aws")})
+        rows.append(_row(one.thing.type, one.thing.name, above) | {"id": one.id, "version": version(package)})
     return {"nameTable": {}, "resources": rows}
 
 

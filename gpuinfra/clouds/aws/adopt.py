@@ -17,6 +17,8 @@ from gpuinfra.plan.model import Plan
 if TYPE_CHECKING:
     import boto3
 
+PACKAGE = "pulumi-aws"
+"""The package whose version goes into the import file."""
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
 """How the services say that a thing is not there. Anything else, a refusal above all, is an error."""
 
@@ -110,6 +112,23 @@ class Account:
                 if wanted.items() <= tags.items() and one.get("Lifecycle") != "DELETING":
                     return one["FileSystemId"]
         return None
+
+
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
+    """What a destroy of this plan's stack kept, asked with the named profile or the environment's credentials."""
+    from gpuinfra.errors import EnvironmentMissing
+
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        raise EnvironmentMissing("adopt needs boto3; install it with: pip install 'gpuinfra[aws]'") from None
+    try:
+        return kept_there(Account(boto3.Session(profile_name=profile), plan, token), plan)
+    except (BotoCoreError, ClientError) as problem:
+        raise EnvironmentMissing(
+            f"AWS does not answer: {problem}; check the credentials (aws sts get-caller-identity)"
+        ) from None
 
 
 def kept_there(account: Account, plan: Plan) -> Sequence[Found]:

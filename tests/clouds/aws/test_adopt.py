@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from gpuinfra import naming
 from gpuinfra.cli.adopt import command, import_document
 from gpuinfra.clouds import taken
-from gpuinfra.clouds.aws.adopt import Account, kept_there
+from gpuinfra.clouds.aws.adopt import PACKAGE, Account, kept_there
 from gpuinfra.clouds.aws.resources import things
 from gpuinfra.plan import make_plan
 from gpuinfra.spec import parse_spec
@@ -108,7 +108,7 @@ def test_a_refusal_is_not_taken_for_an_absence() -> None:
 def test_parents_are_those_of_the_program(account: str) -> None:
     """The import file puts each thing under the components that the program has it in, or the next `up` would replace it."""
     _fill(account)
-    document = import_document(list(kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)))
+    document = import_document(kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN), PACKAGE)
     rows = {row["name"]: row for row in document["resources"]}
     program = {(one.type, one.name): one for one in recording_of("aws-p4d").resources}
     by_urn = {one.urn: one for one in program.values()}

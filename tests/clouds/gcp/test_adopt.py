@@ -1,0 +1,154 @@
+"""After a destroy: what was kept is looked for at the addresses that the program's own things have, and named for the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpuinfra import naming
+from gpuinfra.cli.adopt import command
+from gpuinfra.clouds.gcp import adopt
+from gpuinfra.clouds.gcp.adopt import Project, kept_there
+from gpuinfra.clouds.gcp.resources import things
+from gpuinfra.errors import EnvironmentMissing, UsageError
+from gpuinfra.plan import make_plan
+from gpuinfra.plan.model import Plan
+from gpuinfra.spec import parse_spec
+from tests.clouds.gcp.answers import PROJECT
+from tests.clouds.gcp.variants import LUSTRE, variant
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import TODAY, recording_of_spec
+
+STACK = "kept"
+DECLARED: dict[str, Any] = {**variant("no storage"), "storage": [LUSTRE]}
+SPEC = parse_spec(DECLARED)
+"""A Lustre without a bucket is kept, and the network behind it."""
+
+_SERVICES = {
+    "gcp:storage/bucket:Bucket": "https://storage.googleapis.com/storage/v1/b/",
+    "gcp:kms/keyRing:KeyRing": "https://cloudkms.googleapis.com/v1/",
+    "gcp:kms/cryptoKey:CryptoKey": "https://cloudkms.googleapis.com/v1/",
+    "gcp:logging/projectBucketConfig:ProjectBucketConfig": "https://logging.googleapis.com/v2/",
+    "gcp:compute/network:Network": "https://compute.googleapis.com/compute/v1/",
+    "gcp:compute/globalAddress:GlobalAddress": "https://compute.googleapis.com/compute/v1/",
+    "gcp:lustre/instance:Instance": "https://lustre.googleapis.com/v1/",
+}
+CONNECTION = "gcp:servicenetworking/connection:Connection"
+GRANT = "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember"
+
+
+@pytest.fixture(scope="module")
+def program() -> Recording:
+    """What the program makes."""
+    return recording_of_spec(SPEC, stack=STACK)
+
+
+def _plan() -> Plan:
+    return make_plan(SPEC, TODAY)
+
+
+def _token() -> str:
+    return naming.stack_token("organization", "gpuinfra", STACK, SPEC.name)
+
+
+def _there(program: Recording) -> dict[str, dict[str, Any]]:
+    """Address -> answer of everything that the program's kept things are, as Google would have them after a destroy."""
+    known: dict[str, dict[str, Any]] = {}
+    for one in program.custom:
+        if one.retained and one.type in _SERVICES:
+            known[_SERVICES[one.type] + one.id] = {"name": one.id}
+    for address, answer in known.items():
+        if "/global/networks/" in address:
+            answer["peerings"] = [{"name": "servicenetworking-googleapis-com", "state": "ACTIVE"}]
+    return known
+
+
+def _look(known: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], str]:
+    plan = _plan()
+    found = kept_there(Project(known.get, PROJECT, plan, _token()), plan)
+    return {(one.thing.type, one.thing.name): one.id for one in found}
+
+
+def test_everything_that_was_kept_is_found_under_its_own_id(program: Recording) -> None:
+    """Buckets, rings, keys, logs, network, addresses, peering and file system: all that the plan keeps, but grants, which are made again."""
+    found = _look(_there(program))
+    kept = {(thing.type, thing.name) for thing in things(_plan()) if thing.kept and thing.type != GRANT}
+    assert set(found) == kept
+    ids = {(one.type, one.name): one.id for one in program.custom}
+    for key, id_ in found.items():
+        if key[0] != CONNECTION:
+            assert id_ == ids[key], key
+    network = ids["gcp:compute/network:Network", "train-network-main"]
+    assert found[CONNECTION, "train-network-services"] == f"/{network}:servicenetworking.googleapis.com"
+
+
+def test_nothing_is_found_in_an_empty_project(program: Recording) -> None:
+    """What is not there is not named, and a network that is not peered has no peering to take back."""
+    assert _look({}) == {}
+    known = _there(program)
+    for answer in known.values():
+        answer.pop("peerings", None)
+    assert (CONNECTION, "train-network-services") not in _look(known)
+
+
+def test_a_grant_is_not_looked_for_because_it_is_the_same_again(program: Recording) -> None:
+    """Grants are kept so that kept things stay readable; a grant that is made a second time meets nothing that is taken."""
+    assert all(thing.handle is None for thing in things(_plan()) if thing.type == GRANT and thing.kept)
+
+
+class _Answer:
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        self.status_code, self._body, self.text = status, body, json.dumps(body)
+
+    def json(self) -> dict[str, Any]:
+        return self._body
+
+
+class _Session:
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def get(self, address: str, timeout: float) -> _Answer:
+        assert address.startswith("https://")
+        assert timeout > 0
+        return _Answer(self._status, {"error": {"message": "Permission denied on resource"}})
+
+
+def test_a_refusal_is_no_absence() -> None:
+    """403 ends with Google's words and what to check; only 404 says that something is not there."""
+    assert adopt._asked(_Session(404), "https://storage.googleapis.com/x") is None
+    with pytest.raises(EnvironmentMissing, match=r"403 .*Permission denied.*application-default login"):
+        adopt._asked(_Session(403), "https://storage.googleapis.com/x")
+
+
+def test_a_profile_is_aws_s() -> None:
+    """An option of another cloud is refused and not passed over."""
+    with pytest.raises(UsageError, match="--profile is AWS's"):
+        adopt.look(_plan(), _token(), "somebody")
+
+
+def test_the_command_writes_a_file_that_the_engine_imports(
+    program: Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`gpuinfra adopt` on a Google stack names each thing under its components, with the provider's version."""
+    known = _there(program)
+    stack = tmp_path / f"Pulumi.{STACK}.yaml"
+    stack.write_text(json.dumps({"config": {"gpuinfra:cluster": DECLARED}}))
+    monkeypatch.setattr(
+        adopt, "look", lambda plan, token, profile: kept_there(Project(known.get, PROJECT, plan, token), plan)
+    )
+    out = tmp_path / "adopt.json"
+    result = CliRunner().invoke(command, [str(stack), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(out.read_text())["resources"]
+    things_ = [row for row in rows if "id" in row]
+    assert len(things_) == len(_look(known))
+    assert all(row["version"] for row in things_)
+    above = {row["name"] for row in rows if row.get("component")}
+    assert all(row["parent"] in above for row in things_)
+    assert "pulumi import" in result.output
