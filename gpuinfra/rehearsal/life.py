@@ -136,7 +136,7 @@ def _drift(life: _Life) -> str:
     field = "labels" if _marked(target, "labels") else "tags"
     marks = {**(outputs.get(field) or {}), DRIFT_TAG: "yes"}
     # What the provider adds of its own beside them moves along, as in the cloud.
-    change = {name: marks for name in (field, "tagsAll", "effectiveLabels") if name == field or name in outputs}
+    change = {name: marks for name in (field, "tagsAll") if name == field or name in outputs}
     life.session.cloud.ask("drift", {"type": target["type"], "id": target["id"], "set": change})
     refresh = life.engine("refresh")
     urn = str(target["urn"])

@@ -218,6 +218,11 @@ class Cloud:
                 made[name] = value
         if "tagsAll" in made:
             made["tagsAll"] = {**call.tags, **made["tagsAll"]}
+        # A provider says itself what is secret. Where it does not, the engine marks the outputs of every unchanged resource
+        # while it writes them into the state, and ends now and then with "concurrent map read and map write" (3.259).
+        for name in declared.secrets & set(made):
+            if made[name] is not None and not wire.is_secret(made[name]):
+                made[name] = wire.secret(made[name])
         call.outputs = made
 
     def _claim(self, call: Call, behaviour: behaviours.Behaviour) -> None:

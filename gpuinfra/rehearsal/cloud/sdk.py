@@ -64,6 +64,8 @@ class ResourceType:
     token: str
     inputs: dict[str, Property]
     outputs: dict[str, Property]
+    secrets: frozenset[str] = frozenset()
+    """Outputs that are secret whatever goes in."""
 
     @property
     def required(self) -> list[str]:
@@ -177,7 +179,11 @@ def _resource(owner: Sdk, token: str) -> ResourceType:
         # A nested type may have taken the name `SubnetArgs`; then the resource's is `SubnetInitArgs`.
         inputs=_properties(_class(path, f"{name}InitArgs") or _class(path, f"{name}Args"), folder),
         outputs=_properties(body, folder),
+        secrets=frozenset(re.findall(r'"(\w+)"', "".join(_SECRETS.findall(path.read_text(encoding="utf-8"))))),
     )
+
+
+_SECRETS = re.compile(r"additional_secret_outputs=\[([^\]]*)\]")
 
 
 @cache
