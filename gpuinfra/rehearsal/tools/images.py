@@ -54,6 +54,26 @@ def play(argv: list[str]) -> int:
     return _run(words[1:])
 
 
+def info() -> int:
+    """`docker info --format '{{json .}}'`: the runtimes that its configuration names."""
+    if not unit_active("docker.service"):
+        return fail("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?")
+    import json
+
+    configured = json.loads(read_text("/etc/docker/daemon.json", "{}"))
+    packages = read_state()["packages"]
+    version = next((packages[name]["version"] for name in ("docker.io", "moby-engine") if name in packages), "0")
+    answer = {
+        "ServerVersion": version.partition("-")[0],
+        "Runtimes": {"runc": {"path": "runc"}, **configured.get("runtimes", {})},
+        "DefaultRuntime": configured.get("default-runtime", "runc"),
+        "CgroupDriver": "systemd",
+        "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"],
+    }
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
 def _words(argv: list[str]) -> tuple[list[str], dict[str, str]]:
     words: list[str] = []
     options: dict[str, str] = {}
