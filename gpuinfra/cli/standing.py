@@ -152,9 +152,10 @@ def _stand_ins(session: Session, nodes: Sequence[Mapping[str, Any]]) -> Hosts:
         raise DeploymentError(f"the stand-in nodes answer no SSH: {answer.get('reason')}")
     _let_them_come_back(session)
     keys = {str(node.get("instanceId")): tuple(map(str, node.get("sshHostKeys") or ())) for node in nodes}
+    names = {str(node.get("instanceId")): str(node.get("label")) for node in nodes}
     hosts = [
         Host(
-            name=str(node["label"]),
+            name=names.get(str(node["instance_id"]), str(node["label"])),
             address=str(answer["address"]),
             port=int(answer["ports"][node["instance_id"]]),
             user=str(answer["user"]),

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
 from gpuinfra.node.judge import verdict as verdict_of_checks
 
@@ -62,6 +63,9 @@ class NodeVerdict:
     gpus_expected: int = 0
     ssh_host_keys: tuple[str, ...] = ()
 
+    stale: bool = False
+    """True for a node that runs what its group no longer launches: only its replacement helps."""
+
     @property
     def gpus_verified(self) -> int:
         """GPUs that count as proven: all of a verified node's, none of any other's."""
@@ -75,6 +79,8 @@ class FleetVerdict:
     nodes: tuple[NodeVerdict, ...]
     missing: dict[str, int] = field(default_factory=dict)
     """Plan's group name -> how many nodes its group does not hold yet."""
+    names: Names = field(default_factory=Names)
+    """Labels of all machines that were ever seen, for the next look."""
 
     @property
     def verified(self) -> int:
@@ -123,12 +129,12 @@ def judge_fleet(
     submissions: Mapping[str, Submission],
     *,
     judge_node: JudgeNode,
-    labels: Mapping[str, str] | None = None,
+    names: Names | None = None,
 ) -> FleetVerdict:
-    """Verdict over all pools. `labels` are those of an earlier verdict: a node keeps its label, a new one gets the next."""
+    """Verdict over all pools. `names` are those of an earlier verdict: a node keeps its label, a new one gets the next."""
     nodes: list[NodeVerdict] = []
     missing: dict[str, int] = {}
-    labels = labels or {}
+    names = names or Names()
     for pool in pools:
         present: list[tuple[str, Member, str]] = []
         for group in pool.groups:
@@ -138,7 +144,7 @@ def judge_fleet(
             if len(held) < group.count:
                 missing[group.name] = group.count - len(held)
         by_launch = sorted((m for _, m, _ in present), key=_launch)
-        named = _labels(pool.name, [m.instance_id for m in by_launch], labels)
+        names = names.call(pool.name, [m.instance_id for m in by_launch])
         for group_name, member, version in present:
             nodes.append(
                 _judge_one(
@@ -146,31 +152,17 @@ def judge_fleet(
                     group_name,
                     member,
                     version,
-                    named[member.instance_id],
+                    names.labels[member.instance_id],
                     submissions.get(member.instance_id),
                     judge_node,
                 )
             )
-    return FleetVerdict(nodes=tuple(nodes), missing=missing)
+    return FleetVerdict(nodes=tuple(nodes), missing=missing, names=names)
 
 
 def _launch(member: Member) -> tuple[float, str]:
     """Launch order; instances of one second go by their id."""
     return (member.launched.timestamp() if member.launched else 0.0, member.instance_id)
-
-
-def _labels(pool: str, instances: Sequence[str], earlier: Mapping[str, str]) -> dict[str, str]:
-    """Labels of a pool's instances; numbers of instances that are gone are not given again."""
-    numbers = [int(label.rpartition("-")[2]) for label in earlier.values() if label.rpartition("-")[0] == pool]
-    following = max(numbers, default=0) + 1
-    result: dict[str, str] = {}
-    for instance in instances:
-        if instance in earlier:
-            result[instance] = earlier[instance]
-        else:
-            result[instance] = f"{pool}-{following}"
-            following += 1
-    return result
 
 
 def _judge_one(
@@ -203,6 +195,7 @@ def _judge_one(
             "refused",
             f"runs launch template version {member.template_version}, wanted is {template_version}; its group has to replace it",
             settled=False,
+            stale=True,
         )
     if submission is None:
         return verdict("waiting", "no evidence yet", settled=False)

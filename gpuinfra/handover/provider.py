@@ -240,7 +240,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             wait,
             say=lambda text: self._engine.status(urn, text),
             cancelled=self._cancelled,
-            labels=wire.labels_of(state),
+            names=wire.names_of(state),
         )
 
 

@@ -37,6 +37,11 @@ def package_schema(version: str) -> dict[str, object]:
         "nodesVerified": _INTEGER,
         "gpusVerified": _INTEGER,
         "nodes": {"type": "array", "items": _ANY},
+        "lastNumbers": {
+            "type": "object",
+            "additionalProperties": _INTEGER,
+            "description": "Highest number of each pool's labels, so that none is given twice.",
+        },
         "summary": _STRING,
     }
     return {

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, newest
+from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
@@ -29,6 +30,9 @@ from gpuinfra.handover.ports import (
 POLL_S = 1.0
 POLL_MAX_S = 15.0
 STOCKOUT_PATIENCE_S = 300.0
+STALE_PATIENCE_S = 1500.0
+"""How long a group may leave outdated nodes alone. One that rolls has a node leaving, missing or new nearly all the time;
+it rests for a warm-up and a checkpoint, ten minutes each on AWS."""
 CONSOLE_LINES = 15
 
 
@@ -49,7 +53,7 @@ class Outcome:
     verdict: FleetVerdict
     ready: bool
     ended: str
-    """`ready`, `settled`, `deadline`, `stock-out`, `cancelled`, `once`."""
+    """`ready`, `settled`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
     seconds: float
     troubles: tuple[Trouble, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
@@ -81,13 +85,13 @@ class Gatherer:
         """All groups of all pools."""
         return [group for pool in self._pools for group in pool.groups]
 
-    def look(self, labels: Mapping[str, str] | None = None) -> FleetVerdict:
+    def look(self, names: Names | None = None) -> FleetVerdict:
         """Ask membership and evidence once, and judge."""
         members = self._ports.membership.members(self.groups)
         refs = newest(self._ports.store.list(), self._owners)
         here = {m.instance_id for m in members if not m.leaving}
         submissions = {i: self._submission(ref) for i, ref in refs.items() if i in here}
-        return judge_fleet(self._pools, members, submissions, judge_node=self._judge, labels=labels)
+        return judge_fleet(self._pools, members, submissions, judge_node=self._judge, names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
         """The evidence that a node was judged by; None where there was none."""
@@ -152,27 +156,31 @@ class Gatherer:
             return []
 
 
+STALE = "outdated nodes are left alone"
+
+
 def watch(
     gatherer: Gatherer,
     wait: Wait,
     *,
     say: Callable[[str], None],
     cancelled: threading.Event,
-    labels: Mapping[str, str] | None = None,
+    names: Names | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Look until there is nothing more to wait for."""
     start = clock()
-    pause, said, stuck_since = POLL_S, "", None
+    pause, said, stuck_since, stale_since = POLL_S, "", None, None
     told: set[str] = set()
     troubles: list[Trouble] = []
     while True:
-        verdict = _look(gatherer, labels, say, cancelled, start, wait, clock)
+        verdict = _look(gatherer, names, say, cancelled, start, wait, clock)
         spent = clock() - start
         if verdict is None:
             return _end(
                 gatherer, FleetVerdict(nodes=()), "cancelled" if cancelled.is_set() else "deadline", spent, [], wait
             )
+        names = verdict.names
         if (line := progress(verdict)) != said:
             said, pause = line, POLL_S
             say(line)
@@ -195,6 +203,13 @@ def watch(
         only_missing = all(node.settled for node in verdict.nodes)
         if stuck_since is not None and only_missing and spent - stuck_since >= patience:
             return _end(gatherer, verdict, "stock-out", spent, troubles, wait)
+        stale_since = (stale_since if stale_since is not None else spent) if _left_alone(verdict) else None
+        if stale_since is not None:
+            if STALE not in told and spent - stale_since >= min(30.0, wait.deadline_s / 8):
+                told.add(STALE)
+                say(_stale_text(verdict))
+            if spent - stale_since >= min(STALE_PATIENCE_S, wait.deadline_s / 2):
+                return _end(gatherer, verdict, "stale", spent, troubles, wait)
         if spent >= wait.deadline_s:
             return _end(gatherer, verdict, "deadline", spent, troubles, wait)
         if cancelled.wait(max(0.05, min(pause, wait.deadline_s - spent))):
@@ -202,9 +217,25 @@ def watch(
         pause = min(pause * 1.2, POLL_MAX_S, max(POLL_S, wait.deadline_s / 60))
 
 
+def _left_alone(verdict: FleetVerdict) -> bool:
+    """True while all that is not verified is outdated, and no group does anything about it."""
+    rest = [node for node in verdict.nodes if node.outcome != "verified" and not node.settled]
+    return bool(rest) and all(node.stale for node in rest) and not verdict.missing
+
+
+def _stale_text(verdict: FleetVerdict) -> str:
+    stale = [node.label for node in verdict.nodes if node.stale]
+    who = ", ".join(stale[:6]) + (f" and {len(stale) - 6} more" if len(stale) > 6 else "")
+    one = len(stale) == 1
+    return (
+        f"{who} {'runs' if one else 'run'} an outdated launch template and nothing replaces {'it' if one else 'them'} just now: "
+        "where no instance refresh of the group is under way, start one, or terminate the instance"
+    )
+
+
 def _look(
     gatherer: Gatherer,
-    labels: Mapping[str, str] | None,
+    names: Names | None,
     say: Callable[[str], None],
     cancelled: threading.Event,
     start: float,
@@ -215,7 +246,7 @@ def _look(
     pause = POLL_S
     while True:
         try:
-            return gatherer.look(labels)
+            return gatherer.look(names)
         except PortUnavailable as error:
             left = wait.deadline_s - (clock() - start)
             if left <= 0 or wait.mode == "none":

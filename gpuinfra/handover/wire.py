@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from google.protobuf import json_format, struct_pb2
 
 from gpuinfra.handover.judge import NodeVerdict
+from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import GroupExpected, Identity, PoolExpected
 from gpuinfra.handover.watch import Outcome, Wait
 
 TYPE = "gpuinfra:index:NodesReady"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """How the engine writes a string that it does not know yet (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
-OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "summary")
+OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary")
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
 """Inputs about how one looks and not about what should be there: changing them is no reason to look again."""
 
@@ -118,6 +119,7 @@ def outputs_of(outcome: Outcome, summary: str) -> Properties:
         "nodesVerified": verdict.verified,
         "gpusVerified": sum(node.gpus_verified for node in verdict.nodes),
         "nodes": [_node(node) for node in verdict.nodes],
+        "lastNumbers": dict(verdict.names.last),
         "summary": summary,
     }
 
@@ -143,9 +145,13 @@ def _node(node: NodeVerdict) -> Properties:
     }
 
 
-def labels_of(properties: Mapping[str, object]) -> dict[str, str]:
-    """Instance id -> label, from a state."""
-    return {str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))}
+def names_of(properties: Mapping[str, object]) -> Names:
+    """The names in a state. One that an older version wrote keeps no highest number; its labels have to do."""
+    last = _mapping(properties.get("lastNumbers"))
+    return Names(
+        labels={str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))},
+        last={pool: number for pool, number in last.items() if isinstance(number, int)},
+    )
 
 
 def trusted_of(properties: Mapping[str, object], pools: list[PoolExpected]) -> dict[str, Identity]:

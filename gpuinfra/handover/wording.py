@@ -41,6 +41,7 @@ def _why(outcome: Outcome) -> str:
         "deadline": "the deadline passed",
         "settled": "every node has given its answer",
         "stock-out": "the cloud does not give the missing nodes",
+        "stale": "its groups leave outdated nodes alone",
         "cancelled": "cancelled",
     }.get(outcome.ended, outcome.ended)
 

@@ -22,6 +22,7 @@ from gpuinfra.day import today
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.handover import wire
+from gpuinfra.handover.names import Names
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal import faults as fault_list
@@ -77,7 +78,7 @@ class Session:
         self.cloud.ask("operation", {"operation": f"{label or name}-{self.folder.operations()}"})
         plan = self.plan()
         total = sum(plan.resources.values()) if plan and plan.resources else None
-        nodes = _Nodes(self.cloud)
+        nodes = _Nodes(self.cloud, self.names())
         self.view.begin(title, total, plan.nodes if plan else None)
         try:
             with nodes:
@@ -99,6 +100,11 @@ class Session:
         if self.loaded is None:
             return None
         return make_plan(self.loaded.spec, self.order.day)
+
+    def names(self) -> dict[str, Names]:
+        """Cluster -> what the handover calls its machines, from the state."""
+        gates = [r.get("outputs") or {} for r in self.pulumi.resources() if r.get("type") == wire.TYPE]
+        return {str(gate.get("cluster")): wire.names_of(gate) for gate in gates}
 
     def reload(self) -> None:
         """Read the copy of the stack file again, after an edit."""
@@ -136,8 +142,8 @@ class Session:
 class _Nodes:
     """Asks the stand-in cloud for its nodes beside the engine's work, so that a slow answer holds up nothing."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
+    def __init__(self, cloud: Cloud, names: dict[str, Names]) -> None:
+        self._cloud, self._names = cloud, names
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.seen: list[dict[str, Any]] = []
@@ -145,7 +151,16 @@ class _Nodes:
     def _run(self) -> None:
         while not self._stop.wait(0.3):
             with suppress(DeploymentError):
-                self.seen = [n for n in self._cloud.nodes() if n.get("stage") != "terminated"]
+                self.seen = self._called([n for n in self._cloud.nodes() if n.get("stage") != "terminated"])
+
+    def _called(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The nodes under the handover's names, so that a node is called the same while it boots and in the report."""
+        for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
+            own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch)
+            names = self._names[cluster] = self._names.get(cluster, Names()).call(pool, [n["instance_id"] for n in own])
+            for node in own:
+                node["label"] = names.labels[node["instance_id"]]
+        return nodes
 
     def __enter__(self) -> _Nodes:
         self._thread.start()
@@ -154,6 +169,11 @@ class _Nodes:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(5)
+
+
+def _launch(node: Mapping[str, Any]) -> tuple[int, str]:
+    """Launch order as the handover has it: by whole seconds, then by id."""
+    return int(node.get("launched") or 0), str(node["instance_id"])
 
 
 def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:

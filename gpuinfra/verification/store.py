@@ -39,7 +39,7 @@ def found_of(gates: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mappi
         pools = wire.pools_of(inputs)
         shows = {pool.name: pool.expectation for pool in pools}
         gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-        verdict = gatherer.look(wire.labels_of(outputs))
+        verdict = gatherer.look(wire.names_of(outputs))
         for node in verdict.nodes:
             one = _evidence(gatherer, node)
             if one is None:

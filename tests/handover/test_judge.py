@@ -5,7 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from gpuinfra.handover import wire
 from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import GroupExpected, PoolExpected, Trouble
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
 from gpuinfra.handover.wording import hint, reasons
@@ -177,7 +179,7 @@ def test_labels_stay_and_are_not_given_again() -> None:
     fleet.members_.pop(0)
     fleet.launch(3)
     fleet.report(3)
-    assert {n.instance_id: n.label for n in look(fleet, labels=labels).nodes} == {
+    assert {n.instance_id: n.label for n in look(fleet, names=Names(labels=labels)).nodes} == {
         instance(2): "gpu-2",
         instance(3): "gpu-3",
     }
@@ -190,8 +192,82 @@ def test_labels_follow_the_launch_across_groups() -> None:
         fleet.launch(number, group=group)
     first, second = GroupExpected(name="a", group="asg-1", count=2), GroupExpected(name="b", group="asg-2", count=2)
     earlier = {instance(n): f"gpu-{n}" for n in range(1, 5)}
-    verdict = look(fleet, pool(groups=(first, second)), labels=earlier)
+    verdict = look(fleet, pool(groups=(first, second)), names=Names(labels=earlier))
     assert {n.instance_id: n.label for n in verdict.nodes} == {instance(n): f"gpu-{n}" for n in range(5, 9)}
+
+
+def test_a_number_is_not_given_again_after_its_machine_is_gone() -> None:
+    """The newest node is lost and its replacement not there yet while somebody looks: the replacement gets a number of its own."""
+    fleet = healthy(2)
+    names = look(fleet).names
+    fleet.members_.pop()
+    between = look(fleet, names=names)
+    kept = wire.outputs_of(Outcome(verdict=between, ready=False, ended="once", seconds=0), "")
+    fleet.launch(3)
+    after = look(fleet, names=wire.names_of(kept))
+    assert [n.label for n in after.nodes] == ["gpu-1", "gpu-3"]
+    assert wire.names_of({"nodes": kept["nodes"]}).call("gpu", [instance(3)]).labels[instance(3)] == "gpu-2"
+
+
+def test_machines_that_come_and_go_during_one_wait_use_their_numbers() -> None:
+    """Labels are carried from look to look: what was called gpu-3 while it lived leaves that name to nobody."""
+    fleet = Fleet()
+    fleet.launch(1)
+    ticks = iter(range(0, 1000, 5))
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 1:
+            fleet.members_.clear()
+            fleet.launch(2)
+            fleet.report(2)
+
+    outcome = watch(
+        Gatherer(fleet.ports, [pool(1)], judge_node=judge), Wait(deadline_s=60), say=say, cancelled=threading.Event(),
+        clock=lambda: float(next(ticks)),
+    )  # fmt: skip
+    assert said[0].endswith("gpu-1 waiting")
+    assert [n.label for n in outcome.verdict.nodes] == ["gpu-2"]
+
+
+def test_outdated_nodes_that_nobody_replaces_are_told_early() -> None:
+    """A group that leaves an outdated node alone is named long before the deadline, with what to do, and the wait ends."""
+    fleet = healthy(1)
+    fleet.launch(2, template_version="2")
+    seconds = iter(range(0, 10_000, 5))
+    said: list[str] = []
+    outcome = watch(
+        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), say=said.append,
+        cancelled=Always(), clock=lambda: float(next(seconds)),
+    )  # fmt: skip
+    assert outcome.ended == "stale"
+    assert outcome.seconds < 1400
+    assert any("gpu-2 runs an outdated launch template" in line and "instance refresh" in line for line in said)
+    text = "\n".join(reasons(outcome))
+    assert "its groups leave outdated nodes alone" in text
+    assert "start an instance refresh" in text
+
+
+def test_a_group_that_rolls_is_waited_for() -> None:
+    """While a group replaces node after node, nodes that are still outdated are no reason to give up."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1)
+    fleet.launch(2, template_version="2", leaving=True)
+    seconds = iter(range(0, 10_000, 20))
+    outcome = watch(
+        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), say=lambda _: None,
+        cancelled=Always(), clock=lambda: float(next(seconds)),
+    )  # fmt: skip
+    assert outcome.ended == "deadline"
+
+
+class Always(threading.Event):
+    """Nobody cancels, and no time passes while one waits."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return False
 
 
 def test_identity_is_asked_for_once() -> None:

@@ -97,6 +97,7 @@ class Control:
                     "machine": instance["machine"],
                     "zone": instance["zone_id"],
                     "state": instance["state"],
+                    "launched": instance["launched"],
                     "stage": node.get("stage") or _stage(instance, fleet),
                     "detail": node.get("detail", ""),
                     "boot_id": node.get("boot_id", ""),
