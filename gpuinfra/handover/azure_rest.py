@@ -168,8 +168,9 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 def _refused(answer: Answer) -> Refused:
     """Azure's error: JSON with `error.code` from ARM, a header or XML from blob storage."""
-    code = _header(answer, "x-ms-error-code") or ""
-    message = ""
+    code = _header(answer, "x-ms-error-code")
+    text = answer.body[:4096].decode("utf-8", "replace")
+    message = text.partition("<Message>")[2].partition("</Message>")[0]
     try:
         said = json.loads(answer.body)["error"]
         code, message = str(said.get("code") or code), str(said.get("message") or "")

@@ -89,6 +89,11 @@ def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event)
     url = _url(inputs, rest)
     headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/octet-stream", "If-None-Match": "*"}
     answer = _patiently(lambda: rest.blob("PUT", url, headers, body), cancelled)
+    if answer.status == 403 and _code(answer) == "AuthorizationFailure":
+        raise PortUnavailable(
+            f"{_shown(inputs)}: AuthorizationFailure: the storage account's network rules do not let this machine in; "
+            "put the address that it has on the internet into access.evidence_from, or run from inside the network"
+        )
     if answer.status in (409, 412) and _exists(rest, url, found):
         return {**inputs, "url": _shown(inputs)}
     raise_for(answer)
@@ -132,7 +137,7 @@ def _patiently(send: Callable[[], Answer], cancelled: threading.Event) -> Answer
     pause, waited = 2.0, 0.0
     while True:
         answer = send()
-        late = answer.status == 403 and _code(answer) in ("AuthorizationPermissionMismatch", "AuthorizationFailure")
+        late = answer.status == 403 and _code(answer) == "AuthorizationPermissionMismatch"
         if not late and answer.status not in (429, 500, 503):
             return answer
         if waited >= PATIENCE_S or cancelled.wait(pause):

@@ -83,6 +83,10 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
         return made
     if type.kind in ("int", "float") and isinstance(given, str):
         return float(given) if "." in given else int(given)  # a number in a path is text on the way in
+    if type.kind == "map" and isinstance(given, list):
+        # Azure's identities are named in a list and read back as a map, each with what the cloud knows of it.
+        item = type.item or Type("any")
+        return {str(one): _value(_singular(path[-1]), item, about, (*path, str(one))) for one in map(wire.peel, given)}
     if type.kind == "list" and isinstance(given, list) and type.item:
         return [_echo(item, type.item, about, (*path, str(index))) for index, item in enumerate(given)]
     return given

@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 AUDIENCES = ("https://management.azure.com", "https://management.core.windows.net")
 _SET = re.compile(r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/virtualMachineScaleSets/[^/]+)(?P<rest>/.*)?", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
+_IMAGES = re.compile(
+    r"/subscriptions/[^/]+/providers/Microsoft\.Compute/locations/[^/]+/publishers/(?P<publisher>[^/]+)"
+    r"/artifacttypes/vmimage/offers/(?P<offer>[^/]+)/skus/(?P<sku>[^/]+)/versions",
+    re.I,
+)
+_OFFERED = (
+    ("microsoft-dsvm", "ubuntu-hpc"),
+    ("canonical", "ubuntu-24_04-lts"),
+    ("canonical", "0001-com-ubuntu-server-jammy"),
+)
+"""Publisher and offer of marketplace images that are here; each has one version, which is visibly synthetic."""
 _PAGE = 100
 
 
@@ -56,7 +67,12 @@ class ResourceManager:
         text = fleet.host.console(id) if fleet.host else f"gpuinfra: this node never boots here: {fleet.unavailable}\n"
         return Response(200, text.encode())
 
-    def _answer(self, request: Request, place: str) -> dict[str, Any]:
+    def _answer(self, request: Request, place: str) -> Any:
+        if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
+            known = (image["publisher"].lower(), image["offer"].lower()) in _OFFERED
+            digits = re.search(r"(\d\d)_?(\d\d)", image["sku"])
+            version = f"{digits[1]}.{digits[2]}.2026010100" if digits else "1.0.2026010100"
+            return [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if known else []
         if _LOG.fullmatch(place) and request.method == "GET":
             return {"value": self._activities(request.query.get("$filter", ""))}
         match = _SET.fullmatch(place)
