@@ -15,11 +15,15 @@ TODAY = date(2026, 11, 21)
 """The day of every test: `tests/conftest.py` tells programs the same one, so that no declaration with a window runs out."""
 
 
+def shipped_stacks(cloud: str) -> list[str]:
+    """Names of the stacks in `stacks/` that are on a cloud."""
+    found = shipped("stacks").glob(f"Pulumi.{cloud}-*.yaml")
+    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in found)
+
+
 def shipped_aws_stacks() -> list[str]:
     """Names of the stacks in `stacks/` that are on AWS."""
-    return sorted(
-        path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in shipped("stacks").glob("Pulumi.aws-*.yaml")
-    )
+    return shipped_stacks("aws")
 
 
 def spec_of(stack: str) -> ClusterSpec:

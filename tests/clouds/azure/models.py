@@ -1,0 +1,275 @@
+"""Microsoft's own models of its requests (the azure-mgmt clients), as a judge of what components register.
+
+`problems(resource)` walks a resource's inputs through the model of its request: unknown names, wrong kinds of values, words that are no member of an
+enumeration, what is read-only, what is required and missing. The Azure provider's property names are those of the requests or of the client's
+attributes, with the level `properties` left out; both are accepted here, and nothing else is.
+Two generations of clients are read: those with `_attribute_map` (msrest), and those with `rest_field`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from tests.clouds.recorder import Registered
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which model a resource's request has, and which inputs are in its address."""
+
+    module: str
+    model: str
+    address: tuple[str, ...]
+
+
+_GROUP = "resourceGroupName"
+REQUESTS = {
+    "authorization:RoleAssignment": Request("authorization.v2022_04_01", "RoleAssignmentCreateParameters", ("scope", "roleAssignmentName")),
+    "compute:DiskEncryptionSet": Request("compute", "DiskEncryptionSet", (_GROUP, "diskEncryptionSetName")),
+    "compute:VirtualMachineScaleSet": Request("compute", "VirtualMachineScaleSet", (_GROUP, "vmScaleSetName")),
+    "consumption:Budget": Request("consumption", "Budget", ("scope", "budgetName")),
+    "keyvault:Key": Request("keyvault", "KeyCreateParameters", (_GROUP, "vaultName", "keyName")),
+    "keyvault:Vault": Request("keyvault", "VaultCreateOrUpdateParameters", (_GROUP, "vaultName")),
+    "managedidentity:UserAssignedIdentity": Request("msi.v2024_11_30", "Identity", (_GROUP, "resourceName")),
+    "network:BastionHost": Request("network", "BastionHost", (_GROUP, "bastionHostName")),
+    "network:FlowLog": Request("network", "FlowLog", (_GROUP, "networkWatcherName", "flowLogName")),
+    "network:NatGateway": Request("network", "NatGateway", (_GROUP, "natGatewayName")),
+    "network:NetworkSecurityGroup": Request("network", "NetworkSecurityGroup", (_GROUP, "networkSecurityGroupName")),
+    "network:PrivateDnsZoneGroup": Request("network", "PrivateDnsZoneGroup", (_GROUP, "privateEndpointName", "privateDnsZoneGroupName")),
+    "network:PrivateEndpoint": Request("network", "PrivateEndpoint", (_GROUP, "privateEndpointName")),
+    "network:PublicIPAddress": Request("network", "PublicIPAddress", (_GROUP, "publicIpAddressName")),
+    "network:Subnet": Request("network", "Subnet", (_GROUP, "virtualNetworkName", "subnetName")),
+    "network:VirtualNetwork": Request("network", "VirtualNetwork", (_GROUP, "virtualNetworkName")),
+    "operationalinsights:Workspace": Request("loganalytics", "Workspace", (_GROUP, "workspaceName")),
+    "privatedns:PrivateZone": Request("privatedns", "PrivateZone", (_GROUP, "privateZoneName")),
+    "privatedns:VirtualNetworkLink": Request("privatedns", "VirtualNetworkLink", (_GROUP, "privateZoneName", "virtualNetworkLinkName")),
+    "resources:ResourceGroup": Request("resource.resources", "ResourceGroup", (_GROUP,)),
+    "storage:BlobContainer": Request("storage", "BlobContainer", (_GROUP, "accountName", "containerName")),
+    "storage:BlobContainerImmutabilityPolicy": Request("storage", "ImmutabilityPolicy", (_GROUP, "accountName", "containerName", "immutabilityPolicyName")),
+    "storage:BlobServiceProperties": Request("storage", "BlobServiceProperties", (_GROUP, "accountName", "blobServicesName")),
+    "storage:ManagementPolicy": Request("storage", "ManagementPolicy", (_GROUP, "accountName", "managementPolicyName")),
+    "storage:StorageAccount": Request("storage", "StorageAccountCreateParameters", (_GROUP, "accountName")),
+    "storagecache:AmlFilesystem": Request("storagecache", "AmlFilesystem", (_GROUP, "amlFilesystemName")),
+}  # fmt: skip
+"""Type -> its request."""
+WITHOUT = {
+    "monitor:DiagnosticSetting": "the client of Azure Monitor left out diagnostic settings in its version 7",
+    "monitor:SubscriptionDiagnosticSetting": "the same",
+}
+"""Types whose request no model describes, and why."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of a model."""
+
+    names: frozenset[str]
+    """As in the request and as in the client, without case and underscores."""
+    kind: Any
+    """A type, or msrest's word for one."""
+    required: bool
+    readonly: bool
+    rules: Mapping[str, Any]
+
+
+def problems(resource: Registered) -> list[str]:
+    """What the model of its request says against a resource."""
+    kind = resource.type.removeprefix("azure-native:")
+    request = REQUESTS[kind]
+    module = importlib.import_module(f"azure.mgmt.{request.module}.models")
+    body = {key: value for key, value in resource.inputs.items() if key not in request.address}
+    missing = [
+        f"{resource.name}: its address lacks {part}" for part in request.address[:1] if part not in resource.inputs
+    ]
+    return missing + list(_object(resource.name, body, getattr(module, request.model)))
+
+
+def _object(path: str, value: Any, model: type) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{path} is {value!r}, and {model.__name__} is an object"
+        return
+    fields = fields_of(model)
+    inner = next((one for one in fields if "properties" in one.names and isinstance(one.kind, type)), None)
+    below = fields_of(inner.kind) if inner else []
+    direct = any(_plain(key) == "properties" for key in value)
+    known = {id(one): one for one in (*fields, *(() if direct else below))}
+    given: set[int] = set()
+    for key, item in value.items():
+        fitting = [one for one in known.values() if _plain(key) in one.names]
+        # A part's own kind (`type` of an extension) hides behind the read-only one that every part has.
+        field = min(fitting, key=lambda one: one.readonly, default=None)
+        if field is None:
+            yield f"{path}.{key} is no member of {model.__name__}"
+            continue
+        given.add(id(field))
+        if field.readonly:
+            yield f"{path}.{key} is read-only in {model.__name__}"
+        yield from _value(f"{path}.{key}", item, field.kind, model)
+        yield from _ruled(f"{path}.{key}", item, field.rules)
+    flattened = any(id(one) in given for one in below)
+    for one in known.values():
+        if one.required and not one.readonly and id(one) not in given and not (one is inner and flattened):
+            yield f"{path} lacks {sorted(one.names)[0]}, which {model.__name__} requires"
+
+
+def _value(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
+    if value is None:
+        return
+    if isinstance(kind, str):
+        yield from _old(path, value, kind, model)
+        return
+    kind, choices = _chosen(kind)
+    if choices:
+        if value not in choices:
+            yield f"{path} is {value!r}; allowed are {', '.join(map(str, choices))}"
+        return
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is list:
+        yield from _each(path, value, arguments[0], model)
+    elif origin is dict:
+        # A list of ids in the provider's words is a map from ids in the request's.
+        yield from () if isinstance(value, list) and _ids(value) else _map(path, value, arguments[1], model)
+    elif isinstance(kind, type) and hasattr(kind, "_is_model"):
+        yield from _object(path, value, kind)
+    elif not _scalar(value, kind):
+        yield f"{path} is {value!r}, and {model.__name__} wants {getattr(kind, '__name__', kind)}"
+
+
+def _each(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield f"{path} is {value!r}, and {model.__name__} wants a list"
+        return
+    for index, item in enumerate(value):
+        yield from _value(f"{path}[{index}]", item, kind, model)
+
+
+def _map(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{path} is {value!r}, and {model.__name__} wants a map"
+        return
+    for key, item in value.items():
+        yield from _value(f"{path}.{key}", item, kind, model)
+
+
+def _ids(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(one, str) and one.startswith("/subscriptions/") for one in value)
+
+
+def _scalar(value: Any, kind: Any) -> bool:
+    if kind is Any or kind is object:
+        return True
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, (int, float)) and float(value).is_integer()
+    if kind in (float, Decimal):
+        return isinstance(value, (int, float))
+    return isinstance(value, str)
+
+
+def _old(path: str, value: Any, kind: str, model: type) -> Iterator[str]:
+    """msrest's words: `str`, `[Sku]`, `{str}`, `Sku`."""
+    if kind.startswith("["):
+        yield from _each(path, value, kind[1:-1], model)
+    elif kind.startswith("{"):
+        yield from _map(path, value, kind[1:-1], model)
+    elif kind in ("str", "bool", "int", "float", "object"):
+        if not _scalar(value, {"str": str, "bool": bool, "int": int, "float": float, "object": object}[kind]):
+            yield f"{path} is {value!r}, and {model.__name__} wants {kind}"
+    elif isinstance(nested := getattr(importlib.import_module(_package(model)), kind, None), type):
+        yield from _object(path, value, nested)
+
+
+def _ruled(path: str, value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
+    """msrest's limits."""
+    length = len(value) if isinstance(value, (str, list)) else None
+    if length is not None and not rules.get("min_length", 0) <= length <= rules.get("max_length", length):
+        yield f"{path} has the length {length}; allowed are {rules.get('min_length', 0)} to {rules.get('max_length')}"
+    if isinstance(value, (int, float)) and not rules.get("minimum", value) <= value <= rules.get("maximum", value):
+        yield f"{path} is {value}; allowed are {rules.get('minimum')} to {rules.get('maximum')}"
+    if isinstance(value, str) and "pattern" in rules and not re.fullmatch(rules["pattern"], value):
+        yield f"{path} is {value!r}, which is not of the form {rules['pattern']}"
+
+
+@functools.cache
+def fields_of(model: type) -> list[Field]:
+    """The members of a model, of either generation."""
+    if hasattr(model, "_attribute_map"):
+        return [
+            _old_field(model, attribute, described)
+            for attribute, described in _inherited(model, "_attribute_map").items()
+        ]
+    model.__new__(model)  # The class fills its table of members when it is first used.
+    module = importlib.import_module(_package(model))
+    hints = typing.get_type_hints(model, {**_imports(model), **vars(module), "_models": module})
+    table: Mapping[str, Any] = getattr(model, "_attr_to_rest_field")  # noqa: B009 - a type checker knows no such member
+    return [
+        Field(
+            names=frozenset({_plain(attribute), _plain(member._rest_name)}),
+            kind=_optional(hints[attribute])[0],
+            required=not _optional(hints[attribute])[1],
+            readonly=bool(member._visibility) and set(member._visibility) == {"read"},
+            rules={},
+        )
+        for attribute, member in table.items()
+    ]
+
+
+def _old_field(model: type, attribute: str, described: Mapping[str, str]) -> Field:
+    rules = _inherited(model, "_validation").get(attribute, {})
+    last = re.split(r"(?<!\\)\.", described["key"])[-1]
+    return Field(
+        names=frozenset({_plain(attribute), _plain(last)}),
+        kind=described["type"],
+        required=bool(rules.get("required")),
+        readonly=bool(rules.get("readonly")),
+        rules=rules,
+    )
+
+
+def _inherited(model: type, table: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in reversed(model.__mro__):
+        found |= vars(one).get(table, {})
+    return found
+
+
+def _optional(kind: Any) -> tuple[Any, bool]:
+    """A type without None, and whether None was one of its members."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        rest = [one for one in typing.get_args(kind) if one is not type(None)]
+        if len(rest) < len(typing.get_args(kind)):
+            return functools.reduce(operator.or_, rest), True
+    return kind, False
+
+
+def _chosen(kind: Any) -> tuple[Any, list[Any]]:
+    """A type, and the words of its enumeration where it is `str` or an enumeration."""
+    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    for one in options:
+        if isinstance(one, type) and issubclass(one, Enum):
+            return str, [member.value for member in one]
+    return _optional(kind)[0], []
+
+
+def _package(model: type) -> str:
+    """`azure.mgmt.compute.models` of a class that lies in a module below it."""
+    return model.__module__.rsplit(".models", 1)[0] + ".models"
+
+
+def _imports(model: type) -> dict[str, Any]:
+    return dict(vars(importlib.import_module(model.__module__)))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
