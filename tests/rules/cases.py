@@ -411,6 +411,32 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 507})],
     "region_has_a_pair": [("azure", {})],
+    "labels_differ": [("gcp", {"tags": {"team": "research"}}), ("gcp", {"pools.0.tags": {"cost_centre": "42"}})],
+    "budget_tells_five": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(5)]})],
+    "ssh_comes_through_the_tunnel": [
+        ("gcp", {"access.ssh_from": ["35.235.240.0/20"]}),
+        ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
+        ("gcp", {}),
+    ],
+    "existing_subnets_are_named": [
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-7": "d"}}}),
+        ("gcp", {"where.region": "us-centrall", "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
+        ("gcp", {"pools.0.machine": "a3-megagpu-9g", "network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-7": "d"}}}),
+        ("gcp", {}),
+    ],
+    "existing_network_is_peered": [
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+    ],
+    "site_machines_are_known": [("gcp", {"network.machines": ["a3-ultragpu-8g"]})],
+    "first_lot_is_the_canary": [
+        ("gcp", {f"{_C}.0.count": 9}),
+        ("gcp", {f"{_C}.0.count": 100, "pools.0.renew": {"canary": 20}}),
+        ("gcp", {f"{_C}.0.count": 100, "pools.0.renew": {"canary": 0}}),
+    ],
+    "registry_is_ours_to_open": [("gcp", {})],
+    "nvlink_domains_are_not_made": [("gcp", {"pools.0.machine": "a4-highgpu-8g"})],
     "project_has_its_form": [("gcp", {"where.project": "my-project"}), ("gcp", {})],
     "reservation_has_its_form": [
         ("gcp", {}),
@@ -767,6 +793,28 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],
     "region_has_a_pair": [("azure", {"where.region": "italynorth"})],
+    "labels_differ": [
+        ("gcp", {"tags": {"Team": "Research"}}),
+        ("gcp", {"tags": {"team": "a", "TEAM": "b"}}),
+        ("gcp", {"pools.0.tags": {"gpuinfra-cluster": "other"}}),
+    ],
+    "budget_tells_five": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(6)]})],
+    "ssh_comes_through_the_tunnel": [
+        ("gcp", {"access.ssh_from": ["203.0.114.0/24"]}),
+        ("gcp", {"access.ssh_from": ["35.235.240.0/20"], "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
+    ],
+    "existing_subnets_are_named": [
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-east4": "s"}}}),
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-8": "d"}}}),
+        ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "roce": "d"}}}),
+    ],
+    "existing_network_is_peered": [
+        ("gcp", {"storage": lustre(capacity_gib=18000), "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}})
+    ],
+    "site_machines_are_known": [("gcp", {"network.machines": ["a3-megagpu-9g"]})],
+    "first_lot_is_the_canary": [("gcp", {f"{_C}.0.count": 10})],
+    "registry_is_ours_to_open": [("gcp", {"software.registry": "registry.example.com/gpudirect"})],
+    "nvlink_domains_are_not_made": [("gcp", {"pools.0.machine": "a4x-highgpu-4g", _C: reserved(id="train")})],
     "project_has_its_form": [("gcp", {"where.project": "My Project"}), ("gcp", {"where.project": "12345"})],
     "reservation_has_its_form": [
         ("gcp", {_C: reserved(id="Train_1")}),

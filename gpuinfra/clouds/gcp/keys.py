@@ -66,9 +66,9 @@ class Key(pulumi.ComponentResource):
 
 
 def grant(
-    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource
+    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource, *, keep: bool = True
 ) -> gcp.kms.CryptoKeyIAMMember:
-    """Lets one service use a key. Kept, because what it encrypted is kept; made again it is the same grant."""
+    """Lets one service use a key. Kept where what it encrypted is kept; made again it is the same grant."""
     return gcp.kms.CryptoKeyIAMMember(
-        name, crypto_key_id=key_id, role=USE, member=member, opts=child(parent, keep=True)
+        name, crypto_key_id=key_id, role=USE, member=member, opts=child(parent, keep=keep)
     )

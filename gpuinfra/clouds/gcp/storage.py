@@ -76,7 +76,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     def _key(self, agent: pulumi.Output[str] | None) -> pulumi.Output[str] | None:
         if self._args.key_id is None or agent is None:
             return None
-        allowed = grant(self._logical("key"), self._args.key_id, agent, self)
+        allowed = grant(self._logical("key"), self._args.key_id, agent, self, keep=self._keep)
         return after(self._args.key_id, [allowed])
 
     def _lustre(self, agent: pulumi.Output[str] | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:

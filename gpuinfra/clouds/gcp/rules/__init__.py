@@ -9,6 +9,7 @@ from datetime import date
 
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
+from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.clouds.records import MachineType
 from gpuinfra.rules.finding import Finding
@@ -180,4 +181,5 @@ RULES: tuple[Rule, ...] = (
     image_fits_architecture,
     lustre_is_sold_so,
     filestore_is_sold_so,
+    *site.RULES,
 )
