@@ -80,7 +80,23 @@ _GCP_FORCED: dict[str, tuple[str, ...]] = {
     "gcp:compute/instance:Instance": ("bootDisk.initializeParams",),
     "gcp:storage/bucket:Bucket": ("location", "customPlacementConfig"),
     "gcp:filestore/instance:Instance": ("tier", "networks", "protocol"),
-}
+    "gcp:lustre/instance:Instance": ("instanceId", "filesystem", "perUnitStorageThroughput", "kmsKey", "gkeSupportEnabled", "placementPolicy"),
+    "gcp:serviceaccount/account:Account": ("accountId",),
+    "gcp:kms/cryptoKey:CryptoKey": ("keyRing", "purpose", "destroyScheduledDuration", "importOnly"),
+    "gcp:projects/service:Service": ("service",),
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": ("service",),
+    "gcp:logging/projectBucketConfig:ProjectBucketConfig": ("bucketId",),
+    "gcp:logging/projectSink:ProjectSink": ("uniqueWriterIdentity",),
+    "gcp:compute/instanceGroupManager:InstanceGroupManager": ("baseInstanceName", "targetSizePolicies"),
+    "gcp:compute/routerNat:RouterNat": ("router",),
+    "gcp:servicenetworking/connection:Connection": ("service",),
+    "gcp:storage/bucketObject:BucketObject": ("bucket", "kmsKeyName"),
+    "gcp:artifactregistry/repository:Repository": ("repositoryId", "format", "kmsKeyName", "mode"),
+}  # fmt: skip
+_GCP_WHOLE = re.compile(
+    r"(?i)iam(member|binding)$|:(ResizeRequest|GlobalAddress|ServiceIdentity|ResourcePolicy|FutureReservation)$"
+)
+"""Types of which nothing is changed in place: grants, and what the Compute API has no patch for."""
 
 # Azure says "cannot be changed" in prose only. ARM reference, read 2026-11-21.
 _AZURE_FORCED: dict[str, tuple[str, ...]] = {
@@ -134,7 +150,8 @@ def _table(token: str) -> tuple[frozenset[str], frozenset[str]]:
             forced.add("bucket")
     elif package == "gcp":
         forced |= set(_GCP_FORCED.get(token, ()))
-        forced |= set(inputs) if token in _GCP_IMMUTABLE else set()
+        forced |= set(inputs) if token in _GCP_IMMUTABLE or _GCP_WHOLE.search(token) else set()
+        forced -= {"deletionPolicy"}
     else:
         forced |= set(_AZURE_FORCED.get(token, ()))
         parents, own = ids.azure_path(token)

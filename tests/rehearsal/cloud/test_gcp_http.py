@@ -1,0 +1,326 @@
+"""Google's services over HTTP: with Google's own clients, with tokens that are checked, in Google's shapes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud import gcp_tokens, ids
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.http.server import Server
+from tests.rehearsal.cloud import google
+from tests.rehearsal.cloud.conftest import Client
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+USER_DATA = "#!/bin/bash\necho hello\n"
+
+
+@pytest.fixture
+def server(cloud: Cloud) -> Iterator[Server]:
+    """The HTTP side of the cloud."""
+    server = Server(cloud, "token")
+    server.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def node(cloud: Cloud, gcp: Client, server: Server, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """One machine that runs under an account that may read below `bootstrap/`."""
+    monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
+    bucket, account = google.bucket(gcp), google.account(gcp)
+    folder = f"projects/_/buckets/{bucket.id}/objects/bootstrap/"
+    google.grant(gcp, bucket, account, "roles/storage.objectViewer", f'resource.name.startsWith("{folder}")')
+    identity = {"email": account.outputs["email"], "scopes": [SCOPE]}
+    google.group(gcp, google.template(gcp, serviceAccount=identity), 1)
+    cloud.fleet.reconcile()
+    return next(iter(cloud.fleet.instances().values()))
+
+
+def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers (lower case) of an answer, whatever it is."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, method=method, headers=named)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read(), {k.lower(): v for k, v in answer.headers.items()}
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), {k.lower(): v for k, v in error.headers.items()}
+
+
+def metadata(cloud: Cloud, node: dict[str, Any], path: str, **headers: str) -> tuple[int, str]:
+    """One question to a machine's metadata server."""
+    base = f"{cloud.endpoint}/.gcp/imds/{node['id']}/computeMetadata/v1/{path}"
+    status, body, _ = ask(base, **(headers or {"Metadata_Flavor": "Google"}))
+    return status, body.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("instance/id", "1000000000000000001"),
+        ("instance/zone", f"projects/{ids.PROJECT_NUMBER}/zones/us-central1-a"),
+        ("instance/machine-type", f"projects/{ids.PROJECT_NUMBER}/machineTypes/a3-megagpu-8g"),
+        ("instance/attributes/user-data", USER_DATA),
+        ("instance/service-accounts/default/email", f"nodes-1@{ids.PROJECT}.iam.gserviceaccount.com"),
+        ("instance/preempted", "FALSE"),
+        ("project/project-id", ids.PROJECT),
+        ("instance/attributes/", "user-data\n"),
+    ],
+)
+def test_a_machine_learns_about_itself(cloud: Cloud, node: dict[str, Any], path: str, said: str) -> None:
+    """The keys that Google documents, in its form."""
+    assert metadata(cloud, node, path) == (200, said)
+
+
+def test_the_metadata_server_refuses_what_is_no_ordinary_question(cloud: Cloud, node: dict[str, Any]) -> None:
+    """Without Google's header, or through a proxy, nothing is said; nor about what is not there, nor for a lost machine."""
+    assert metadata(cloud, node, "instance/id", Accept="*/*")[0] == 403
+    assert metadata(cloud, node, "instance/id", Metadata_Flavor="Google", X_Forwarded_For="1.2.3.4")[0] == 403
+    assert metadata(cloud, node, "instance/none")[0] == 404
+    assert metadata(cloud, node, "instance/service-accounts/other@x/token")[0] == 404
+    assert metadata(cloud, node, "instance/service-accounts/default/identity") == (
+        400,
+        "non-empty audience parameter required",
+    )
+    cloud.fleet.lose(node["id"])
+    assert metadata(cloud, node, "instance/id")[0] == 404
+
+
+def test_googles_own_library_reads_the_metadata_server(
+    cloud: Cloud, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """google-auth finds project, account and a token there, by the variable that it documents."""
+    import importlib
+
+    import google.auth.compute_engine._metadata as library
+    from google.auth.transport.requests import Request
+
+    for name, value in endpoints.of_node("gcp", cloud.endpoint, node["id"]).items():
+        monkeypatch.setenv(name, value)
+    importlib.reload(library)
+    try:
+        request = Request()
+        assert library.get_project_id(request) == ids.PROJECT
+        token, _ = library.get_service_account_token(request)
+        assert library.get_service_account_info(request)["email"].startswith("nodes-1@")
+        assert gcp_tokens.principal(cloud, f"Bearer {token}").instance == node["id"]
+    finally:
+        monkeypatch.undo()
+        importlib.reload(library)
+
+
+def test_tokens_are_renewed_and_end(cloud: Cloud, node: dict[str, Any]) -> None:
+    """The same token until it nearly ends; an invented, an old or a dead machine's one opens nothing."""
+    first = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
+    assert json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"] == first
+    known = cloud.store.get("gcp-current", node["id"])
+    assert known is not None
+    cloud.store.put("gcp-current", node["id"], {**known, "expires": known["expires"] - 3400})
+    second = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
+    assert second != first
+    where = f"{cloud.endpoint}/.gcp/storage/storage/v1/b/evidence-1/o/bootstrap%2Fx?alt=media"
+    assert ask(where, Authorization=f"Bearer {second}")[0] == 404
+    for wrong in ("Bearer ya29.invented", "Basic x", ""):
+        assert ask(where, Authorization=wrong)[0] == 401
+    cloud.fleet.lose(node["id"])
+    assert ask(where, Authorization=f"Bearer {second}")[0] == 401
+
+
+@pytest.fixture
+def operator(cloud: Cloud, server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The operator's environment, as a rehearsal sets it; the bucket of the tests is there."""
+    known = {"gcp": {"credentials_file": gcp_tokens.operator_file(cloud), "project": ids.PROJECT}}
+    for name, value in endpoints._gcp_operator(cloud.endpoint, known, "us-central1").items():
+        monkeypatch.setenv(name, value)
+    return cloud.endpoint
+
+
+def with_googles_clients(script: str) -> list[Any]:
+    """What a script that uses Google's own clients prints, as JSON lines.
+
+    It runs in a process of its own: those clients and Pulumi's protocol both bring `google.rpc.Status`, and one process takes one.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+STORAGE = """
+import json
+import google.auth
+from google.api_core.exceptions import Forbidden, NotFound, PreconditionFailed
+from google.cloud import storage
+
+# Beside an emulator the client asks without credentials, unless it is given some.
+who, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+client = storage.Client(project="standin-project", credentials=who)
+bucket = client.bucket("evidence-1")
+say = lambda value: print(json.dumps(value))
+
+def refused(kind, what):
+    try:
+        what()
+        say("done")
+    except kind as error:
+        say(str(error))
+"""
+
+
+def test_googles_own_storage_client_works(gcp: Client, operator: str) -> None:
+    """Upload, conditional upload, listing by page and folder, reading, ranges and deletion through google-cloud-storage."""
+    google.bucket(gcp)
+    said = with_googles_clients(
+        STORAGE
+        + """
+for number in range(5):
+    bucket.blob(f"a/{number}/x ü.json").upload_from_string(b"line\\r\\n--x\\r\\n" * number, if_generation_match=0)
+blob = bucket.blob("a/3/x ü.json")
+refused(PreconditionFailed, lambda: blob.upload_from_string(b"x", if_generation_match=0))
+say(blob.download_as_bytes().decode())
+say(blob.download_as_bytes(start=0, end=3).decode())
+say([one.name for one in client.list_blobs("evidence-1", prefix="a/", page_size=2)])
+listed = client.list_blobs("evidence-1", prefix="a/", delimiter="/")
+say([one.name for one in listed])
+say(sorted(listed.prefixes))
+blob.delete()
+refused(NotFound, blob.download_as_bytes)
+"""
+    )
+    assert "conditions you specified did not hold" in said[0]
+    assert said[1:3] == ["line\r\n--x\r\n" * 3, "line"]
+    assert said[3] == [f"a/{number}/x ü.json" for number in range(5)]
+    assert said[4:6] == [[], [f"a/{number}/" for number in range(5)]]
+    assert "No such object: evidence-1/a/3/x" in said[6]
+
+
+def test_retention_is_kept_over_http(gcp: Client, operator: str) -> None:
+    """Neither overwritten nor deleted, and the answer says until when."""
+    google.bucket(gcp, retentionPolicy={"retentionPeriod": "86400"})
+    said = with_googles_clients(
+        STORAGE
+        + """
+blob = bucket.blob("x")
+blob.upload_from_string(b"1")
+refused(Forbidden, lambda: blob.upload_from_string(b"2"))
+refused(Forbidden, blob.delete)
+say(blob.download_as_bytes().decode())
+"""
+    )
+    assert all(
+        "retention policy or object retention and cannot be deleted or overwritten until 20" in one for one in said[:2]
+    )
+    assert said[2] == "1"
+
+
+COMPUTE = """
+import json, os, sys
+import google.auth
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import compute_v1
+
+session = AuthorizedSession(google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[0])
+say = lambda value: print(json.dumps(value))
+zone = os.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"] + "projects/standin-project/zones/us-central1-a/"
+
+def read(kind, path, method="GET"):
+    answer = session.request(method, zone + path)
+    assert answer.status_code == 200, answer.text
+    return kind.from_json(answer.text, ignore_unknown_fields=False)
+"""
+
+
+def test_googles_own_compute_types_read_the_answers(cloud: Cloud, node: dict[str, Any], operator: str) -> None:
+    """Groups, managed instances, errors, requests, instances and serial ports hold no field that google-cloud-compute does not know."""
+    said = with_googles_clients(
+        COMPUTE
+        + """
+found = read(compute_v1.InstanceGroupManagersListManagedInstancesResponse, "instanceGroupManagers/gpu/listManagedInstances", "POST")
+say([[str(one.id), one.version.instance_template.rpartition("/")[2], one.current_action] for one in found.managed_instances])
+say(read(compute_v1.InstanceGroupManager, "instanceGroupManagers/gpu").target_size)
+say([one.name for one in read(compute_v1.InstanceList, "instances").items])
+name = read(compute_v1.InstanceList, "instances").items[0].name
+say(read(compute_v1.SerialPortOutput, f"instances/{name}/serialPort").contents)
+say(len(read(compute_v1.InstanceGroupManagersListErrorsResponse, "instanceGroupManagers/gpu/listErrors").items))
+say(len(read(compute_v1.InstanceGroupManagerResizeRequestsListResponse, "instanceGroupManagers/gpu/resizeRequests").items))
+"""
+    )
+    assert said[0] == [[node["id"], "gpu-v1", "NONE"]]
+    assert said[1:3] == [1, [node["vm"]]]
+    assert "never boots here" in said[3]
+    assert said[4:] == [0, 0]
+
+
+def test_a_node_may_not_ask_about_groups(cloud: Cloud, node: dict[str, Any]) -> None:
+    """Its account has no rights but those of its grants."""
+    token = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
+    where = f"{cloud.endpoint}/.gcp/compute/v1/projects/{ids.PROJECT}/zones/{google.ZONE}/instances"
+    status, body, _ = ask(where, Authorization=f"Bearer {token}")
+    assert status == 403
+    assert "Required 'compute.instances.list' permission" in json.loads(body)["error"]["message"]
+
+
+def test_a_token_without_the_scope_does_not_reach_storage(cloud: Cloud, gcp: Client, server: Server) -> None:
+    """An account's rights end where the machine's scopes do."""
+    bucket, account = google.bucket(gcp), google.account(gcp)
+    google.grant(gcp, bucket, account, "roles/storage.objectAdmin")
+    for scopes, status in (((), 403), (("https://www.googleapis.com/auth/devstorage.read_write",), 404)):
+        token, _ = gcp_tokens.issue(cloud, account.outputs["email"], scopes=scopes)
+        where = f"{cloud.endpoint}/.gcp/storage/storage/v1/b/evidence-1/o/x"
+        assert ask(where, Authorization=f"Bearer {token}")[0] == status
+
+
+def test_what_is_not_part_of_a_rehearsal_is_refused_by_name(cloud: Cloud, gcp: Client, operator: str) -> None:
+    """Nothing is answered with an invented success."""
+    token, _ = gcp_tokens.issue(cloud, gcp_tokens.OPERATOR, scopes=(SCOPE,))
+    google.bucket(gcp)
+    for path, method in (
+        ("compute/v1/projects/p/zones/z/disks", "GET"),
+        ("storage/storage/v1/b", "GET"),
+        ("kms/v1/x", "GET"),
+        ("storage/upload/storage/v1/b/evidence-1/o?uploadType=resumable&name=x", "POST"),
+    ):
+        status, body, _ = ask(
+            f"{operator}/.gcp/{path}", method, b"" if method == "POST" else None, Authorization=f"Bearer {token}"
+        )
+        assert status in (404, 501)
+        assert "not part of a rehearsal" in json.loads(body)["error"]["message"]
+
+
+@pytest.mark.parametrize("spoil", ["signature", "issuer", "audience", "time", "grant"])
+def test_the_operators_statement_is_checked(cloud: Cloud, server: Server, spoil: str) -> None:
+    """Only the key of his file makes tokens, only for Google's audience, only now."""
+    import time
+
+    import jwt
+
+    file = json.loads(Path(gcp_tokens.operator_file(cloud)).read_text(encoding="utf-8"))
+    now = int(time.time())
+    claims = {"iss": file["client_email"], "aud": gcp_tokens.AUDIENCE, "iat": now, "exp": now + 3600, "scope": SCOPE}
+    if spoil == "issuer":
+        claims["iss"] = "me@example.com"
+    if spoil == "audience":
+        claims["aud"] = "https://example.com"
+    if spoil == "time":
+        claims |= {"iat": now - 7200, "exp": now - 3600}
+    assertion = jwt.encode(claims, file["private_key"], algorithm="RS256")
+    if spoil == "signature":
+        assertion = assertion[:-8] + "AAAAAAAA"
+    form = {"grant_type": "password" if spoil == "grant" else gcp_tokens.GRANT, "assertion": assertion}
+    status, body, _ = ask(file["token_uri"], "POST", urllib.parse.urlencode(form).encode())
+    assert status == 400
+    assert json.loads(body)["error"] in ("invalid_grant", "unsupported_grant_type")
