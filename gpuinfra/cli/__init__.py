@@ -108,7 +108,13 @@ def _show(problem: GpuinfraError) -> None:
     if os.environ.get("GPUINFRA_DEBUG"):
         traceback.print_exception(problem)
     else:
-        click.echo(f"gpuinfra: {problem}", err=True)
+        for line in prefixed(str(problem)):
+            click.echo(line, err=True)
+
+
+def prefixed(text: str) -> list[str]:
+    """Several findings are several lines, and each says whose it is; what is indented goes on with the one above."""
+    return [line if line[:1].isspace() else f"gpuinfra: {line}" for line in text.splitlines() if line.strip()]
 
 
 def run() -> None:

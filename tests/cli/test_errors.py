@@ -1,0 +1,32 @@
+"""How the command tells what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.cli import main, prefixed
+
+
+def test_each_of_several_findings_says_whose_it_is() -> None:
+    """Findings are lines of their own with the same beginning; what belongs to one of them is indented below it."""
+    assert prefixed("a is wrong\n  allowed is b\nc is wrong") == [
+        "gpuinfra: a is wrong",
+        "  allowed is b",
+        "gpuinfra: c is wrong",
+    ]
+
+
+def test_a_declaration_with_two_mistakes_tells_both_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two findings of one file read alike on stderr."""
+    file = tmp_path / "Pulumi.two.yaml"
+    file.write_text(
+        "name: train\nbudget: 3\nowner: {}\nwhere: {cloud: aws, region: us-east-1, zone: use1-az4}\n"
+        "pools: [{name: gpu, machine: p9.giant, capacity: {kind: spot, count: 2}}]\n"
+    )
+    assert main(["rehearse", "preview", str(file), "--folder", str(tmp_path)]) != 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert len(lines) >= 2, lines
+    assert all(line.startswith(("gpuinfra: ", " ")) for line in lines), lines
+    assert sum(line.startswith("gpuinfra: ") for line in lines) >= 2
