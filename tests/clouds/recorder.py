@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,11 +84,15 @@ class Recording:
         return [one for one in self.resources if one.custom and not one.type.startswith("pulumi:")]
 
 
+Held = Mapping[tuple[str, str], tuple[str, Mapping[str, Any]]]
+"""(type, logical name) -> (id, outputs)."""
+
+
 class _Monitor(mocks.MockMonitor):
     """The mock monitor, writing down the requests themselves: options such as `retainOnDelete` reach no mock."""
 
-    def __init__(self, recording: Recording) -> None:
-        super().__init__(_Cloud(recording))
+    def __init__(self, recording: Recording, held: Held) -> None:
+        super().__init__(_Cloud(recording, held))
         self._recording = recording
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest) -> Any:
@@ -116,13 +120,17 @@ class _Monitor(mocks.MockMonitor):
 
 
 class _Cloud(pulumi.runtime.Mocks):
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, held: Held) -> None:
         self._recording = recording
+        self._held = held
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """An id that can be recognised, and the inputs with the outputs that others read."""
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, {"name": args.name, "outputs": OTHER_STACKS}
+        if (args.typ, args.name) in self._held:
+            id_, outputs = self._held[args.typ, args.name]
+            return id_, {**args.inputs, **outputs}
         if args.typ == "pulumi:index:Stash":
             return args.name, {"input": args.inputs["input"], "output": args.inputs["input"]}
         if answers := _answers(args.typ):
@@ -212,16 +220,25 @@ def _arn(type_: str, name: str, inputs: dict[str, Any]) -> str:
 
 
 def record(
-    program: Callable[[], None], *, project: str = "gpuinfra", stack: str = "test", preview: bool = False
+    program: Callable[[], None],
+    *,
+    project: str = "gpuinfra",
+    stack: str = "test",
+    preview: bool = False,
+    held: Held | None = None,
 ) -> Recording:
-    """Run a program against the mocks and answer everything it registered."""
+    """Run a program against the mocks and answer everything it registered.
+
+    `held` is what the account has already, by type and logical name: its id and outputs are answered in place of made-up ones.
+    """
+    held = held or {}
     recording = Recording()
     mocks.set_mocks(
-        _Cloud(recording),
+        _Cloud(recording, held),
         project=project,
         stack=stack,
         preview=preview,
-        monitor=_Monitor(recording),
+        monitor=_Monitor(recording, held),
         organization="organization",
     )
     settings.SETTINGS.rpc_manager.clear()  # pyright: ignore[reportAttributeAccessIssue]: read through a context variable
