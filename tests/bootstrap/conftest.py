@@ -7,12 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from gpuinfra.shipped import shipped
+
+from .private_root.bench import Bench
+from .private_root.root import base
+from .private_root.vendors import Vendors
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HEADER = """set -euo pipefail
@@ -151,3 +156,11 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """Vendors' servers, and no machine yet."""
+    base()
+    with Vendors(tmp_path / "vendors") as vendors:
+        yield Bench(tmp_path, vendors)

@@ -1,0 +1,282 @@
+"""The real steps on real apt, dpkg, gpg and curl when vendors, disks, clocks, networks and power fail: a clear reason, and a run that goes on."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
+import pytest
+
+from .private_root.bench import KERNEL, Bench, compare, pool_of
+from .private_root.root import PrivateRoot
+
+
+def test_a_repository_signed_by_a_stranger_is_not_used(bench: Bench) -> None:
+    """NVIDIA's repository with another signature: apt refuses, the step fails, nothing of it is installed."""
+    root = bench.machine(lustre=False, signer="stranger")
+    code, said = root.steps()
+    assert code == 1
+    assert "30-driver failed" in said
+    assert "nvidia-open" not in root.run("dpkg-query", "-W", "-f", "${Package}\\n")[1]
+
+
+def test_a_keyring_with_another_checksum_is_not_installed(bench: Bench) -> None:
+    """The package that brings NVIDIA's key is taken by checksum or not at all."""
+    root = bench.machine(lustre=False)
+    bench.vendors._put(
+        "developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/cuda-keyring_1.1-1_all.deb", b"evil"
+    )
+    code, said = root.steps()
+    assert code == 1
+    assert "but the lock says" in said
+    assert "cuda-keyring" not in root.run("dpkg-query", "-W", "-f", "${Package}\\n")[1]
+
+
+def test_a_swapped_signing_key_is_refused(bench: Bench) -> None:
+    """EFA's installer with another key and a signature that fits it: refused by the fingerprint, never run."""
+    root = bench.machine(lustre=False)
+    stranger = bench.vendors.keys["stranger"]
+    version = bench.versions["EFA_INSTALLER_VERSION"]
+    tarball = bench.folder / f"vendors/web/efa-installer.amazonaws.com/aws-efa-installer-{version}.tar.gz"
+    stranger.sign("--detach-sign", source=tarball, target=tarball.with_name(tarball.name + ".sig"))
+    bench.vendors._put("efa-installer.amazonaws.com/aws-efa-installer.key", stranger.public)
+    code, said = root.steps()
+    assert code == 1
+    assert "50-efa failed" in said
+    assert bench.versions["EFA_INSTALLER_KEY_FINGERPRINT"] in said
+    assert root.run("test", "-e", "/opt/amazon")[0] != 0
+
+
+@pytest.mark.long
+def test_servers_in_trouble_are_waited_for(bench: Bench) -> None:
+    """Every third answer is 503, and the run completes all the same."""
+    root = bench.machine(lustre=False)
+    chance = random.Random(3)
+    bench.vendors.troubles.append(lambda _: 503 if chance.random() < 0.15 else None)
+    code, said = root.steps()
+    assert code == 0, said
+
+
+@pytest.mark.long
+def test_without_a_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Bench) -> None:
+    """A repository that answers 503 for good fails the step with its name; when it is back the next run goes on there."""
+    root = bench.machine(lustre=False)
+    bench.vendors.troubles.append(lambda path: 503 if "cuda-toolkit" in path else None)
+    code, said = root.steps()
+    assert code == 1
+    assert "40-cuda failed" in said
+    assert "installing cuda-toolkit-13-0 failed" in said
+    bench.vendors.troubles.clear()
+    code, said = root.steps()
+    assert code == 0, said
+    assert "30-driver" not in said
+
+
+@pytest.mark.long
+def test_half_configured_packages_are_finished(bench: Bench) -> None:
+    """dpkg killed between unpacking and configuring: the next run finishes what apt itself would refuse to build on."""
+    root = bench.machine(lustre=False)
+    root.steps()
+    root.run("bash", "-c", "cd /tmp && apt-get -qq download libnccl2 && dpkg --force-all --unpack *.deb", check=True)
+    assert root.run("dpkg", "--audit")[1] != ""
+    code, said = root.steps("--again")
+    assert code == 0, said
+    assert root.run("dpkg", "--audit")[1] == ""
+
+
+def test_a_package_cut_off_from_what_it_needs_is_finished(bench: Bench) -> None:
+    """Unpacked without its dependency, which configuring alone cannot mend: apt brings what is missing."""
+    root = bench.machine(lustre=False)
+    assert root.steps()[0] == 0
+    cut = "dpkg --force-all --purge dkms && cd /tmp && apt-get -qq download nvidia-dkms-open && dpkg --unpack *.deb"
+    root.run("bash", "-c", f"apt-mark unhold nvidia-dkms-open && {cut}", check=True)
+    assert root.run("dpkg", "--configure", "-a")[0] != 0
+    code, said = root.steps("--again")
+    assert code == 0, said
+    assert root.run("dpkg", "--audit")[1] == ""
+
+
+def test_a_package_that_was_unpacked_in_part_is_unpacked_again(bench: Bench) -> None:
+    """dpkg killed while it unpacked: apt's own repair leaves such a package, so it is named and installed anew."""
+    root = bench.machine(lustre=False)
+    assert root.steps()[0] == 0
+    torn = "/^Package: mdadm$/,/^$/s/^Status: .*/Status: install reinstreq half-installed/"
+    root.run("sed", "-i", torn, "/var/lib/dpkg/status", check=True)
+    assert "mdadm" in root.run("dpkg", "--audit")[1]
+    code, said = root.steps("--again")
+    assert code == 0, said
+    assert root.run("dpkg", "--audit")[1] == ""
+
+
+def test_a_driver_outside_the_range_is_refused(bench: Bench) -> None:
+    """A machine that brings another driver is not rebuilt in place: the message names version, range and ways out."""
+    root = bench.machine(lustre=False)
+    root.write(f"usr/lib/modules/{KERNEL}/extra/nvidia.ko", f"version: 535.309.01\nvermagic: {KERNEL} SMP\n")
+    code, said = root.steps()
+    assert code == 1
+    assert "driver 535.309.01 is installed, the lock accepts" in said
+    assert "image: plain" in said
+
+
+@pytest.mark.long
+def test_what_an_image_brings_inside_the_range_is_kept(bench: Bench) -> None:
+    """A machine with an older accepted driver: proven, recorded, held; nothing is downloaded and nothing reboots."""
+    pool = pool_of("p4d.24xlarge", "ubuntu-22.04")
+    older = {**pool.versions, "DRIVER_VERSION": "580.126.20", "NCCL_VERSION": "2.27.5-1+cuda12.9"}
+    root = bench.machine(lock=older)
+    assert root.steps()[0] == 0
+    root.run("rm", "-rf", "/var/lib/gpuinfra", check=True)
+    root.bundle(pool, {**bench.versions, "DRIVER_VERSION": "580.173.02", "NCCL_VERSION": pool.versions["NCCL_VERSION"]})
+    bench.vendors.asked.clear()
+    code, said = root.steps()
+    assert code == 0, said
+    assert "none of them changed something" in said
+    assert bench.vendors.asked == []
+    assert root.state["recorded"]["driver"] == "580.126.20"
+    assert root.state["recorded"]["fabric_manager"] == "580.126.20"
+
+
+@pytest.mark.long
+def test_a_wrong_clock_is_named(bench: Bench) -> None:
+    """A clock a year behind is named as what it is, before certificates fail in odd words."""
+    root = bench.machine(lustre=False)
+    date_tool = '#!/bin/sh\ncase "$*" in "-u +%s") echo 1700000000 ;; *) exec /bin/date "$@" ;; esac\n'
+    root.write("opt/standin/date", date_tool)
+    (root.folder / "upper/opt/standin/date").chmod(0o755)
+    code, said = root.steps()
+    assert code == 1
+    assert "the clock says 2023-11-14, before the software lock of" in said
+
+
+@pytest.mark.long
+def test_too_little_room_is_named_before_anything_is_fetched(bench: Bench) -> None:
+    """A disk that is too small fails the first step, and no vendor was asked."""
+    root = bench.machine(lustre=False)
+    root.bundle(bench.pool, {**bench.versions, "ROOT_FREE_GIB": "900000"})
+    code, said = root.steps()
+    assert code == 1
+    assert "driver and toolkit need 900000 GiB" in said
+    assert bench.vendors.asked == []
+
+
+@pytest.mark.long
+def test_a_dry_run_changes_nothing(bench: Bench) -> None:
+    """A dry run on a plain machine names what every step would do, and leaves packages and files as they are."""
+    root = bench.machine()
+    before = root.run("bash", "-c", "dpkg-query -W; find /etc /opt /usr -newer /etc/standin/kernel -type f")[1]
+    code, said = root.steps("--dry-run")
+    assert code == 0, said
+    for text in (
+        "30-driver: would install nvidia-open",
+        "50-efa: would run EFA installer",
+        "60-lustre: would mount /scratch",
+    ):
+        assert text in said
+    assert root.run("bash", "-c", "dpkg-query -W; find /etc /opt /usr -newer /etc/standin/kernel -type f")[1] == before
+
+
+def cut_power(root: PrivateRoot, seed: int) -> None:
+    """Kill everything inside at random moments, then run to the end."""
+    chance = random.Random(seed)
+    for _ in range(3):
+        process = root.start(
+            "python3", "/opt/gpuinfra/current/node.pyz", "steps", "--no-reboot", "--retry-pause-s", "0.1"
+        )
+        time.sleep(chance.uniform(0.3, 5.0))
+        process.kill()
+        process.communicate()
+    code, said = root.steps()
+    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+
+
+@pytest.mark.long
+def test_a_power_cut_in_the_middle_of_apt_is_survived(bench: Bench) -> None:
+    """Killed at random moments, also inside dpkg, the next run ends in the same golden state."""
+    root = bench.machine()
+    cut_power(root, 1)
+    compare("final-p4d.24xlarge-ubuntu-22.04.txt", root.final(), bench.vendors.url)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(50))
+def test_fifty_power_cuts(bench: Bench, seed: int) -> None:
+    """The same from fifty more seeds."""
+    root = bench.machine()
+    cut_power(root, seed + 100)
+    compare("final-p4d.24xlarge-ubuntu-22.04.txt", root.final(), bench.vendors.url)
+
+
+@pytest.mark.long
+def test_a_disk_that_fills_up_during_apt_is_named_and_mended(bench: Bench) -> None:
+    """No room for the packages: the step fails with apt's reason, the journal stays whole, and with room the run completes."""
+    root = bench.machine(lustre=False)
+    fill = (
+        'mount -t tmpfs -o size=4k tmpfs /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial && exec "$@"'
+    )
+    steps = ("python3", "/opt/gpuinfra/current/node.pyz", "steps", "--no-reboot", "--retry-pause-s", "0.1")
+    code, said = root.run("/usr/bin/bash", "-c", fill.replace("mount ", "/usr/bin/mount "), "-", *steps)
+    assert code == 1
+    assert re.search(r"failed: installing .* free space in /var/cache/apt/archives/", said), said
+    assert {entry["status"] for entry in root.state["steps"]} <= {"done", "failed", "pending"}
+    code, said = root.steps()
+    assert code == 0, said
+    assert "cuda-toolkit-13-0" in root.run("apt-mark", "showhold")[1]
+
+
+def test_without_any_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Bench) -> None:
+    """No interface at all: the step says what it could not read and from where; with a network the next run goes on there."""
+    root = bench.machine(lustre=False)
+    alone = (
+        "unshare",
+        "--net",
+        "python3",
+        "/opt/gpuinfra/current/node.pyz",
+        "steps",
+        "--no-reboot",
+        "--retry-pause-s",
+        "0",
+    )
+    code, said = root.run(*alone)
+    assert code == 1
+    reason = root.state["steps"][0]["reason"]
+    assert "reading the package lists failed" in reason
+    assert "archive.ubuntu.com" in reason
+    assert {entry["status"] for entry in root.state["steps"][1:]} == {"pending"}
+    code, said = root.steps()
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("off_by_s", [31_536_000, pytest.param(-400, marks=pytest.mark.long)])
+def test_a_clock_that_differs_from_the_cloud_is_named(bench: Bench, off_by_s: int) -> None:
+    """A year ahead, or some minutes behind: named against the metadata service's own date, before signatures fail in odd words."""
+    root = bench.machine(lustre=False)
+    tool = f'#!/bin/sh\ncase "$*" in "-u +%s") echo $(($(/bin/date -u +%s) + {off_by_s})) ;; *) exec /bin/date "$@" ;; esac\n'
+    root.write("opt/standin/date", tool)
+    (root.folder / "upper/opt/standin/date").chmod(0o755)
+    steps = ("python3", "/opt/gpuinfra/current/node.pyz", "steps", "--no-reboot")
+    with_metadata = ("env", f"AWS_EC2_METADATA_SERVICE_ENDPOINT={bench.vendors.url}", *steps)
+    code, said = root.run(*with_metadata)
+    assert code == 1
+    found = re.search(r"the clock is off by (-?\d+) s against the metadata service", said)
+    assert found, said
+    assert abs(int(found[1]) - off_by_s) <= 3
+    (root.folder / "upper/opt/standin/date").unlink()
+    code, said = root.run(*with_metadata)
+    assert code == 0, said
+
+
+@pytest.mark.long
+def test_a_killed_step_between_packages_is_whole_again(bench: Bench) -> None:
+    """Killed after one package of a set came and before the others: the next run brings the rest, though the first already answers."""
+    root = bench.machine(lustre=False)
+    assert root.steps()[0] == 0
+    gone = ("nvidia-container-toolkit", "libnccl-dev", "nvidia-open nvidia-utils")
+    for step, name in zip(("70-container-toolkit", "45-nccl", "30-driver"), gone, strict=True):
+        root.run("bash", "-c", f"apt-mark unhold {name}; dpkg --force-all --purge {name}", check=True)
+        root.write(f"var/lib/gpuinfra/unfinished-{step}", "")
+    code, said = root.steps("--again")
+    assert code == 0, said
+    listed = root.run("dpkg-query", "-W")[1]
+    assert all(f"{name}\t" in listed for name in " ".join(gone).split())
+    assert root.run("bash", "-c", "ls /var/lib/gpuinfra | grep -c unfinished")[0] == 1

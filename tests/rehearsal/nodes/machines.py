@@ -1,0 +1,192 @@
+"""Machines of three clouds on stand-in nodes, with the bundle of their pool on the disk, and one metadata service for all."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra import bundle
+from gpuinfra.plan import make_plan
+from gpuinfra.plan.model import PoolPlan
+from gpuinfra.rehearsal.nodes import Instance, NodeHost
+from gpuinfra.spec import parse_spec
+from tests.rehearsal.nodes.conftest import wait_for
+
+NAME = "00000000-0000-4000-8000-000000000001"
+GOLDEN = Path(__file__).parent / "golden"
+TODAY = date(2026, 11, 21)
+PLACES = {
+    "aws": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az4"},
+    "azure": {"cloud": "azure", "region": "eastus"},
+    "gcp": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
+}
+LUSTRE = {"kind": "lustre", "mount": "/scratch", "dns_name": "10.0.0.4", "mount_name": "lustrefs"}
+LONG = pytest.mark.long
+
+
+@dataclass
+class Metadata:
+    """The metadata services of three clouds on one port: who the instance is, tokens for a registry, and no user data."""
+
+    user_data: bytes = b""
+    asked: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, path: str) -> bytes | None:
+        """What a path answers; None for 404."""
+        self.asked.append(path)
+        if path.endswith("/instance/id") or path.endswith("/meta-data/instance-id"):
+            return NAME.encode()
+        if "/metadata/instance?" in path:
+            return json.dumps({"compute": {"vmId": NAME}}).encode()
+        if path.endswith("/token"):
+            return json.dumps({"access_token": "ya29.stand-in"}).encode()
+        return self.user_data if path.endswith(("/user-data", "/attributes/user-data")) and self.user_data else None
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    """One port."""
+    service = Metadata()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_PUT(self) -> None:
+            self._send(200, b"token")
+
+        def do_GET(self) -> None:
+            answer = service.answer(self.path)
+            self._send(200 if answer is not None else 404, answer or b"")
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    service.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield service
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@dataclass
+class Machine:
+    """One machine of any cloud, with the bundle of its pool on its disk."""
+
+    host: NodeHost
+    pool: PoolPlan
+
+    def launch(self, cloud: str, faults: tuple[str, ...] = ()) -> None:
+        """Boot it and put the bundle where user data would."""
+        image = self.pool.image
+        self.host.launch(
+            Instance(
+                id=NAME, machine=self.pool.machine, os=image.os, prebuilt=image.prebuilt, cloud=cloud, name="gpu-1",
+                region=str(PLACES[cloud]["region"]), faults=faults,
+            )
+        )  # fmt: skip
+        node = self.host._nodes[NAME]
+        self.settle()
+        with tarfile.open(fileobj=io.BytesIO(bundle.build(self.pool).data)) as archive:
+            archive.extractall(node.root / "opt/gpuinfra/current", filter="data")
+        config = {"schema": "gpuinfra.node/1", "cloud": cloud, "cluster": "train", "pool": "gpu", "region": "r"}
+        (node.root / "etc/gpuinfra").mkdir()
+        text = json.dumps({**config, "file_systems": [LUSTRE]})
+        (node.root / "etc/gpuinfra/node.json").write_text(text, encoding="utf-8")
+
+    def settle(self) -> None:
+        """Wait until nothing is left to start."""
+        node = self.host._nodes[NAME]
+        wait_for(lambda: node.settled, "the node settles", more=lambda: self.host.console(NAME)[-2000:])
+
+    def reboot(self) -> None:
+        """Boot it again."""
+        before = self.host._nodes[NAME].boots
+        self.host.reboot(NAME)
+        wait_for(lambda: self.host._nodes[NAME].boots > before, "it boots again")
+        self.settle()
+
+    def run(self, *argv: str) -> tuple[int, str]:
+        """A command on it."""
+        return self.host.run(NAME, argv, limit_s=90)
+
+    def steps(self, *options: str) -> tuple[int, str]:
+        """The steps once, without a reboot."""
+        path = "/opt/gpuinfra/current/node.pyz"
+        quick = ("env", "GPUINFRA_RETRY_PAUSE_S=0", "python3", path, "steps", "--no-reboot", "--retry-pause-s", "0.1")
+        return self.run(*quick, *options)
+
+    def through(self) -> tuple[int, str, int]:
+        """The steps to their end over every reboot: exit code, what was said last, reboots."""
+        reboots = 0
+        code, said = self.steps()
+        while code == 194:
+            reboots += 1
+            self.reboot()
+            code, said = self.steps()
+        return code, said, reboots
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The journal."""
+        return json.loads(self.run("cat", "/var/lib/gpuinfra/state.json")[1])
+
+    def final(self) -> dict[str, Any]:
+        """What the steps made of this machine: proofs, what each changed, holds, units, modules, mounts."""
+        standin = json.loads((self.host._nodes[NAME].folder / "standin.json").read_text(encoding="utf-8"))
+        enabled = self.run("bash", "-c", "ls /etc/systemd/system/multi-user.target.wants")[1].split()
+        return {
+            "recorded": self.state["recorded"],
+            "steps": {step["id"]: "changed" if step["changed"] else "as found" for step in self.state["steps"]},
+            "held": sorted(name for name, package in standin["packages"].items() if package.get("hold")),
+            "brought": sorted(
+                f"{name} {package['version']}"
+                for name, package in standin["packages"].items()
+                if package["from"] != "image"
+            ),
+            "enabled": sorted(enabled),
+            "modules": sorted(standin["modules"]),
+            "mounts": sorted(f"{item['source']} {item['target']} {item['type']}" for item in standin["mounts"]),
+        }
+
+
+def pool_of(cloud: str, machine: str, os_name: str, image: str, **more: object) -> PoolPlan:
+    """One pool with Lustre."""
+    software: dict[str, object] = {"os": os_name, "image": image, **more}
+    if cloud == "gcp":
+        software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
+    declared = {
+        "name": "train",
+        "where": PLACES[cloud],
+        "software": software,
+        "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "spot", "count": 1}]}],
+        "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 18000}],
+    }
+    return make_plan(parse_spec(declared), TODAY).pools[0]
+
+
+@pytest.fixture
+def host(namespaces: None, metadata: Metadata, tmp_path: Path) -> Iterator[NodeHost]:
+    """No node yet."""
+    made = NodeHost(tmp_path / "rehearsal", endpoint=metadata.url)
+    made.start()
+    yield made
+    made.close()

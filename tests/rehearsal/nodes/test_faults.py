@@ -1,0 +1,78 @@
+"""Vendors, networks and power that fail while a node installs itself: a clear reason in the journal, and a run that goes on there."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from gpuinfra.rehearsal.nodes import NodeHost
+from tests.rehearsal.nodes.conftest import wait_for
+from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_of
+
+__all__ = ["host", "metadata"]
+
+
+def mend(node: Machine) -> None:
+    """Take every fault away."""
+    path = node.host._nodes[NAME].folder / "standin" / "standin.json"
+    state = json.loads(path.read_text(encoding="utf-8"))
+    state["faults"] = []
+    path.write_text(json.dumps(state), encoding="utf-8")
+
+
+FAULTS = [
+    ("repository-503", "gcp", "a3-ultragpu-8g", "default", "40-cuda", "the last with exit code 22: curl: (22) The requested URL returned error: 503"),
+    pytest.param("repository-503", "gcp", "a3-megagpu-8g", "default", "40-cuda", "503", marks=pytest.mark.long),
+    ("download-corrupt", "azure", "Standard_ND96isr_H100_v5", "plain", "30-driver", "but the lock says d2a6b11c"),
+    pytest.param("lustre-mount-fails", "azure", "Standard_ND96isr_H200_v5", "default", "60-lustre", "mounting /scratch failed 5 times, the last with exit code 5: Is the MGS running?", marks=pytest.mark.long),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "cloud", "machine", "image", "step", "reason"), FAULTS)
+def test_a_fault_of_others_is_named_and_the_next_run_goes_on(
+    host: NodeHost, fault: str, cloud: str, machine: str, image: str, step: str, reason: str
+) -> None:
+    """The step that met it says what failed and how; what was done stays done; without the fault the same run completes."""
+    node = Machine(host, pool_of(cloud, machine, "ubuntu-24.04", image))
+    node.launch(cloud, faults=(fault,))
+    code, said = node.steps()
+    assert code == 1, said
+    journal = {entry["id"]: entry for entry in node.state["steps"]}
+    assert journal[step]["status"] == "failed"
+    assert reason in journal[step]["reason"]
+    before = [name for name in journal if name < step]
+    assert before
+    assert {journal[name]["status"] for name in before} == {"done"}
+    started = {name: journal[name]["started"] for name in before}
+    mend(node)
+    code, said, _ = node.through()
+    assert code == 0, said
+    assert {entry["id"]: entry["started"] for entry in node.state["steps"] if entry["id"] in started} == started
+
+
+@pytest.mark.long
+def test_a_reboot_in_the_middle_of_a_step_is_survived(host: NodeHost) -> None:
+    """The power goes while a step works: after the boot that step runs again from its beginning, and what was done is left alone."""
+    node = Machine(host, pool_of("gcp", "a3-ultragpu-8g", "ubuntu-24.04", "default"))
+    node.launch("gcp")
+    node.run("bash", "-c", "setsid python3 /opt/gpuinfra/current/node.pyz steps --no-reboot >/dev/null 2>&1 &")
+    path = node.host._nodes[NAME].root / "var/lib/gpuinfra/state.json"
+
+    def working() -> bool:
+        steps = json.loads(path.read_text(encoding="utf-8"))["steps"] if path.exists() else []
+        return any(entry["id"] > "35" and entry["status"] == "running" for entry in steps)
+
+    wait_for(working, "a later step works")
+    time.sleep(0.1)
+    node.reboot()
+    entries = {entry["id"]: entry["status"] for entry in node.state["steps"]}
+    cut = next(name for name, status in entries.items() if status != "done")
+    assert entries[cut] == "running"
+    code, said = node.steps()
+    assert code == 0, said
+    assert f"{cut}: an earlier run was killed in it; it runs again from its beginning" in said
+    assert "30-driver begins" not in said
+    code, said = node.steps("--again")
+    assert "none of them changed something" in said, said
