@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuinfra import naming
 from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
@@ -41,6 +41,20 @@ Parents = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Handle:
+    """What a kept thing is called in the subscription, before its subscription and stack are put into the name."""
+
+    kind: str
+    """`group`, `vault`, `key`, `identity`, `grant`, `workspace`, `account`, `blobs`, `lifecycle`, `container`, `lock`, `network`, `subnet`, `security-group`, `gateway`, `address`, `file-system`."""
+    layer: str
+    """Whose resource group it is in."""
+    purpose: str = ""
+    """The part of its name that says what it is for."""
+    part: str = ""
+    """A container of an account, a subnet of a network."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Thing:
     """One resource of a plan."""
 
@@ -51,6 +65,8 @@ class Thing:
     """Why a destroy leaves it, None where it is removed."""
     parents: Parents = ()
     """Components around a kept thing, outermost first: with them it can be taken back under the same name."""
+    handle: Handle | None = None
+    """How a kept thing is found again in the subscription."""
 
 
 def count(plan: Plan) -> dict[str, int]:
@@ -71,7 +87,7 @@ def things(plan: Plan) -> tuple[Thing, ...]:
     if "foundation" in plan.layers:
         found += _foundation(plan, searched=searched, logged=logged)
     if "site" in plan.layers and plan.network:
-        found.append(_thing(GROUP, _top(plan), plan.name, "site", kept=HOLDS))
+        found.append(_thing(GROUP, _top(plan), plan.name, "site", kept=HOLDS, handle=_at("group", "site")))
         found += _security(plan, plan.network)
         if plan.network.existing_id is None:
             found += _network(plan, plan.network)
@@ -114,44 +130,79 @@ _BLOB = "azure-native:storage:BlobContainer"
 _GRANT = "azure-native:authorization:RoleAssignment"
 _IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 _DIAGNOSTIC = "azure-native:monitor:DiagnosticSetting"
+_ADDRESS = "azure-native:network:PublicIPAddress"
+
+
+def _at(kind: str, layer: str, purpose: str = "") -> Handle:
+    return Handle(kind=kind, layer=layer, purpose=purpose)
 
 
 def _top(plan: Plan) -> Parents:
     return ((_CLUSTER, plan.name),)
 
 
-def _thing(type_: str, within: Parents, *parts: str | int, kept: str | None = None) -> Thing:
+def _thing(
+    type_: str, within: Parents, *parts: str | int, kept: str | None = None, handle: Handle | None = None
+) -> Thing:
     return Thing(
         type=type_,
         name=naming.logical(str(parts[0]), *parts[1:]),
         kept=kept,
         parents=within if kept else (),
+        handle=handle if kept else None,
     )
 
 
 def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
     name = naming.logical(plan.name, "foundation")
     within: Parents = (*_top(plan), ("gpuinfra:azure:Foundation", name))
-    yield _thing(GROUP, within, name, "group", kept=HOLDS)
+    yield _thing(GROUP, within, name, "group", kept=HOLDS, handle=_at("group", "foundation"))
     vault = naming.logical(name, "vault")
-    yield _thing("azure-native:keyvault:Vault", (*within, ("gpuinfra:azure:Vault", vault)), vault, "vault", kept=KEY)
+    yield _thing(
+        "azure-native:keyvault:Vault",
+        (*within, ("gpuinfra:azure:Vault", vault)),
+        vault,
+        "vault",
+        kept=KEY,
+        handle=_at("vault", "foundation"),
+    )
     if searched:
         audit = naming.logical(name, "audit")
         within_audit: Parents = (*within, ("gpuinfra:azure:AuditTrail", audit))
         yield _thing(_DIAGNOSTIC, within, vault, "requests")
-        yield _thing("azure-native:operationalinsights:Workspace", within_audit, audit, "logs", kept=AUDIT)
+        yield _thing(
+            "azure-native:operationalinsights:Workspace",
+            within_audit,
+            audit,
+            "logs",
+            kept=AUDIT,
+            handle=_at("workspace", "foundation", "logs"),
+        )
         yield _thing("azure-native:monitor:SubscriptionDiagnosticSetting", within_audit, audit, "activity")
         if plan.audit.existing_bucket is None:
-            yield from _key(within, naming.logical(name, "key", "audit"))
+            yield from _key(within, naming.logical(name, "key", "audit"), "audit")
             records = naming.logical(audit, "records")
             yield from _store(
-                within_audit, records, (ACTIVITY_CONTAINER,), AUDIT, locked=True, logged=plan.audit.data_events
+                within_audit,
+                records,
+                _at("account", "foundation", "audit"),
+                (ACTIVITY_CONTAINER,),
+                AUDIT,
+                locked=True,
+                logged=logged,
             )
-    yield from _key(within, naming.logical(name, "key", "data"))
+    yield from _key(within, naming.logical(name, "key", "data"), "data")
     evidence = naming.logical(name, "evidence")
     within_evidence: Parents = (*within, ("gpuinfra:azure:Evidence", evidence))
     store = naming.logical(evidence, "store")
-    yield from _store(within_evidence, store, (EVIDENCE_CONTAINER,), EVIDENCE, logged=logged)
+    yield from _store(
+        within_evidence,
+        store,
+        _at("account", "foundation", "evidence"),
+        (EVIDENCE_CONTAINER,),
+        EVIDENCE,
+        logged=logged,
+    )
     for index in range(max(1, len(plan.evidence.operators))):
         yield _thing(_GRANT, within_evidence, evidence, "operator", index)
     yield _thing("azure-native:compute:DiskEncryptionSet", within, name, "disks")
@@ -159,25 +210,40 @@ def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
         yield _thing("azure-native:consumption:Budget", within, name, "budget", "month")
 
 
-def _key(within: Parents, name: str) -> Iterator[Thing]:
+def _key(within: Parents, name: str, purpose: str) -> Iterator[Thing]:
     parents: Parents = (*within, ("gpuinfra:azure:Key", name))
-    yield _thing("azure-native:keyvault:Key", parents, name, "key", kept=KEY)
-    yield _thing(_IDENTITY, parents, name, "user", kept=KEY)
-    yield _thing(_GRANT, parents, name, "use", kept=KEY)
+    for kind, type_, part in (
+        ("key", "azure-native:keyvault:Key", "key"),
+        ("identity", _IDENTITY, "user"),
+        ("grant", _GRANT, "use"),
+    ):
+        yield _thing(type_, parents, name, part, kept=KEY, handle=_at(kind, "foundation", purpose))
 
 
 def _store(
-    within: Parents, name: str, containers: Iterable[str], why: str, *, locked: bool = False, logged: bool = False
+    within: Parents,
+    name: str,
+    place: Handle,
+    containers: Iterable[str],
+    why: str,
+    *,
+    locked: bool = False,
+    logged: bool = False,
 ) -> Iterator[Thing]:
+    """An account with its settings; `place` is the account's own handle."""
     parents: Parents = (*within, ("gpuinfra:azure:PrivateStore", name))
-    yield _thing("azure-native:storage:StorageAccount", parents, name, "account", kept=why)
-    yield _thing("azure-native:storage:BlobServiceProperties", parents, name, "blobs", kept=SETTINGS)
-    yield _thing("azure-native:storage:ManagementPolicy", parents, name, "lifecycle", kept=SETTINGS)
+
+    def thing(type_: str, kind: str, why: str, *parts: str, part: str = "") -> Thing:
+        return _thing(type_, parents, name, *parts, kept=why, handle=replace(place, kind=kind, part=part))
+
+    yield thing("azure-native:storage:StorageAccount", "account", why, "account")
+    yield thing("azure-native:storage:BlobServiceProperties", "blobs", SETTINGS, "blobs")
+    yield thing("azure-native:storage:ManagementPolicy", "lifecycle", SETTINGS, "lifecycle")
     for container in containers:
-        yield _thing(_BLOB, parents, name, container, kept=why)
+        yield thing(_BLOB, "container", why, container, part=container)
         if locked:
             lock = "azure-native:storage:BlobContainerImmutabilityPolicy"
-            yield _thing(lock, parents, name, container, "lock", kept=SETTINGS)
+            yield thing(lock, "lock", SETTINGS, container, "lock", part=container)
     if logged:
         yield _thing(_DIAGNOSTIC, parents, name, "requests")
 
@@ -191,7 +257,14 @@ def _security(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
     roles += [role for role in ("endpoints", "bastion") if any(one.role == role for one in network.subnets)]
     for role in roles:
         stays = STANDS if role == "storage" and kept_subnets(plan) and network.existing_id is None else None
-        yield _thing("azure-native:network:NetworkSecurityGroup", within, name, role, kept=stays)
+        yield _thing(
+            "azure-native:network:NetworkSecurityGroup",
+            within,
+            name,
+            role,
+            kept=stays,
+            handle=_at("security-group", "site", role),
+        )
 
 
 def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
@@ -199,22 +272,37 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
     within: Parents = (*_top(plan), ("gpuinfra:azure:Network", name))
     stays = kept_subnets(plan)
     standing = STANDS if stays else None
-    yield _thing("azure-native:network:VirtualNetwork", within, name, "network", kept=standing)
+    yield _thing(
+        "azure-native:network:VirtualNetwork",
+        within,
+        name,
+        "network",
+        kept=standing,
+        handle=_at("network", "site", "network"),
+    )
     for subnet in network.subnets:
-        yield _thing(
-            "azure-native:network:Subnet", within, name, subnet.name, kept=STANDS if subnet.name in stays else None
-        )
+        why = STANDS if subnet.name in stays else None
+        handle = Handle(kind="subnet", layer="site", purpose="network", part=subnet.name)
+        yield _thing("azure-native:network:Subnet", within, name, subnet.name, kept=why, handle=handle)
     if has_way_out(network):
         # A kept file system's subnet always has the gateway.
-        yield _thing("azure-native:network:NatGateway", within, name, "way-out", kept=standing)
-        yield _thing("azure-native:network:PublicIPAddress", within, name, "way-out", "address", kept=standing)
-    yield from _store(within, naming.logical(name, "flow"), (), AUDIT)
+        yield _thing(
+            "azure-native:network:NatGateway",
+            within,
+            name,
+            "way-out",
+            kept=standing,
+            handle=_at("gateway", "site", "way-out"),
+        )
+        handle = _at("address", "site", "way-out-address")
+        yield _thing(_ADDRESS, within, name, "way-out", "address", kept=standing, handle=handle)
+    yield from _store(within, naming.logical(name, "flow"), _at("account", "site", "flow"), (), AUDIT)
     yield _thing(_IDENTITY, within, name, "flow")
     yield _thing(_GRANT, within, name, "flow")
     yield _thing("azure-native:network:FlowLog", within, name, "flow")
     if any(subnet.name == BASTION_SUBNET for subnet in network.subnets):
         yield _thing("azure-native:network:BastionHost", within, name, "bastion")
-        yield _thing("azure-native:network:PublicIPAddress", within, name, "bastion", "address")
+        yield _thing(_ADDRESS, within, name, "bastion", "address")
 
 
 def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
@@ -238,10 +326,18 @@ def _file_system(plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logge
     name = naming.logical(plan.name, one.name)
     within: Parents = (*_top(plan), ("gpuinfra:azure:SharedFilesystem", name))
     stays = (one.lifetime_reason or DATA) if one.lifetime is Lifetime.KEPT else None
-    yield _thing("azure-native:storagecache:AmlFilesystem", within, name, "lustre", kept=stays)
+    yield _thing(
+        "azure-native:storagecache:AmlFilesystem",
+        within,
+        name,
+        "lustre",
+        kept=stays,
+        handle=_at("file-system", "site", one.name),
+    )
     if one.bucket == "auto":
         data = naming.logical(name, "data")
-        yield from _store(within, data, (DATA_CONTAINER, LOG_CONTAINER), DATA, logged=logged)
+        place = _at("account", "site", one.name)
+        yield from _store(within, data, place, (DATA_CONTAINER, LOG_CONTAINER), DATA, logged=logged)
         if "blob" in network.interface_endpoints:
             yield from _endpoint(within, data)
     elif one.bucket is not None:

@@ -38,13 +38,28 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
     provider, key = _KINDS.get(kind, ("Microsoft.Mock/" + kind.replace(":", "."), ""))
     own = inputs.get(key) or name
     id_ = f"{group}/providers/{provider}/{own}"
-    if kind == "network:Subnet":
-        own = inputs["subnetName"]
-        id_ = f"{group}/providers/Microsoft.Network/virtualNetworks/{inputs['virtualNetworkName']}/subnets/{own}"
-    if kind == "storage:BlobContainer":
-        own = inputs["containerName"]
-        account = f"{group}/providers/Microsoft.Storage/storageAccounts/{inputs['accountName']}"
-        id_ = f"{account}/blobServices/default/containers/{own}"
+    account = f"{group}/providers/Microsoft.Storage/storageAccounts/{inputs.get('accountName')}"
+    container = f"{account}/blobServices/default/containers/{inputs.get('containerName')}"
+    match kind:
+        case "network:Subnet":
+            own = inputs["subnetName"]
+            id_ = f"{group}/providers/Microsoft.Network/virtualNetworks/{inputs['virtualNetworkName']}/subnets/{own}"
+        case "storage:BlobContainer":
+            own, id_ = inputs["containerName"], container
+        case "storage:BlobContainerImmutabilityPolicy":
+            own, id_ = "default", f"{container}/immutabilityPolicies/default"
+        case "storage:BlobServiceProperties":
+            own, id_ = "default", f"{account}/blobServices/default"
+        case "storage:ManagementPolicy":
+            own, id_ = "default", f"{account}/managementPolicies/default"
+        case "keyvault:Key":
+            own = inputs["keyName"]
+            id_ = f"{group}/providers/Microsoft.KeyVault/vaults/{inputs['vaultName']}/keys/{own}"
+        case "authorization:RoleAssignment":
+            own = inputs["roleAssignmentName"]
+            id_ = f"{inputs['scope']}/providers/Microsoft.Authorization/roleAssignments/{own}"
+        case _:
+            pass
     given = dict(inputs)
     if identities := (inputs.get("identity") or {}).get("userAssignedIdentities"):
         # A list in what is asked for, a map in what is answered.

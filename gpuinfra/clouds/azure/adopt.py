@@ -1,0 +1,160 @@
+"""Taking back what an earlier destroy kept: which of it is there, and under which ids.
+
+An id of Azure is a path of names, and the names are made from subscription and stack (`names.py`), so nobody has to have written anything down.
+Only reading calls are made here; the importing is the engine's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra import naming
+from gpuinfra.clouds.azure import names
+from gpuinfra.clouds.azure.resources import Handle, Thing, things
+from gpuinfra.errors import EnvironmentMissing, UsageError
+from gpuinfra.plan.model import Plan
+
+PACKAGE = "pulumi-azure-native"
+"""The package whose version goes into the import file."""
+SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
+"""The variable that names a subscription to the Azure provider."""
+KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
+"""The role that a kept grant gives (`grants.CRYPTO_USER`, which the SDK would have to be loaded for)."""
+
+Ask = Callable[[str, str], Mapping[str, Any] | None]
+"""Asks for the resource of an id by a version of its API; None where there is none."""
+
+_VERSIONS = {
+    "group": "2024-03-01",
+    "vault": "2024-11-01",
+    "key": "2024-11-01",
+    "identity": "2023-01-31",
+    "grant": "2022-04-01",
+    "workspace": "2023-09-01",
+    "account": "2024-01-01",
+    "blobs": "2024-01-01",
+    "lifecycle": "2024-01-01",
+    "container": "2024-01-01",
+    "lock": "2024-01-01",
+    "network": "2024-05-01",
+    "subnet": "2024-05-01",
+    "security-group": "2024-05-01",
+    "gateway": "2024-05-01",
+    "address": "2024-05-01",
+    "file-system": "2024-03-01",
+}
+"""Kind -> the version of the API that the Azure provider 3.29 uses (azure.md 10.2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A kept thing that is in the subscription."""
+
+    thing: Thing
+    id: str
+    """What the engine imports it by."""
+
+
+class Subscription:
+    """Questions to one subscription, each a single reading call."""
+
+    def __init__(self, ask: Ask, subscription: str, plan: Plan, token: str) -> None:
+        self._ask, self.id, self._plan, self._token = ask, subscription, plan, token
+
+    def find(self, handle: Handle) -> str | None:
+        """The import id of a thing, None where it is not there."""
+        path = self._grant(handle) if handle.kind == "grant" else self.path(handle)
+        return path if path is not None and self._ask(path, _VERSIONS[handle.kind]) is not None else None
+
+    def path(self, handle: Handle) -> str:
+        """Where a thing would be, whether it is there or not."""
+        kind, purpose = handle.kind, handle.purpose
+        cluster, token = self._plan.name, self._token
+        group = naming.unique_name(cluster, handle.layer, token, 90)
+        if kind == "group":
+            return names.group_id(self.id, group)
+        account = (names.storage_account(cluster, purpose, self.id, token),)
+        forms: dict[str, tuple[str, ...]] = {
+            "vault": ("Microsoft.KeyVault", "vaults", names.vault(cluster, self.id, token)),
+            "key": ("Microsoft.KeyVault", "vaults", names.vault(cluster, self.id, token), "keys", purpose),
+            "identity": ("Microsoft.ManagedIdentity", "userAssignedIdentities", self._unique(f"key-{purpose}", 128)),
+            "workspace": ("Microsoft.OperationalInsights", "workspaces", self._unique(purpose, 63)),
+            "account": (*_ACCOUNT, *account),
+            "blobs": (*_ACCOUNT, *account, *_BLOBS),
+            "lifecycle": (*_ACCOUNT, *account, "managementPolicies", "default"),
+            "container": (*_ACCOUNT, *account, *_BLOBS, "containers", handle.part),
+            "lock": (*_ACCOUNT, *account, *_BLOBS, "containers", handle.part, "immutabilityPolicies", "default"),
+            "network": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64)),
+            "subnet": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64), "subnets", handle.part),
+            "security-group": ("Microsoft.Network", "networkSecurityGroups", self._unique(purpose, 80)),
+            "gateway": ("Microsoft.Network", "natGateways", self._unique(purpose, 80)),
+            "address": ("Microsoft.Network", "publicIPAddresses", self._unique(purpose, 80)),
+            "file-system": ("Microsoft.StorageCache", "amlFilesystems", self._unique(purpose, 80)),
+        }
+        return names.resource_id(self.id, group, *forms[kind])
+
+    def _grant(self, handle: Handle) -> str | None:
+        """A grant's name holds the principal, which only the identity itself knows."""
+        identity = self._ask(
+            self.path(Handle(kind="identity", layer=handle.layer, purpose=handle.purpose)), _VERSIONS["identity"]
+        )
+        if identity is None:
+            return None
+        scope = self.path(Handle(kind="key", layer=handle.layer, purpose=handle.purpose))
+        name = names.role_assignment(scope, str(identity["properties"]["principalId"]), KEY_USER)
+        return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+
+    def _unique(self, purpose: str, limit: int) -> str:
+        return naming.unique_name(self._plan.name, purpose, self._token, limit)
+
+
+_ACCOUNT = ("Microsoft.Storage", "storageAccounts")
+_BLOBS = ("blobServices", "default")
+
+
+def kept_there(subscription: Subscription, plan: Plan) -> Sequence[Found]:
+    """What a destroy of this plan's stack kept and the subscription still holds."""
+    found = []
+    for thing in things(plan):
+        if thing.kept and thing.handle and (id_ := subscription.find(thing.handle)):
+            found.append(Found(thing=thing, id=id_))
+    return found
+
+
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
+    """What the credentials' own subscription holds. Raises `EnvironmentMissing` where it cannot be asked."""
+    if profile:
+        raise UsageError(
+            "--profile is a word of AWS; on Azure `az account set` or ARM_SUBSCRIPTION_ID says where to look"
+        )
+    from gpuinfra.handover.azure_rest import Refused, Rest
+    from gpuinfra.handover.ports import PortUnavailable
+
+    rest = Rest()
+
+    def ask(path: str, api: str) -> Mapping[str, Any] | None:
+        try:
+            return rest.arm(path, api)
+        except Refused as problem:
+            if problem.status == 404:
+                return None
+            raise
+
+    try:
+        return kept_there(Subscription(ask, _subscription(rest), plan, token), plan)
+    except PortUnavailable as problem:
+        raise EnvironmentMissing(f"Azure does not answer: {problem}; check the credentials (az account show)") from None
+
+
+def _subscription(rest: Any) -> str:
+    if named := os.environ.get(SUBSCRIPTION_VARIABLE):
+        return named
+    seen = [str(one["subscriptionId"]) for one in rest.pages("/subscriptions", "2022-12-01")]
+    if len(seen) != 1:
+        raise EnvironmentMissing(
+            f"the credentials see {len(seen)} subscriptions; set {SUBSCRIPTION_VARIABLE} to the one of this stack"
+        )
+    return seen[0]
