@@ -20,6 +20,10 @@ from pathlib import Path
 from gpuinfra.engine.module import Module
 
 MARKER = "complete.json"
+KEPT = 2
+"""Engines of one kind that stay: today's, and the one before it for a checkout that has not moved on. Each has 115 MB."""
+IN_USE_S = 86_400.0
+"""An engine that was asked for within this time may be running, and stays whatever its age."""
 
 
 def cache_folder() -> Path:
@@ -43,6 +47,8 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    with contextlib.suppress(OSError):  # a cache that belongs to others is used all the same
+        os.utime(folder / MARKER)
     return folder
 
 
@@ -106,7 +112,37 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
         os.fsync(parent)
     finally:
         os.close(parent)
+    prune(cache, module, programs)
     return folder
+
+
+def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
+    """Remove kept engines of this kind beyond the newest two, unless they were in use within a day; returns them.
+
+    What cannot be removed stays, and a folder whose lock somebody holds is left to that one.
+    """
+    ending = module.ending(programs)
+    used = {path: _used(path) for path in (cache / "engine").glob(f"*{ending}") if not path.name.startswith(".")}
+    newest_first = sorted((path for path in used if path.is_dir()), key=lambda path: used[path], reverse=True)
+    gone = []
+    for path in newest_first[KEPT:]:
+        if time.time() - used[path] < IN_USE_S:
+            continue
+        with contextlib.suppress(OSError), path.with_name(f"{path.name}.lock").open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its marker first: whoever looks in the middle finds no whole engine.
+            (path / MARKER).unlink(missing_ok=True)
+            shutil.rmtree(path)
+            gone.append(path)
+    return gone
+
+
+def _used(folder: Path) -> float:
+    """When this engine was last asked for; the folder's own time where its marker is gone."""
+    for path in (folder / MARKER, folder):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
 
 
 def remembered_version(cache: Path, path: Path) -> str | None:

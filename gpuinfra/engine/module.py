@@ -31,9 +31,14 @@ class Module:
 
     def key(self, programs: tuple[str, ...]) -> str:
         """The name of a folder that holds exactly these programs built from exactly these sources."""
+        return f"{self.version}-{self.digest[:12]}{self.ending(programs)}"
+
+    @staticmethod
+    def ending(programs: tuple[str, ...]) -> str:
+        """What the names of all folders with these programs for this machine end with."""
         machine = f"{sys.platform}-{platform.machine().lower()}"
         names = "-".join(sorted(program.rsplit("/", 1)[-1] for program in programs))
-        return f"{self.version}-{self.digest[:12]}-{machine}-{names}"
+        return f"-{machine}-{names}"
 
 
 def read_module(folder: Path | None = None) -> Module:
