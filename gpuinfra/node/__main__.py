@@ -100,6 +100,11 @@ def _parser() -> argparse.ArgumentParser:
     nccl.add_argument("--gib", type=float, default=8.0, help="bytes summed on each GPU, twice of that is allocated")
     nccl.add_argument("--rounds", type=int, default=20)
     nccl.set_defaults(run=_nccl)
+    pair = commands.add_parser("pair", help="all-reduce between this node and the one it is assigned; one JSON object")
+    pair.add_argument("--assignment", type=Path, metavar="FILE", help="default: /var/lib/gpuinfra/pair.json")
+    pair.add_argument("--gib", type=float, default=2.0, help="bytes summed on each GPU, twice of that is allocated")
+    pair.add_argument("--rounds", type=int, default=20)
+    pair.set_defaults(run=_pair)
     links = commands.add_parser(
         "links", help="how fast each fabric device is in a loop through itself; one JSON object"
     )
@@ -309,6 +314,32 @@ def _nccl(args: argparse.Namespace) -> int:
             result = nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log")
         except nccl.NcclError as error:
             raise Missing(str(error)) from None
+    json.dump(result, sys.stdout)
+    print()
+    return OK
+
+
+def _pair(args: argparse.Namespace) -> int:
+    import tempfile
+
+    from . import cloud, nccl, pair
+
+    if not (0 < args.gib <= 64 and 0 < args.rounds <= 10_000):
+        _say("give --gib between 0 and 64, and --rounds between 1 and 10000")
+        return WRONG_USE
+    try:
+        assignment = pair.read(args.assignment or pair.ASSIGNMENT)
+        if assignment["store"]:
+            store: pair.Store = pair.Folder(Path(assignment["store"]))
+        else:
+            node = _load(NODE, "the node's configuration", "it is written by user data; or name a folder as store")
+            store = pair.Bucket(node, cloud.of(node))
+        with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
+            result = pair.run(
+                assignment, store, size=int(args.gib * nccl.GIB) // 4 * 4, rounds=args.rounds, log=folder + "/log"
+            )
+    except (pair.PairError, nccl.NcclError, cloud.CloudError, OSError) as error:
+        raise Missing(str(error)) from None
     json.dump(result, sys.stdout)
     print()
     return OK

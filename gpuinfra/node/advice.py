@@ -19,7 +19,9 @@ ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
 
 BY_CHECK = {
     **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), "replace"),
-    **dict.fromkeys(("G1", "G3", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B5"), "reboot"),
+    **dict.fromkeys(
+        ("G1", "G3", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7"), "reboot"
+    ),
     **dict.fromkeys(("G5", "G6", "G10", "G12"), "reset"),
     **dict.fromkeys(("G7", "G8", "G9", "G14", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
 }

@@ -206,6 +206,29 @@ def put_object(
     raise CloudError("s3://%s/%s could not be written: %s" % (bucket, key, said))
 
 
+def get_object(
+    metadata: Metadata, bucket: str, key: str, region: str, most: int = 65536, environ: Mapping[str, str] = os.environ
+) -> bytes | None:
+    """One small object, None while there is none.
+
+    A node may not list the bucket, so S3 answers 403 for an object that is not there: both answers mean "not yet".
+    """
+    signed = sign(
+        metadata.credentials(), method="GET", url=object_url(bucket, key, region, environ), headers={}, body=b"", service="s3",
+        region=region, now=datetime.datetime.now(datetime.timezone.utc),
+    )  # fmt: skip
+    request = urllib.request.Request(object_url(bucket, key, region, environ), method="GET", headers=signed)
+    try:
+        with _OPENER.open(request, timeout=30) as reply:
+            return reply.read(most)
+    except urllib.error.HTTPError as error:
+        if error.code in (403, 404):
+            return None
+        raise CloudError("s3://%s/%s could not be read: %d" % (bucket, key, error.code)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise CloudError("s3://%s/%s could not be read: %s" % (bucket, key, error)) from error
+
+
 def identity_proof(
     credentials: Credentials,
     region: str,
@@ -265,6 +288,10 @@ class Aws:
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
         """One object of a bucket."""
         put_object(self._metadata, bucket, key, self._region, body, once=once, environ=self._environ)
+
+    def get(self, bucket: str, key: str) -> bytes | None:
+        """One small object of a bucket, None while there is none."""
+        return get_object(self._metadata, bucket, key, self._region, environ=self._environ)
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """A signed question to STS, good for some minutes."""

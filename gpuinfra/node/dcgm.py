@@ -74,9 +74,8 @@ def _told(value: dict[str, Any]) -> str:
     for key in ("warnings", "warning", "errors", "error"):
         for one in value[key] if isinstance(value.get(key), list) else [value.get(key)]:
             if isinstance(one, dict):
-                severity = SEVERITIES.get(
-                    one.get("error_severity") if isinstance(one.get("error_severity"), int) else -1
-                )
+                number = one.get("error_severity")
+                severity = SEVERITIES.get(number) if isinstance(number, int) else None
                 text = str(one.get("warning") or one.get("error") or one.get("message") or "")
                 words.append("%s%s" % (text, " (%s)" % severity if severity else ""))
             elif isinstance(one, str):

@@ -262,12 +262,17 @@ def run(size: int, rounds: int, log: str) -> dict[str, Any]:
     """One all-reduce inside this node, with NCCL's own log read for the network that it chose."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     result = all_reduce(Libraries(), size=size, rounds=rounds)
+    result["network"] = network_in(log)
+    return result
+
+
+def network_in(log: str) -> list[str]:
+    """The same, of a log file; nothing where there is none."""
     try:
         with open(log, encoding="utf-8", errors="backslashreplace") as file:
-            result["network"] = network_of(file.read(1 << 20))
+            return network_of(file.read(1 << 20))
     except OSError:
-        result["network"] = []
-    return result
+        return []
 
 
 def network_of(log: str) -> list[str]:

@@ -139,6 +139,7 @@ PROBES: dict[str, Probe] = {
     "heat": Probe((NODE_PART, "heat"), timeout_s=2400),
     "links": Probe((NODE_PART, "links"), timeout_s=2400),
     "nccl": Probe((NODE_PART, "nccl"), timeout_s=600),
+    "pair": Probe((NODE_PART, "pair"), timeout_s=1200),
     "nvbandwidth": Probe(
         ("nvbandwidth", "-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce"),
         timeout_s=600,

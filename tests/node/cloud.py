@@ -103,6 +103,9 @@ def running() -> Iterator[Cloud]:
             key = self.path.lstrip("/")
             if self.headers.get("If-None-Match") == "*" and key in cloud.objects:
                 return self._answer(412, "<Error><Code>PreconditionFailed</Code></Error>")
+            if self.command == "GET":
+                # S3's answer to somebody who may not list: an object that is not there is refused.
+                return self._answer(200, cloud.objects[key].decode()) if key in cloud.objects else self._answer(403)
             cloud.objects[key] = body
             if cloud.lose_answers:
                 cloud.lose_answers -= 1

@@ -108,13 +108,14 @@ H100 = {
     "nvlinks_per_gpu": 18,
     "nvlink_gb_s": 26.562,
     "fabric_devices": 32,
-    "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}],
+    "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
-    "required": [*P4D["required"], "F2", "F6", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
+    "required": [*P4D["required"], "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
     "skips": {},
 }
 """An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
 
+PAIR = {"schema": "gpuinfra.pair/1", "ranks": 16, "busbw_gb_s": 441.5, "wrong": 0, "network": ["AWS Libfabric"]}
 NCCL = {"schema": "gpuinfra.nccl/1", "ranks": 8, "busbw_gb_s": 478.2, "wrong": 0, "network": ["AWS Libfabric"]}
 COPIES = {
     "nvbandwidth": {
@@ -255,6 +256,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, BOOT + "\n")
         if words == ["modinfo", "nvidia"]:
             return record(words, _MODULE)
+        if words == [NODE_PART, "pair"]:
+            return record(words, json.dumps(PAIR) + "\n")
         if words == [NODE_PART, "heat"]:
             return record(words, json.dumps(HEAT) + "\n")
         if words == [NODE_PART, "links"]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuinfra.node import aws
+from gpuinfra.node import aws, pair
+from gpuinfra.node.cloud import CloudError
 from tests.node import cloud as standin
 from tests.node.cloud import KEY, SECRET, TOKEN, Cloud, same_signature
 
@@ -166,3 +167,15 @@ def test_a_proxy_in_the_environment_is_not_for_metadata(cloud: Cloud, monkeypatc
     """Credentials never travel through the proxy that the steps' downloads use."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert aws.Metadata(cloud.environ).identity()["region"] == REGION
+
+
+def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:
+    """What one node leaves below its name the other one reads, signed; what is not there yet is no error."""
+    node = {"evidence": {"bucket": "logs", "prefix": "evidence/train", "owner": "AROA1"}, "region": REGION}
+    store = pair.Bucket(node, aws.connect(node, cloud.environ))
+    assert store.get("i-1", "r1-0.json") is None
+    store.put("i-1", "r1-0.json", b'{"gpus": 8}')
+    assert store.get("i-1", "r1-0.json") == b'{"gpus": 8}'
+    cloud.troubles = [(500, "InternalError")]
+    with pytest.raises(CloudError, match=r"r1-0.json could not be read: 500"):
+        store.get("i-1", "r1-0.json")

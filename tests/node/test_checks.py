@@ -27,7 +27,7 @@ from tests.node.healthy import (
     record,
 )
 
-ON_DEMAND = ["N2", "N3", "N7", "N8", "N6", "N9", "M1", "N5", "B1", "B2", "B4", "B5", "B6", "B7"]
+ON_DEMAND = ["N2", "N3", "N7", "N8", "N6", "N9", "M1", "N5", "B1", "B2", "B3", "B4", "B5", "B6", "B7"]
 """What a p4d is not asked for: other clouds' checks, and those that measure."""
 MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200)
 ASKED = (H100, *MACHINES, {**H100, "burn_in": 2}, {**H100, "burn_in": 4})
@@ -303,6 +303,16 @@ MUTATIONS["B2"] = [
     swaps("nccl", r'"busbw_gb_s": 478.2', '"busbw_gb_s": Infinity'),
     swaps("nccl", r'"wrong": 0', '"wrong": 4'),
     swaps("nccl", r'"ranks": 8', '"ranks": 7'),
+    lambda one: one["expectation"].pop("floors"),
+]
+MUTATIONS["B3"] = [
+    swaps("pair", "441.5", "61.0"),
+    swaps("pair", "441.5", "NaN"),
+    swaps("pair", '"ranks": 16', '"ranks": 8'),
+    swaps("pair", '"wrong": 0', '"wrong": 4'),
+    swaps("pair", "AWS Libfabric", "Socket"),
+    swaps("pair", r'\["AWS Libfabric"\]', "[]"),
+    swaps("pair", "gpuinfra.pair/1", "gpuinfra.nccl/1"),
     lambda one: one["expectation"].pop("floors"),
 ]
 MUTATIONS["B4"] = [

@@ -147,7 +147,7 @@ def test_every_probe_is_a_plain_command_with_a_limit() -> None:
             "dcgm-long": 3600,
             "dcgm-extra-long": 14400,
         }
-        assert 0 < probe.timeout_s <= {**long, "heat": 2400, "links": 2400}.get(name, 120)
+        assert 0 < probe.timeout_s <= {**long, "heat": 2400, "links": 2400, "pair": 1200}.get(name, 120)
         assert 0 < probe.limit <= 1024 * 1024
     assert len(set(GPU_FIELDS)) == len(GPU_FIELDS)
 

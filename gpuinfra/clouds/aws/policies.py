@@ -237,9 +237,10 @@ def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
 def node(
     bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
 ) -> list[Statement]:
-    """What a node may do: fetch its bundle, and write into its own evidence folder.
+    """What a node may do: fetch its bundle, write into its own evidence folder, and read where another node waits for it.
 
-    `${aws:userid}` is `<role's unique id>:<instance id>` for an instance, so that no node can write, read or replace another one's evidence.
+    `${aws:userid}` is `<role's unique id>:<instance id>` for an instance, so that no node can write, read or replace another one's evidence;
+    only what lies below `rendezvous/` is read by others, who meet there for an all-reduce.
     """
     return [
         {
@@ -253,6 +254,12 @@ def node(
             "Effect": "Allow",
             "Action": "s3:PutObject",
             "Resource": pulumi.Output.concat(bucket_arn, "/", evidence_prefix, "/${aws:userid}/*"),
+        },
+        {
+            "Sid": "MeetOtherNodes",
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": pulumi.Output.concat(bucket_arn, "/", evidence_prefix, "/*/rendezvous/*"),
         },
         {
             "Sid": "UseKeyThroughS3",

@@ -120,7 +120,12 @@ class SteadyHeat(Check):
                 gpu.get("busy_percent"),
                 gpu.get("highest_c"),
             )
-            if any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in (busy, hot)):
+            if (
+                isinstance(busy, bool)
+                or isinstance(hot, bool)
+                or not isinstance(busy, (int, float))
+                or not isinstance(hot, (int, float))
+            ):
                 raise Unreadable("the stress does not say how busy or how hot a GPU was")
             if bits & 0xC8:
                 wrong.append(

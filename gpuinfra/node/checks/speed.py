@@ -24,15 +24,32 @@ PLUGINS = {
 """Fabric -> how NCCL names the network plugin of it. `Socket` is in none of them."""
 
 
-def nccl_result(answers: Answers) -> dict[str, Any]:
-    """The one JSON object that `node.pyz nccl` prints."""
+def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.nccl/1") -> dict[str, Any]:
+    """The one JSON object that `node.pyz nccl` or `node.pyz pair` prints."""
     try:
-        said = json.loads(answers.text("nccl"))
+        said = json.loads(answers.text(probe))
     except (ValueError, RecursionError):
         raise Unreadable("the all-reduce printed no JSON") from None
-    if not isinstance(said, dict) or said.get("schema") != "gpuinfra.nccl/1":
+    if not isinstance(said, dict) or said.get("schema") != schema:
         raise Unreadable("the all-reduce printed something else than its result")
     return said
+
+
+def fast_and_right(found: dict[str, Any], ranks: int, least: float) -> Outcome:
+    """Compare one all-reduce with the ranks it must have and the bandwidth it must reach."""
+    bandwidth, wrong = found.get("busbw_gb_s"), found.get("wrong")
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float)) or not isinstance(wrong, int):
+        raise Unreadable("the all-reduce does not say how fast or how right it was")
+    if found.get("ranks") != ranks:
+        told = shortened(str(found.get("ranks")), 12)
+        return failed(told, ranks, "the all-reduce ran over %s of %d GPUs" % (told, ranks), "GPUs")
+    if wrong:
+        hint = "drain the node at once: it computes wrongly"
+        return failed(wrong, 0, "%d bytes of the sum are wrong" % wrong, "bytes", hint)
+    if not least <= bandwidth < math.inf:
+        why = "%.1f GB/s, a healthy machine reaches %g GB/s" % (bandwidth, least)
+        return failed(round(bandwidth, 1), least, why, "GB/s")
+    return passed(round(bandwidth, 1), least, "GB/s")
 
 
 def known_floor(machine: Machine, check: str) -> float | None:
@@ -85,24 +102,30 @@ class AllReduce(Check):
         return nccl_result(answers)
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        least = floor(machine, "B2")
-        bandwidth, wrong, ranks = found.get("busbw_gb_s"), found.get("wrong"), found.get("ranks")
-        if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float)) or not isinstance(wrong, int):
-            raise Unreadable("the all-reduce does not say how fast or how right it was")
-        if ranks != machine.gpus:
-            return failed(ranks, machine.gpus, "the all-reduce ran over %s of %d GPUs" % (ranks, machine.gpus), "GPUs")
-        if wrong:
-            return failed(
-                wrong,
-                0,
-                "%d bytes of the sum are wrong" % wrong,
-                "bytes",
-                "drain the node at once: it computes wrongly",
-            )
-        if not least <= bandwidth < math.inf:
-            why = "%.1f GB/s, a healthy machine reaches %g GB/s" % (bandwidth, least)
-            return failed(round(bandwidth, 1), least, why, "GB/s")
-        return passed(round(bandwidth, 1), least, "GB/s")
+        return fast_and_right(found, machine.gpus, floor(machine, "B2"))
+
+
+class PairReduce(Check):
+    """An all-reduce between this node and another one is right, uses the fabric's own plugin and reaches the machine's bandwidth."""
+
+    id, name = "B3", "pair_all_reduce"
+    phase, severity = Phase.SPEED, Severity.DRAIN
+    probes = ("pair",)
+    hint = "a pair says that one of two is weak: test each with a partner that is known to be good, then drain the weak one"
+    source = "fact sheet on nodes, 7.9"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
+        return nccl_result(answers, "pair", "gpuinfra.pair/1")
+
+    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
+        wanted = PLUGINS.get(machine.need("fabric_provider", str))
+        names = found.get("network")
+        if wanted is None or not isinstance(names, list) or not names:
+            raise Unreadable("NCCL did not say which network it used between the nodes")
+        if not all(name in wanted for name in names):
+            shown = [shortened(str(name), 40) for name in names]
+            return failed(shown, list(wanted), "between the nodes NCCL uses %s" % listed(shown))
+        return fast_and_right(found, 2 * machine.gpus, floor(machine, "B3"))
 
 
 class NetworkPlugin(Check):
@@ -172,4 +195,4 @@ class HostCopy(Check):
         return failed(lowest, least, listed(slow), "GB/s") if slow else passed(lowest, least, "GB/s")
 
 
-CHECKS = (Metrics, AllReduce, NetworkPlugin, HostCopy)
+CHECKS = (Metrics, AllReduce, PairReduce, NetworkPlugin, HostCopy)
