@@ -7,6 +7,9 @@ import pytest
 from .conftest import Rehearse
 
 
+GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
@@ -23,3 +26,17 @@ def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
     assert told.report["totals"]["nodes_verified"] == 5
     under = told.report["permissions"]
     assert (under["refused"], under["unused"]) == ([], [])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+@pytest.mark.parametrize("stack", GOOGLE)
+def test_life_of_clusters_on_google_cloud(rehearse: Rehearse, stack: str) -> None:
+    """The same life: groups make nodes, nodes install themselves and report, Google's own tokens vouch for them."""
+    told = rehearse("life", stack)
+    assert told.code == 0, told.out[-6000:] + told.err
+    steps = {s["step"]: s for s in told.report["life"]}
+    assert all(s["ok"] for s in steps.values())
+    assert "a node replaced by its group" in steps
+    assert "no changes, no node touched" in steps["up again"]["found"]
+    assert told.report["totals"]["nodes_verified"] == told.report["totals"]["nodes"] > 1
