@@ -18,7 +18,7 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from gpuinfra.rehearsal.cloud import behaviours, ids, invoke, wire
+from gpuinfra.rehearsal.cloud import behaviours, ids, invoke, synth, wire
 from gpuinfra.rehearsal.cloud.check import Failure, check
 from gpuinfra.rehearsal.cloud.cloud import DEFAULT_REGIONS, Call, Cloud
 from gpuinfra.rehearsal.cloud.diff import diff
@@ -200,7 +200,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             for key, value in olds.items()
             if key in declared.inputs and not declared.outputs.get(key, declared.inputs[key]).type.optional
         }
-        made |= {key: value for key, value in call.inputs.items() if key in declared.outputs}
+        made |= {
+            key: synth.shaped(value, declared.outputs[key].type)
+            for key, value in call.inputs.items()
+            if key in declared.outputs
+        }
         if "tagsAll" in declared.outputs:
             tags = wire.peel(call.inputs.get("tags")) or {}
             made["tagsAll"] = wire.UNKNOWN if wire.is_unknown(tags) else {**call.tags, **tags}

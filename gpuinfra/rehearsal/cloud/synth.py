@@ -58,10 +58,21 @@ def unknown(
     made = {}
     for name, prop in declared.items():
         if inputs.get(name) is not None:
-            made[name] = inputs[name]
+            made[name] = shaped(inputs[name], prop.type)
         elif name not in taken or not prop.type.optional:
             made[name] = wire.UNKNOWN
     return made
+
+
+def shaped(given: Any, type: Type) -> Any:
+    """An input in the shape of the output of that name: what is named in a list and read back as a map is not known yet."""
+    inner = wire.peel(given)
+    if type.kind == "map" and isinstance(inner, list):
+        return wire.UNKNOWN
+    if type.kind == "object" and isinstance(given, Mapping) and not wire.is_asset(given) and type.folder:
+        known = fields(type.folder, type.name)
+        return {key: shaped(value, known[key].type) if key in known else value for key, value in given.items()}
+    return given
 
 
 def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
