@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from gpuinfra.remote.connect import Connector, Limits
+from gpuinfra.remote.connect import Connector
+from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.fleet import Fleet
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import Known

@@ -17,7 +17,8 @@ from typing import Any
 from gpuinfra.bundle import Bundle
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.remote import far
-from gpuinfra.remote.connect import KEPT_BYTES, Connection, Connector
+from gpuinfra.remote.connect import Connector
+from gpuinfra.remote.connection import KEPT_BYTES, Connection
 from gpuinfra.remote.fleet import Again
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.remote.connect import Connector, Limits
+from gpuinfra.remote.connect import Connector
+from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import Known
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.bundle import Bundle, _gzip, _json, _tar, node_part
-from gpuinfra.remote.connect import Limits
+from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.deliver import Bootstrap, Done, DryRun, Order
 from gpuinfra.remote.fleet import Ended, Fleet
 from gpuinfra.remote.hosts import Host

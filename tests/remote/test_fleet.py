@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.remote.connect import Limits
+from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.fleet import Again, Fleet, back_off, by_kind
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import Known

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpuinfra.remote.connect import KEPT_BYTES, Limits
+from gpuinfra.remote.connection import KEPT_BYTES, Limits
 from gpuinfra.remote.problem import HostProblem, Kind
 
 from .servers import Lab, needed
