@@ -120,6 +120,30 @@ def put_object(
     raise CloudError("gs://%s/%s could not be written: %s" % (bucket, key, said))
 
 
+def get_object(
+    metadata: Metadata, bucket: str, key: str, most: int = 65536, environ: Mapping[str, str] = os.environ
+) -> bytes | None:
+    """The first `most` bytes of one object, None while there is none.
+
+    A node may not list the bucket, so Cloud Storage answers 403 for an object that is not there: both answers mean "not yet".
+    """
+    where = "%s/storage/v1/b/%s/o/%s?alt=media" % (
+        storage(environ),
+        urllib.parse.quote(bucket, safe=""),
+        urllib.parse.quote(key, safe=""),
+    )
+    request = urllib.request.Request(where, headers={"Authorization": "Bearer " + metadata.access_token()})
+    try:
+        with _OPENER.open(request, timeout=30) as reply:
+            return reply.read(most)
+    except urllib.error.HTTPError as error:
+        if error.code in (403, 404):
+            return None
+        raise CloudError("gs://%s/%s could not be read: %d" % (bucket, key, error.code)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise CloudError("gs://%s/%s could not be read: %s" % (bucket, key, error)) from error
+
+
 def _message(text: str) -> str:
     """The message of an error in Google's JSON, or the beginning of what came instead."""
     try:
@@ -142,6 +166,10 @@ class Gcp:
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
         """One object of a bucket."""
         put_object(self._metadata, bucket, key, body, once=once, environ=self._environ)
+
+    def get(self, bucket: str, key: str) -> bytes | None:
+        """One small object of a bucket, None while there is none."""
+        return get_object(self._metadata, bucket, key, environ=self._environ)
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Google's own statement about this instance, over that hash; good for an hour."""

@@ -53,6 +53,13 @@ def running() -> Iterator[Google]:
 
         def do_GET(self) -> None:
             google.requests.append(f"GET {self.path}")
+            if self.path.startswith("/storage/v1/b/"):
+                name = urllib.parse.unquote(self.path.removeprefix("/storage/v1/b/").partition("?")[0]).replace(
+                    "/o/", "/", 1
+                )
+                if google.troubles:
+                    return self._answer(google.troubles.pop(0)[0])
+                return self._answer(200, google.objects[name].decode()) if name in google.objects else self._answer(404)
             if self.headers.get("Metadata-Flavor") != "Google":
                 return self._answer(403)
             path, _, query = self.path.removeprefix("/computeMetadata/v1/instance/").partition("?")
@@ -197,3 +204,16 @@ def test_a_proxy_in_the_environment_is_not_for_metadata(google: Google, monkeypa
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     put(google, "k")
     assert google.objects == {"b/k": b"{}"}
+
+
+def test_a_small_object_is_read_and_one_that_is_not_there_yet_is_none(google: Google) -> None:
+    """Nodes that meet in the bucket ask until it is there; a server in trouble is told and not taken for an answer."""
+    node = cloud.of({"cloud": "gcp"}, google.environ)
+    for code in (404, 403):
+        google.troubles = [(code, "")]
+        assert node.get("b", "k/1 ü") is None
+    google.troubles = [(500, "")]
+    with pytest.raises(cloud.CloudError, match=r"gs://b/k/1 ü could not be read: 500"):
+        node.get("b", "k/1 ü")
+    google.objects["b/k/1 ü"] = b"x" * 70000
+    assert node.get("b", "k/1 ü") == b"x" * 65536
