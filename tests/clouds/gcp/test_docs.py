@@ -1,0 +1,66 @@
+"""The programs in the documentation run: a part alone, in at most fifteen lines, on things that are there already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.clouds.gcp import requests
+from tests.clouds.gcp.discovery import findings
+from tests.clouds.gcp.test_requests import requests_compute, requests_other
+from tests.clouds.recorder import record
+
+assert requests_compute, requests_other
+
+PAGE = Path(__file__).parents[3] / "docs/gcp.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+MAKES = (
+    {
+        "gcp:compute/instanceTemplate:InstanceTemplate": 1,
+        "gcp:compute/instanceGroupManager:InstanceGroupManager": 1,
+        "gcp:serviceaccount/account:Account": 1,
+        "gcp:storage/bucketIAMMember:BucketIAMMember": 3,
+        "gcp:storage/bucketObject:BucketObject": 1,
+    },
+    {
+        "gcp:lustre/instance:Instance": 1,
+        "gcp:projects/serviceIdentity:ServiceIdentity": 1,
+        "gcp:storage/bucket:Bucket": 1,
+        "gcp:storage/bucketIAMMember:BucketIAMMember": 2,
+    },
+)
+
+
+def _program(text: str) -> Callable[[], None]:
+    return lambda: exec(compile(text, str(PAGE), "exec"), {})
+
+
+@pytest.mark.parametrize(("index", "made"), list(enumerate(MAKES)))
+def test_a_part_alone_is_a_short_program(index: int, made: dict[str, int]) -> None:
+    """Each has at most fifteen lines, makes what it says and nothing else, and what it makes are requests that Google's documents accept."""
+    assert len([line for line in PROGRAMS[index].splitlines() if line.strip()]) <= 15
+    recording = record(_program(PROGRAMS[index]))
+    found: dict[str, int] = {}
+    for one in recording.custom:
+        found[one.type] = found.get(one.type, 0) + 1
+        if one.type not in requests.NO_CALL:
+            assert [problem for call in requests.calls(one) for problem in findings(call)] == []
+    assert found == made
+
+
+def test_there_are_no_more_programs() -> None:
+    """A program that is added to the page is added here."""
+    assert len(PROGRAMS) == len(MAKES)
+
+
+def test_every_component_is_on_the_page() -> None:
+    """The table names each component that a program can import."""
+    from gpuinfra.clouds import gcp
+
+    page = PAGE.read_text()
+    components = [name for name in gcp.__all__ if f"{name}Args" in gcp.__all__]
+    assert len(components) > 12
+    assert [name for name in components if f"`{name}`" not in page] == []
