@@ -1,6 +1,6 @@
 """Conditions of Google's grants: the part of the Common Expression Language that object names need.
 
-`resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`; `==`, `!=`, `&&`, `||`, `!`, brackets and strings.
+`resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`, `!`, brackets and strings.
 Anything else cannot be read, and a grant that cannot be read allows nothing: a gap shows as a refusal.
 https://cloud.google.com/iam/docs/conditions-overview, read 2026-11-21.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 Expression = Callable[[Mapping[str, str]], "bool | str"]
 
 _TOKEN = re.compile(r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<name>resource\.(?:name|type|service)|true|false)"""
-                    r"""|(?P<call>\.(?:startsWith|endsWith))|(?P<sign>&&|\|\||==|!=|!|\(|\)))""")  # fmt: skip
+                    r"""|(?P<call>\.(?:startsWith|endsWith|extract))|(?P<sign>&&|\|\||==|!=|!|\(|\)))""")  # fmt: skip
 
 
 @lru_cache(maxsize=256)
@@ -106,6 +106,8 @@ class _Parser:
         self._need(")")
         if name == ".startsWith":
             return lambda known: str(on(known)).startswith(str(argument(known)))
+        if name == ".extract":
+            return lambda known: _extracted(str(on(known)), str(argument(known)))
         return lambda known: str(on(known)).endswith(str(argument(known)))
 
     def _take(self, sign: str) -> bool:
@@ -126,6 +128,14 @@ class _Parser:
             return "", self._rest[:40]
         self._at += 1
         return self._tokens[self._at - 1]
+
+
+def _extracted(text: str, template: str) -> str:
+    """What stands for the braces of a template: `"a/b/c/d".extract("b/{x}/")` is `c`; nothing where it does not fit."""
+    before, _, rest = template.partition("{")
+    after = rest.partition("}")[2]
+    found = text.partition(before)[2] if before in text else ""
+    return found.partition(after)[0] if after and after in found else "" if after else found
 
 
 def _text(quoted: str) -> str:
