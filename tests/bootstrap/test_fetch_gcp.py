@@ -1,0 +1,143 @@
+"""Fetching the bundle on Google Cloud: the service account's token, patience, checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gpuinfra import bundle
+from gpuinfra.shipped import shipped
+from tests.bootstrap.test_fetch import SHORT
+
+DATA = b"a bundle"
+SHA256 = hashlib.sha256(DATA).hexdigest()
+NAME = "bootstrap/b c.tar.gz"
+
+
+class Google:
+    """A metadata server and a bucket with one object, and troubles that are answered before anything goes well."""
+
+    def __init__(self) -> None:
+        self.troubles: list[tuple[int, bytes]] = []
+        self.asked: list[str] = []
+        self.host = ""
+
+
+@pytest.fixture
+def google() -> Iterator[Google]:
+    """Both on one port of loopback."""
+    google = Google()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *_: object) -> None: ...
+
+        def _answer(self, code: int, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            google.asked.append(self.path)
+            if self.path.startswith("/computeMetadata/"):
+                good = self.headers.get("Metadata-Flavor") == "Google"
+                return self._answer(200 if good else 403, json.dumps({"access_token": "secret"}).encode())
+            if google.troubles:
+                return self._answer(*google.troubles.pop(0))
+            if self.headers.get("Authorization") != "Bearer secret":
+                return self._answer(401, b"who asks?")
+            here = "/storage/v1/b/bucket/o/bootstrap%2Fb%20c.tar.gz?alt=media"
+            return self._answer(200, DATA) if self.path == here else self._answer(404, b"No such object")
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    google.host = f"127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield google
+    server.shutdown()
+    server.server_close()
+
+
+def fetch(
+    google: Google, target: Path, *, name: str = NAME, patience_s: int = 900, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script as user data does, without its pauses."""
+    source = (shipped("bootstrap") / "boot" / "fetch-gcp.py").read_text(encoding="utf-8")
+    script = target.with_suffix(".py")
+    script.write_text(source.replace("PATIENCE_S = 900", f"PATIENCE_S = {patience_s}"), encoding="utf-8")
+    command = [sys.executable, "-I", "-c", SHORT, str(script), "bucket", name, "us-central1", SHA256, str(target)]
+    env = {
+        "PATH": os.environ["PATH"], "GCE_METADATA_HOST": google.host, "STORAGE_EMULATOR_HOST": f"http://{google.host}", **environment,
+    }  # fmt: skip
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_it_fetches_with_the_service_accounts_token(google: Google, tmp_path: Path) -> None:
+    """The object arrives whole, whatever is in its name."""
+    got = fetch(google, tmp_path / "got")
+    assert got.returncode == 0, got.stderr
+    assert (tmp_path / "got").read_bytes() == DATA
+
+
+def test_it_waits_for_grants_and_network(google: Google, tmp_path: Path) -> None:
+    """A grant that has not arrived and a server in trouble are waited for, and each wait is said."""
+    google.troubles = [
+        (403, b'{"error": {"message": "does not have storage.objects.get access"}}'),
+        (503, b""),
+        (500, b""),
+    ]
+    got = fetch(google, tmp_path / "got")
+    assert got.returncode == 0, got.stderr
+    assert "HTTP 403" in got.stderr
+    assert "does not have storage.objects.get access" in got.stderr
+    assert "HTTP 503 ; again in 2 s" in got.stderr
+
+
+def test_a_damaged_object_is_not_taken(google: Google, tmp_path: Path) -> None:
+    """Bytes with another checksum never reach the disk; a later good answer does."""
+    google.troubles = [(200, b"half a bun")]
+    got = fetch(google, tmp_path / "got")
+    assert got.returncode == 0
+    assert f"not {SHA256}" in got.stderr
+    assert (tmp_path / "got").read_bytes() == DATA
+
+
+def test_it_gives_up_with_the_reason(google: Google, tmp_path: Path) -> None:
+    """After its patience it ends with the last reason, and leaves nothing behind."""
+    got = fetch(google, tmp_path / "got", name="bootstrap/none", patience_s=0)
+    assert got.returncode == 1
+    assert "gs://bucket/bootstrap/none cannot be fetched: HTTP 404 No such object" in got.stderr
+    assert "Traceback" not in got.stderr
+    assert not (tmp_path / "got").exists()
+
+
+def test_the_metadata_server_is_asked_past_any_proxy(google: Google, tmp_path: Path) -> None:
+    """A proxy of the environment never sees the token's way."""
+    got = fetch(google, tmp_path / "got", http_proxy="http://127.0.0.1:9", no_proxy="", patience_s=0)
+    assert got.returncode == 1
+    assert "Connection refused" in got.stderr, "the store itself is reached through the proxy"
+    assert [path for path in google.asked if path.startswith("/storage")] == []
+    assert google.asked
+
+
+def test_user_data_of_google_is_plain_and_within_its_limit() -> None:
+    """The same script as everywhere, with Google's way to fetch in it, and valid bash."""
+    node = {
+        "schema": "gpuinfra.node/1", "cloud": "gcp", "cluster": "train", "pool": "gpu", "region": "us-central1",
+        "evidence": {"bucket": "b", "prefix": "evidence/train"}, "bundle": {"bucket": "b", "key": "k", "sha256": SHA256}, "file_systems": [],
+    }  # fmt: skip
+    text = bundle.user_data(node)
+    assert text.startswith("#!/bin/bash\n")
+    assert "computeMetadata/v1" in text
+    assert len(text.encode()) < 16 * 1024
+    checked = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
