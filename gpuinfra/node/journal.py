@@ -123,12 +123,15 @@ class Locked(Exception):
     """Another run holds the lock; the text names it."""
 
 
+NOTE_BYTES = 256
+
+
 class Lock:
     """One run at a time. The kernel frees the lock when its holder dies, however it dies."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = path.open("a+", encoding="utf-8")
+        self._handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+", encoding="utf-8")
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -162,10 +165,8 @@ class Lock:
 
     def _write(self, content: Dict[str, Any]) -> None:
         try:
-            self._handle.seek(0)
-            self._handle.truncate()
-            self._handle.write(json.dumps(content))
-            self._handle.flush()
+            # One write of one size over the old one: who reads meanwhile finds one note or the other, never half of one.
+            os.pwrite(self._handle.fileno(), json.dumps(content).ljust(NOTE_BYTES).encode(), 0)
         except OSError:
             pass  # a full disk: the lock itself holds, only the note about it is lost
 
