@@ -33,6 +33,8 @@ TEMPLATES = (
 )
 RESERVATION = "gcp:compute/reservation:Reservation"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
+NOTICE_S = 30.0
+"""How long a spot machine with GPUs lives on after it was told that it is preempted (sheet of Google facts, 4.1)."""
 SERIES = 1_000_000_000_000_000_000
 """Instance numbers are this and a count: as long as Google's, and visibly synthetic."""
 
@@ -243,6 +245,12 @@ class ManagedGroups:
         """The newest first."""
         return sorted(have, key=lambda one: (-one["launched"], one["id"]))
 
+    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
+        """Machines that were told that they are preempted end when their notice is over."""
+        for one in have:
+            if one.get("preempted") and time.time() - one["preempted"] >= NOTICE_S:
+                cloud.fleet.terminate(one["id"], "compute.instances.preempted: the VM was preempted")
+
     def launched(self, instance: Made) -> str:
         """Compute Engine's name of the action."""
         return f"compute.instances.insert {instance['vm']}"
@@ -265,6 +273,16 @@ class ManagedGroups:
 
 
 KIND = ManagedGroups()
+
+
+def preempt(cloud: Cloud, instance_id: str) -> bool:
+    """Tell a spot machine that it is preempted; False where there is no such machine."""
+    with cloud.store.change():
+        one = cloud.store.get("instance", instance_id)
+        if one is None or one["state"] == "terminated" or (one.get("cloud"), one["kind"]) != ("gcp", "spot"):
+            return False
+        cloud.store.put("instance", instance_id, {**one, "preempted": time.time()})
+    return True
 
 
 def room_elsewhere(room: dict[str, int]) -> bool:

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud import gcp_groups
 from gpuinfra.rehearsal.cloud.cloud import Cloud
 from gpuinfra.rehearsal.cloud.faults import Faults
 from tests.rehearsal.cloud import google
@@ -141,6 +142,25 @@ def test_a_deleted_group_takes_its_machines_along_and_numbers_begin_anew(gcp: Cl
     google.group(gcp, first)
     settled(cloud, 2)
     assert names(cloud) == ["gpu-1", "gpu-2"]
+
+
+def test_a_preempted_machine_is_told_first_and_made_again(
+    gcp: Client, cloud: Cloud, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives on for its notice; then the group makes another one. What is not spot is not preempted."""
+    google.group(gcp, google.template(gcp, scheduling=SPOT))
+    google.group(gcp, google.template(gcp, "other-v1"), 1, "other")
+    settled(cloud, 2)
+    spot = [one for one in running(cloud) if one["kind"] == "spot"]
+    assert gcp_groups.preempt(cloud, spot[0]["id"])
+    assert not gcp_groups.preempt(cloud, next(one["id"] for one in running(cloud) if one["kind"] != "spot"))
+    settled(cloud, 2)
+    assert spot[0]["id"] not in host.terminated
+    monkeypatch.setattr(gcp_groups, "NOTICE_S", 0)
+    settled(cloud, 3)
+    assert spot[0]["id"] in host.terminated
+    assert len([one for one in running(cloud) if one["kind"] == "spot"]) == 2
+    assert any("compute.instances.preempted" in one["cause"] for one in cloud.fleet.activities("", google.path()))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str
 def metadata(cloud: Cloud, node: dict[str, Any], path: str, **headers: str) -> tuple[int, str]:
     """One question to a machine's metadata server."""
     base = f"{cloud.endpoint}/.gcp/imds/{node['id']}/computeMetadata/v1/{path}"
-    status, body, _ = ask(base, **(headers or {"Metadata_Flavor": "Google"}))
+    status, body, _ = ask(base, "GET", None, **(headers or {"Metadata_Flavor": "Google"}))
     return status, body.decode()
 
 
@@ -115,7 +115,7 @@ def test_googles_own_library_reads_the_metadata_server(
         request = Request()
         assert library.get_project_id(request) == ids.PROJECT
         token, _ = library.get_service_account_token(request)
-        assert library.get_service_account_info(request)["email"].startswith("nodes-1@")
+        assert dict(library.get_service_account_info(request) or {})["email"].startswith("nodes-1@")  # pyright: ignore[reportArgumentType, reportCallIssue]
         assert gcp_tokens.principal(cloud, f"Bearer {token}").instance == node["id"]
     finally:
         monkeypatch.undo()

@@ -16,6 +16,7 @@ Every request carries the token that the process printed when it was ready. Answ
 | POST `delete` `{"type", "id"}` | deletes a resource by hand, as the cloud allows |
 | POST `vanish` `{"type", "id"}` | makes a resource disappear, whatever depends on it |
 | POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure would |
+| POST `preempt` `{"instance_id"}` | tells a spot machine of Google's that it is preempted; it ends 30 s later |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
 | POST `existing` `{"type", "id", "inputs", "region"}` | puts in place what the account had before, with what is known of it |
 | POST `schedule` `{"name"}` | runs a group's scheduled action now, whenever it is due |
@@ -31,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud import schedules, wire
+from gpuinfra.rehearsal.cloud import gcp_groups, schedules, wire
 from gpuinfra.rehearsal.cloud.errors import CloudError
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
 
@@ -59,6 +60,7 @@ class Control:
             ("POST", "delete"): self._delete,
             ("POST", "vanish"): self._vanish,
             ("POST", "terminate"): self._terminate,
+            ("POST", "preempt"): self._preempt,
             ("POST", "reboot"): self._reboot,
             ("POST", "schedule"): self._schedule,
             ("POST", "external"): self._external,
@@ -180,6 +182,11 @@ class Control:
         if not self.cloud.fleet.lose(id):
             raise ValueError(f"no running instance {id}")
         return {"instance_id": id}
+
+    def _preempt(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if not gcp_groups.preempt(self.cloud, str(asked["instance_id"])):
+            raise ValueError(f"{asked['instance_id']} is no running spot machine of Google's")
+        return {"instance_id": asked["instance_id"]}
 
     def _reboot(self, asked: dict[str, Any]) -> dict[str, Any]:
         if self.cloud.fleet.host is None:

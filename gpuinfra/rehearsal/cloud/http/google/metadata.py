@@ -104,7 +104,7 @@ class Metadata:
                 "maintenance-event": "NONE",
                 "name": instance["vm"],
                 "network-interfaces": interfaces,
-                "preempted": "FALSE",
+                "preempted": "TRUE" if instance.get("preempted") else "FALSE",
                 "scheduling": {
                     "automatic-restart": "FALSE" if instance["kind"] in ("spot", "flex") else "TRUE",
                     "on-host-maintenance": "TERMINATE",
