@@ -212,6 +212,36 @@ def test_a_silent_nodes_console_is_read_from_the_serial_port(site: Site, ports: 
 
 
 @pytest.mark.parametrize(
+    ("managed", "leaving"),
+    [
+        ({"currentAction": "NONE", "instanceStatus": "RUNNING"}, False),
+        ({"currentAction": "CREATING"}, False),
+        ({"currentAction": "VERIFYING", "instanceStatus": "RUNNING"}, False),
+        ({"currentAction": "DELETING", "instanceStatus": "RUNNING"}, True),
+        ({"currentAction": "RECREATING", "instanceStatus": "RUNNING"}, True),
+        ({"currentAction": "ABANDONING", "instanceStatus": "RUNNING"}, True),
+        ({"currentAction": "NONE", "instanceStatus": "TERMINATED"}, True),
+        ({"currentAction": "NONE", "instanceStatus": "STOPPING"}, True),
+    ],
+)
+def test_a_machine_that_its_group_has_begun_to_end_does_not_count(managed: dict[str, str], leaving: bool) -> None:
+    """Current action and status say it; one without a number is not made yet and is on no list."""
+
+    class Answers(gcp.Asking):
+        def json(self, method: str, url: str, parameters: Any = None) -> dict[str, Any]:
+            if url.endswith("/instances"):
+                return {}
+            if (parameters or {}).get("pageToken"):
+                return {"managedInstances": [{"instance": "x/new", "currentAction": "CREATING", "id": "0"}]}
+            return {"managedInstances": [{"id": "7", "instance": "x/gpu-7", **managed}], "nextPageToken": "2"}
+
+    found = gcp.ManagedInstances(Answers(), gcp.COMPUTE).members(
+        [GroupExpected(name="gpu", group=google.path(), count=2)]
+    )
+    assert [(one.instance_id, one.leaving, one.zone) for one in found] == [("7", leaving, google.ZONE)]
+
+
+@pytest.mark.parametrize(
     ("fault", "scheduling", "kind"),
     [("cloud:no-capacity:on_demand", {}, "capacity"), ("cloud:no-capacity:flex", "flex", "capacity")],
 )
