@@ -41,7 +41,11 @@ def bucket_name(cluster: str, purpose: str, account: str, region: str, token: st
 
     Bucket names are shared by all accounts of the world, so the account is part of it; the cluster's name gives way when it grows too long.
     """
-    rest = f"-{purpose}-{account}-{region}-{token}"
+    tail = f"-{account}-{region}-{token}"
+    if len(purpose) + len(tail) + 2 > BUCKET_LIMIT:
+        # The name of a long mount: its beginning, and a piece of its hash, so that two long ones stay two.
+        purpose = f"{short(purpose, BUCKET_LIMIT - len(tail) - 12)}-{text_token(purpose, 6)}"
+    rest = f"-{purpose}{tail}"
     return short(cluster, BUCKET_LIMIT - len(rest)) + rest
 
 

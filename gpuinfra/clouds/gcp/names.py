@@ -21,6 +21,8 @@ ACCOUNT_LIMIT = 30
 LABEL_LIMIT = 63
 _CONTENT_LENGTH = 10
 _BUCKET_TOKEN = 16
+_BUCKET_PURPOSE = 20
+"""A purpose may be the name of a mount; the cluster's name, 24 letters at most, always fits beside it."""
 
 
 def fitted(text: str, limit: int = NAME_LIMIT) -> str:
@@ -43,10 +45,10 @@ def by_content(logical: str, content: str) -> str:
 
 def bucket(cluster: str, purpose: str, project: str, token: str) -> str:
     """A bucket's name, unique in the world: the project is in the hash, because a project's id alone may take half the letters there are."""
-    rest = f"-{purpose}-{naming.text_token(f'{project}/{token}', _BUCKET_TOKEN)}"
+    rest = f"-{fitted(purpose, _BUCKET_PURPOSE)}-{naming.text_token(f'{project}/{token}', _BUCKET_TOKEN)}"
     name = naming.short(cluster, NAME_LIMIT - len(rest)) + rest
     # Google refuses bucket names that look like its own (gcp.md 11.6).
-    return f"gpu{rest}"[:NAME_LIMIT] if _googles(name) else name
+    return f"gpu-{naming.text_token(name, _BUCKET_TOKEN)}{rest[-_BUCKET_TOKEN - 1 :]}" if _googles(name) else name
 
 
 def account_id(cluster: str, purpose: str, token: str) -> str:

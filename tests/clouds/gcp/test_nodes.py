@@ -1,0 +1,267 @@
+"""What nodes are made from, how their groups are filled, and how they are renewed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.gcp.nodes import _rolling
+from gpuinfra.clouds.gcp.template import scheduling
+from gpuinfra.plan.model import Group
+from gpuinfra.spec import parse_spec
+from tests.clouds.gcp.variants import BASE, SHIPPED, ULTRA, VARIANTS, recorded, variant
+from tests.clouds.recorder import Recording, Registered
+from tests.clouds.stacks import plan_of, recording_of, recording_of_spec
+
+TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
+GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
+REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
+NETWORK = "gcp:compute/network:Network"
+SUBNET = "gcp:compute/subnetwork:Subnetwork"
+
+
+def _group(**changes: Any) -> Group:
+    plain = {"name": "gpu-on-demand-0", "pool": "gpu", "kind": "on_demand", "zone": "us-central1-a"}
+    return Group(**{**plain, "count": 4, "max_count": 4, "provisioning": "STANDARD", **changes})
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 10, 64, 1000])
+@pytest.mark.parametrize("terminate_first", [True, False])
+def test_a_new_template_never_takes_all_nodes_at_once(count: int, terminate_first: bool) -> None:
+    """The numbers are ones that Google takes, and wherever there are two nodes one stays."""
+    (pool,) = plan_of("gcp-a3mega").pools
+    policy: Any = _rolling(pool, _group(count=count, max_count=max(count, 1), terminate_first=terminate_first))
+    surge, away = policy.max_surge_fixed, policy.max_unavailable_fixed
+    assert (surge == 0) == terminate_first
+    assert (away == 0) != terminate_first
+    assert 0 < surge + away <= max(1, count * pool.at_once_percent // 100)
+    assert count < 2 or away < count
+    # Names are kept only where nothing is made beside the old node.
+    assert policy.replacement_method == ("RECREATE" if terminate_first else "SUBSTITUTE")
+    assert policy.min_ready_sec <= 3600
+
+
+@pytest.mark.parametrize(
+    ("model", "preemptible", "restarts", "ends"),
+    [
+        ("STANDARD", False, True, None),
+        ("SPOT", True, False, "DELETE"),
+        ("FLEX_START", False, False, "DELETE"),
+        ("RESERVATION_BOUND", False, True, "DELETE"),
+    ],
+)
+def test_each_way_to_buy_has_its_schedule(model: str, preemptible: bool, restarts: bool, ends: str | None) -> None:
+    """The table of the fact sheet (4.1), row by row; no GPU node is moved while it runs."""
+    made = scheduling(_group(provisioning=model))
+    assert made["preemptible"] is preemptible
+    assert made["automatic_restart"] is restarts
+    assert made.get("instance_termination_action") == ends
+    assert made["on_host_maintenance"] == "TERMINATE"
+
+
+def _queue(count: int = 4, hours: int = 24) -> Recording:
+    capacity = [{"kind": "flex", "count": count, "max_run_hours": hours}]
+    return recording_of_spec(parse_spec({**BASE, "pools": [{**ULTRA, "capacity": capacity}]}))
+
+
+def test_a_queue_starts_empty_and_asks_once() -> None:
+    """The group has no nodes, repairs none and ignores its size; one request asks for all of them, for a bounded time in text."""
+    recording = _queue()
+    group, request, template = recording.one(GROUP), recording.one(REQUEST), recording.one(TEMPLATE)
+    assert group.inputs["targetSize"] == 0
+    assert group.ignored == ("targetSize",)
+    assert group.inputs["instanceLifecyclePolicy"]["defaultActionOnFailure"] == "DO_NOTHING"
+    assert group.inputs["updatePolicy"]["type"] == "OPPORTUNISTIC"
+    assert "resourcePolicies" not in group.inputs
+    assert request.inputs["resizeBy"] == 4
+    assert request.inputs["requestedRunDuration"] == {"seconds": "86400"}
+    assert request.inputs["instanceGroupManager"] == group.inputs["name"]
+    assert template.inputs["scheduling"]["maxRunDuration"] == {"seconds": 86400}
+    assert template.inputs["reservationAffinity"] == {"type": "NO_RESERVATION"}
+
+
+def test_another_size_or_time_is_another_request() -> None:
+    """A request cannot be changed, so its name changes with what it asks for."""
+    asked = [_queue(*args).one(REQUEST).inputs["name"] for args in ((4, 24), (5, 24), (4, 25))]
+    assert len(set(asked)) == 3
+    assert recorded("a queue").one(REQUEST).inputs["name"] == asked[0]
+
+
+def test_a_dense_reservation_is_bound_and_a_plain_one_is_named() -> None:
+    """A4 is sold by dense reservations only; A3 Mega's nodes on a reservation are plain nodes."""
+    dense = recorded("a dense reservation").one(TEMPLATE).inputs
+    assert dense["scheduling"]["provisioningModel"] == "RESERVATION_BOUND"
+    assert dense["reservationAffinity"]["specificReservation"]["values"] == ["block-1"]
+    plain = recording_of("gcp-a3mega").one(TEMPLATE, "train-gpu-reserved-0-template").inputs
+    assert plain["scheduling"]["provisioningModel"] == "STANDARD"
+    assert plain["reservationAffinity"]["type"] == "SPECIFIC_RESERVATION"
+
+
+def _names(recording: Recording) -> list[str]:
+    return [one.inputs["name"] for one in recording.of(TEMPLATE)]
+
+
+def test_a_template_has_another_name_when_its_content_is_another() -> None:
+    """Names follow the content to the letter: the same declaration gives the same name, any other setting another one."""
+    usual = _names(recording_of_spec(parse_spec(BASE)))
+    assert _names(recording_of_spec(parse_spec(BASE))) == usual
+    (pool,) = BASE["pools"]
+    for changes in ({"disk": {"size_gib": 300}}, {"tags": {"owner": "me"}}):
+        assert _names(recording_of_spec(parse_spec({**BASE, "pools": [{**pool, **changes}]}))) != usual
+    # The number of nodes is the group's and no node's.
+    more = [{**pool, "capacity": [{"kind": "on_demand", "count": 7}]}]
+    assert _names(recording_of_spec(parse_spec({**BASE, "pools": more}))) == usual
+
+
+def test_the_image_is_the_one_of_the_first_day() -> None:
+    """The family is asked once; what the stack remembers goes into every template, and a newer answer changes nothing."""
+    recording = recording_of("gcp-a3mega")
+    (pin,) = [one for one in recording.resources if one.type == "pulumi:index:Stash"]
+    assert pin.ignored == ("input",)
+    asked = [arguments for token, arguments in recording.calls if token == "gcp:compute/getImage:getImage"]
+    assert asked == [
+        {"project": "ubuntu-os-accelerator-images", "family": "ubuntu-accelerator-2404-amd64-with-nvidia-580"}
+    ]
+    for template in recording.of(TEMPLATE):
+        assert template.inputs["disks"][0]["sourceImage"] == pin.inputs["input"]
+        assert pin.urn in template.depends_on
+
+
+def test_an_image_of_one_s_own_is_taken_as_it_is() -> None:
+    """Nothing is looked up for it."""
+    recording = recorded("own image")
+    assert recording.one(TEMPLATE).inputs["disks"][0]["sourceImage"] == "projects/my-project/global/images/mine"
+    assert not [token for token, _ in recording.calls if "getImage" in token]
+
+
+def _subnets(recording: Recording) -> dict[str, Registered]:
+    return {one.id: one for one in recording.of(SUBNET)}
+
+
+@pytest.mark.parametrize(
+    ("stack", "kinds", "networks"),
+    [
+        ("gcp-a3high", ["GVNIC"] * 5, 5),
+        ("gcp-a3mega", ["GVNIC"] * 9, 9),
+        ("gcp-a3ultra", ["GVNIC"] * 2 + ["MRDMA"] * 8, 3),
+    ],
+)
+def test_interfaces_are_those_of_the_machine(stack: str, kinds: list[str], networks: int) -> None:
+    """Number, order and kind; each gVNIC in a network of its own, all RDMA interfaces in one, each in another subnet (gcp.md 1.2)."""
+    recording = recording_of(stack)
+    subnets = _subnets(recording)
+    assert len(recording.of(NETWORK)) == networks
+    for template in recording.of(TEMPLATE):
+        interfaces = template.inputs["networkInterfaces"]
+        assert [one["nicType"] for one in interfaces] == kinds
+        used = [one["subnetwork"] for one in interfaces]
+        assert len(set(used)) == len(kinds)
+        assert set(used) == set(subnets)
+        of = [subnets[one].inputs["network"] for one in used]
+        plain = [net for net, kind in zip(of, kinds, strict=True) if kind == "GVNIC"]
+        assert len(set(plain)) == len(plain)
+        assert len(set(of) - set(plain)) == (1 if "MRDMA" in kinds else 0)
+        assert not any("accessConfigs" in one for one in interfaces)
+
+
+def test_an_rdma_network_has_the_profile_of_its_zone_and_nothing_else() -> None:
+    """Profile, frames of 8896, eight subnets; no rule, router, log or private access, which the network refuses (gcp.md 2.3)."""
+    recording = recording_of("gcp-a3ultra")
+    (roce,) = [one for one in recording.of(NETWORK) if "networkProfile" in one.inputs]
+    assert roce.inputs["networkProfile"].endswith("/global/networkProfiles/us-central1-b-vpc-roce")
+    assert roce.inputs["mtu"] == 8896
+    mine = [one for one in recording.of(SUBNET) if one.inputs["network"] == roce.id]
+    assert len(mine) == 8
+    assert not any(key in one.inputs for one in mine for key in ("logConfig", "privateIpGoogleAccess", "stackType"))
+    assert {one.inputs["zone"] for one in recording.of(GROUP)} == {"us-central1-b"}
+    walled = {one.inputs["network"] for one in recording.of("gcp:compute/firewall:Firewall")}
+    routed = {one.inputs["network"] for one in recording.of("gcp:compute/router:Router")}
+    assert roce.id not in walled | routed
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *VARIANTS])
+def test_ranges_never_overlap(name: str) -> None:
+    """Subnets, rails and addresses of file systems are disjoint in every declaration (gcp.md 13, V23)."""
+    from ipaddress import ip_network
+
+    recording = recording_of(name) if name in SHIPPED else recorded(name)
+    ranges = [ip_network(one.inputs["ipCidrRange"]) for one in recording.of(SUBNET)]
+    ranges += [
+        ip_network(f"{one.inputs['address']}/{int(one.inputs['prefixLength'])}")
+        for one in recording.of("gcp:compute/globalAddress:GlobalAddress")
+    ]
+    assert all(one.is_private for one in ranges)
+    assert not [(a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.overlaps(b)]
+
+
+def test_data_networks_are_the_site_s_and_rails_the_cluster_s() -> None:
+    """A site makes what all its clusters can share; a cluster on it makes its RDMA network and no other."""
+    site, cluster = recorded("a site alone"), recorded("a cluster with RDMA on a site")
+    assert [one.name for one in site.of(NETWORK)] == ["train-network-host-1", "train-network-main"]
+    assert [one.name for one in cluster.of(NETWORK)] == ["train-roce"]
+    assert not recorded("a cluster on a site").of(NETWORK)
+    used = recorded("a cluster on a site").one(TEMPLATE).inputs["networkInterfaces"]
+    assert [re.sub(r".*lab-network-(.*)-0a1b2c3d", r"\1", one["subnetwork"]) for one in used] == [
+        "private-0",
+        *(f"data-{index}" for index in range(8)),
+    ]
+
+
+def test_a_site_that_lacks_a_network_says_which() -> None:
+    """A cluster whose machine needs more networks than the site has is told what to add to the site."""
+    declared = variant("a cluster on a site")
+    pools = [{**BASE["pools"][0], "machine": "a3-megagpu-8g"}]
+    from tests.clouds import recorder
+
+    known = recorder.OTHER_STACKS["subnet_ids"]
+    lacking = {name: path for name, path in known.items() if name != "data-7"}
+    recorder.OTHER_STACKS["subnet_ids"] = lacking
+    try:
+        with pytest.raises(
+            ValueError, match=r"no subnet data-7, which a3-megagpu-8g of pool gpu needs.*network.machines"
+        ):
+            recording_of_spec(parse_spec({**declared, "pools": pools}))
+    finally:
+        recorder.OTHER_STACKS["subnet_ids"] = known
+
+
+def test_secure_boot_is_on_where_nothing_unsigned_is_loaded() -> None:
+    """A node without GPUs and Lustre starts signed code only; a GPU node does not (gcp.md 6.2)."""
+    modes = {
+        one.name: one.inputs["shieldedInstanceConfig"]["enableSecureBoot"]
+        for one in recorded("three pools").of(TEMPLATE)
+    }
+    assert modes == {
+        "train-gpu-on-demand-0-template": False,
+        "train-gpu-spot-0-template": False,
+        "train-small-spot-0-template": False,
+        "train-login-on-demand-0-template": True,
+    }
+
+
+def test_no_gpu_group_has_both_kinds_of_placement() -> None:
+    """Nodes are near each other by the group's policy alone, where there are two that share a fast network."""
+    placed = {one.name: "resourcePolicies" in one.inputs for one in recorded("three pools").of(GROUP)}
+    assert placed == {
+        "train-gpu-on-demand-0": True,
+        "train-gpu-spot-0": True,
+        "train-small-spot-0": False,
+        "train-login-on-demand-0": False,
+    }
+    assert not any("resourcePolicies" in one.inputs for one in recorded("three pools").of(TEMPLATE))
+
+
+def test_the_user_data_fits_and_holds_no_secret() -> None:
+    """A bash script below Google's limit and our own that names bucket, folder, bundle and file system."""
+    recording = recording_of("gcp-a3mega")
+    bundle = recording.one("gcp:storage/bucketObject:BucketObject")
+    for template in recording.of(TEMPLATE):
+        script = template.inputs["metadata"]["user-data"]
+        assert script.startswith("#!/bin/bash")
+        assert len(script.encode()) < 256 * 1024
+        for word in (bundle.inputs["name"], bundle.inputs["bucket"], "evidence/train", '"10.64.0.3"', '"scratch0"'):
+            assert word in script
+        assert "PRIVATE KEY" not in script
+        assert "startup-script" not in template.inputs["metadata"]
