@@ -121,7 +121,10 @@ def from_outputs(outputs: Mapping[str, Any], *, cloud: str, region: str, direct:
     Without `direct` the cloud's own tunnel is used, because no port 22 is open.
     """
     if not direct and cloud not in TUNNELS:
-        raise UsageError(f"there is no tunnel for {cloud} yet; give --direct where the nodes' addresses are reachable")
+        raise UsageError(
+            f"there is no tunnel for {cloud} that a stack's outputs are enough for; give --direct where the nodes' addresses are "
+            "reachable, or --hosts FILE with a proxy_command (Azure Bastion: docs/remote.md)"
+        )
     tunnel = [] if direct else shlex.split(TUNNELS[cloud])
     if tunnel and cloud == "aws":
         tunnel += ["--region", region]

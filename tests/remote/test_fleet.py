@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,45 @@ def test_one_slow_host_of_forty_holds_none_of_the_others(lab: Lab) -> None:
 def test_one_slow_host_of_three_hundred_holds_none_of_the_others(lab: Lab) -> None:
     """The same with 300 hosts, all with a connection at one time."""
     run_many(lab, 300, parallel=300)
+
+
+def bootstrap_many(lab: Lab, count: int, parallel: int) -> None:
+    """A real bundle on many hosts at once, each with a folder of its own for its files."""
+    from gpuinfra.remote.deliver import Bootstrap
+
+    from .test_bootstrap import GOOD, order
+
+    nodes, known = many(lab, count)
+    nodes = [replace(host, root=lab.folder / "roots" / host.name) for host in nodes]
+    for host in nodes:
+        host.root.mkdir(parents=True)
+    what = order(s10_one=GOOD, s20_two=GOOD)
+    connector = lab.connector(known=known, limits=Limits(connect_s=100, handshake_s=200, login_s=200))
+    seen: Counter[str] = Counter()
+
+    def said(host: Host, stage: str) -> None:
+        seen[stage.split(" ")[0]] += 1
+
+    task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", said=said)
+    ended = Fleet(nodes, task, parallel=parallel, leave=connector.close).run()
+    assert [outcome.problem for outcome in ended.outcomes if outcome.problem] == []
+    assert seen["delivers"] == count
+    for host in nodes:
+        journal = json.loads((host.root / "var/lib/gpuinfra/state.json").read_text())
+        assert [step["status"] for step in journal["steps"]] == ["done", "done"]
+
+
+@needed()
+def test_twenty_hosts_are_bootstrapped_at_once(lab: Lab) -> None:
+    """Several daemons, a bundle for each host, each journal whole."""
+    bootstrap_many(lab, 20, parallel=20)
+
+
+@needed()
+@pytest.mark.long
+def test_three_hundred_hosts_are_bootstrapped_at_once(lab: Lab) -> None:
+    """The same with 300 hosts, each with a connection at one time."""
+    bootstrap_many(lab, 300, parallel=300)
 
 
 @needed()

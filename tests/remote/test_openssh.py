@@ -208,6 +208,39 @@ def test_jump_hosts_are_shared_and_both_keys_are_checked(lab: Lab) -> None:
     assert (lab.folder / "sshd-1.log").read_text().count("Accepted publickey") == 1
 
 
+def test_jump_hosts_in_a_row_are_passed_in_order(lab: Lab) -> None:
+    """A node behind two jump hosts is reached through both, and each of the three keys is checked."""
+    keys = [lab.keygen(name) for name in ("first", "second", "node")]
+    ports = [lab.serve(key=key) for key in keys]
+    first = lab.host(ports[0], "first", host_keys=(lab.public(keys[0]),))
+    second = lab.host(ports[1], "second", jump="first", host_keys=(lab.public(keys[1]),))
+    node = lab.host(ports[2], "node", jump="second", host_keys=(lab.public(keys[2]),))
+    connector = lab.connector(first, second)
+    with connector.connect(node) as connection:
+        assert connection.run("echo there").output == b"there\n"
+    connector.close()
+    wrong = lab.host(ports[1], "second", jump="first", host_keys=(lab.public(keys[0]),))
+    connector = lab.connector(first, wrong)
+    with pytest.raises(HostProblem) as told, connector.connect(node):
+        pass
+    connector.close()
+    assert told.value.kind is Kind.HOST_KEY_CHANGED
+    assert "node is behind second" in told.value.reason
+
+
+def test_a_waiting_connection_is_kept_alive(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a command says nothing, the server hears from us, so that no firewall forgets the connection."""
+    monkeypatch.setattr("gpuinfra.remote.connection._KEEPALIVE_S", 1)
+    key = lab.keygen("host")
+    host = lab.host(
+        lab.serve(key=key, more="Match User *\nLogLevel DEBUG3\n"),
+        host_keys=(lab.public(key),),
+    )
+    with lab.connector().connect(host) as connection:
+        connection.run("sleep 3")
+    assert "keepalive@" in (lab.folder / "sshd-1.log").read_text(errors="replace")
+
+
 def test_a_jump_host_that_cannot_reach_the_node_is_named(lab: Lab) -> None:
     """What the jump host refuses is told with both names."""
     key = lab.keygen("outer")

@@ -1,0 +1,103 @@
+"""Azure Bastion as a proxy command: `python -m gpuinfra.remote.bastion --name B --resource-group G --target ID [PORT]`.
+
+Azure's command line opens its tunnel on a local port and offers no standard input; a proxy command is standard input.
+This program opens the tunnel on a free loopback port, waits until it answers, and passes bytes both ways until either side
+ends. The login inside is SSH's own, with a host key that is verified like any other: the tunnel vouches for nothing.
+`az network bastion tunnel` needs a Bastion of SKU Standard or Premium with `enable_tunneling`
+(https://learn.microsoft.com/azure/bastion/native-client, read 2026-11-20).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+OPENS_WITHIN_S = 45.0
+"""Signing in and opening takes `az` some seconds."""
+_CHUNK = 65536
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run until the connection ends. Exit code 1 with a reason on stderr where there is none."""
+    given = _arguments(argv)
+    port = _free_port()
+    words = ["az", "network", "bastion", "tunnel", "--name", given.name, "--resource-group", given.resource_group]
+    words += ["--target-resource-id", given.target, "--resource-port", str(given.port), "--port", str(port)]
+    if given.subscription:
+        words += ["--subscription", given.subscription]
+    try:
+        tunnel = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True)
+    except OSError as error:
+        sys.stderr.write(f"az cannot be started: {error.strerror}; install Azure's command line and sign in\n")
+        return 1
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    try:
+        stream = _open(tunnel, port)
+        if stream is None:
+            sys.stderr.write(f"az opened no tunnel to {given.target} within {OPENS_WITHIN_S:g} s\n")
+            return 1
+        with stream:
+            _relay(stream)
+        return 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(tunnel.pid, signal.SIGTERM)
+        tunnel.wait()
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpuinfra.remote.bastion", description="Azure Bastion as a proxy command."
+    )
+    parser.add_argument("--name", required=True, help="of the Bastion")
+    parser.add_argument("--resource-group", required=True, help="that the Bastion is in")
+    parser.add_argument("--target", required=True, help="resource id of the machine, or of an instance of a scale set")
+    parser.add_argument("--subscription", default="", help="of the Bastion, where it is not the default one")
+    parser.add_argument("port", nargs="?", type=int, default=22, help="port on the machine")
+    return parser.parse_args(argv)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _open(tunnel: subprocess.Popen[bytes], port: int) -> socket.socket | None:
+    """A connection to the tunnel's near end; None where the tunnel ended or never came."""
+    until = time.monotonic() + OPENS_WITHIN_S
+    while time.monotonic() < until and tunnel.poll() is None:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(("127.0.0.1", port), timeout=5)
+        time.sleep(0.1)
+    return None
+
+
+def _relay(stream: socket.socket) -> None:
+    """Bytes both ways, until the far side ends."""
+    stream.settimeout(None)
+
+    def up() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(0, _CHUNK):
+                stream.sendall(data)
+            stream.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=up, daemon=True).start()
+    with contextlib.suppress(OSError):
+        while data := stream.recv(_CHUNK):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(1, view) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Tunnels of the clouds, as proxy commands of real SSH connections. The clouds' own programs are played: they check what
+they are asked, as the documentation has it, and pass bytes on to a real sshd."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.remote.hosts import Host, from_outputs
+from gpuinfra.remote.problem import HostProblem, Kind
+
+from .servers import Lab, needed
+
+pytestmark = needed()
+RELAY = """
+import os, socket, sys, threading
+def relay(port, read, write):
+    s = socket.create_connection(("127.0.0.1", port))
+    def up():
+        while d := os.read(read, 65536): s.sendall(d)
+        s.shutdown(1)
+    threading.Thread(target=up, daemon=True).start()
+    while d := s.recv(65536): os.write(write, d)
+"""
+STDIO = """
+wanted = {wanted!r}
+if sys.argv[1:] != wanted:
+    sys.exit("asked for " + repr(sys.argv[1:]))
+relay({port}, 0, 1)
+"""
+LISTENING = """
+words = sys.argv[1:]
+fixed, port = words[:-1], int(words[-1])
+if fixed != {wanted!r}:
+    sys.exit("asked for " + repr(words))
+listener = socket.create_server(("127.0.0.1", port))
+print("Tunnel is ready, connect on port", port, flush=True)
+connection = listener.accept()[0]
+relay({port}, connection.fileno(), connection.fileno())
+connection.close()
+"""
+Play = Callable[..., None]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Puts a program of a cloud on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    def put(name: str, text: str, **values: object) -> None:
+        file = folder / name
+        file.write_text(f"#!{sys.executable}\n" + RELAY + text.format(**values))
+        file.chmod(0o755)
+
+    return put
+
+
+def of(lab: Lab, host: Host, key: Path) -> Host:
+    """The same host, with this lab's person and the key of the handover."""
+    more = {"user": lab.user, "identity": (lab.key,), "host_keys": (lab.public(key),)}
+    return Host(**{**host.__dict__, **more})
+
+
+@pytest.mark.parametrize(
+    ("cloud", "program", "wanted"),
+    [
+        ("aws", "aws", "ssm start-session --target i-00000000000000001 --document-name AWS-StartSSHSession --parameters portNumber=22 --region somewhere-1"),
+        ("gcp", "gcloud", "compute start-iap-tunnel i-00000000000000001 22 --listen-on-stdin --verbosity=warning --zone a-1"),
+    ],
+)  # fmt: skip
+def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
+    lab: Lab, play: Play, cloud: str, program: str, wanted: str
+) -> None:
+    """The cloud's program is asked as documented, and inside its tunnel the key of the handover is verified."""
+    key, other = lab.keygen("host"), lab.keygen("other")
+    play(program, STDIO, wanted=wanted.split(), port=lab.serve(key=key))
+    node = {"instanceId": "i-00000000000000001", "zone": "a-1", "pool": "gpu"}
+    found = from_outputs({"nodes": [node]}, cloud=cloud, region="somewhere-1", direct=False, user=lab.user).hosts[0]
+    with lab.connector().connect(of(lab, found, key)) as connection:
+        assert connection.run("echo through").output == b"through\n"
+    with pytest.raises(HostProblem) as told, lab.connector().connect(of(lab, found, other)):
+        pass
+    assert told.value.kind is Kind.HOST_KEY_CHANGED
+
+
+TARGET = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/gpu/virtualMachines/0"
+AZ = ["network", "bastion", "tunnel", "--name", "door", "--resource-group", "g", "--target-resource-id", TARGET]
+AZ += ["--resource-port", "22", "--port"]
+
+
+def behind_bastion(lab: Lab, key: Path) -> Host:
+    """A node behind Azure Bastion."""
+    words = (
+        f"{shlex.quote(sys.executable)} -m gpuinfra.remote.bastion --name door --resource-group g --target {TARGET} %p"
+    )
+    return lab.host(22, "gpu-1", "10.0.0.9", proxy_command=tuple(shlex.split(words)), host_keys=(lab.public(key),))
+
+
+def test_azure_bastion_is_a_proxy_command(lab: Lab, play: Play) -> None:
+    """The tunnel that `az` opens on a port becomes standard input and output, and ends with the connection."""
+    key = lab.keygen("host")
+    play("az", LISTENING, wanted=AZ, port=lab.serve(key=key))
+    with lab.connector().connect(behind_bastion(lab, key)) as connection:
+        assert connection.run("head -c 3000000 /dev/zero | wc -c").output.strip() == b"3000000"
+        assert connection.run("cat", b"x" * 300_000).output == b"x" * 300_000
+
+
+def test_a_tunnel_that_azure_refuses_is_quoted(lab: Lab, play: Play) -> None:
+    """What `az` complained about is the reason; where it is missing, that is."""
+    key = lab.keygen("host")
+    play("az", "sys.exit('(ResourceNotFound) no such Bastion')")
+    with pytest.raises(HostProblem) as told, lab.connector().connect(behind_bastion(lab, key)):
+        pass
+    assert "opened no tunnel" in told.value.reason or "ResourceNotFound" in told.value.reason
+    assert told.value.kind is Kind.UNREACHABLE
+
+
+def test_without_azures_program_the_reason_is_said(lab: Lab, play: Play) -> None:
+    """A machine without `az` gets one sentence with what to install."""
+    play("nothing", "")
+    with (
+        pytest.raises(HostProblem, match="install Azure's command line"),
+        lab.connector().connect(behind_bastion(lab, lab.keygen("host"))),
+    ):
+        pass
