@@ -12,8 +12,10 @@
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-mounts.sh
+. "${BASH_SOURCE[0]%/*}/lib-mounts.sh"
 
-readonly MOUNT_OPTIONS=noatime,flock,_netdev,x-systemd.automount,x-systemd.requires=network-online.target
+readonly MOUNT_OPTIONS=noatime,flock,$WAIT_FOR_NETWORK
 
 main() {
   load_versions
@@ -29,14 +31,14 @@ main() {
   fi
   load_module lustre
   while read -r kind mount server name; do
-    [[ $kind != lustre ]] || mount_one "$mount" "$server@tcp:/$name"
+    [[ $kind != lustre ]] || mount_one lustre "$mount" "$server@tcp:/$name" "$MOUNT_OPTIONS"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
 
   end_dry_run
   module_fits lustre || die "module lustre was built for $(modinfo -F vermagic lustre), not for $(uname -r)"
   in_range || die "Lustre client is $(client_version), the lock accepts from $LUSTRE_CLIENT_RANGE_MIN up to below $LUSTRE_CLIENT_RANGE_MAX"
   while read -r kind mount server name; do
-    [[ $kind != lustre ]] || prove_mount "$mount" "$server@tcp:/$name"
+    [[ $kind != lustre ]] || prove_mount lustre "$mount" "$server@tcp:/$name"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
   record lustre_client "$(client_version)"
   proved "Lustre client $(client_version) fits kernel $(uname -r), and its file systems take writes"
@@ -66,48 +68,6 @@ known_kernels() {
     *=) package_versions "${before%=}" ;;
     *) apt-cache pkgnames "$before" | sed -n "s/^$before\([0-9]\)/\1/p" ;;
   esac | sort -V | tail -n 3 | paste -sd ' ' -
-}
-
-mount_one() {
-  local mount=$1 source=$2 line
-  line="$source $mount lustre $MOUNT_OPTIONS 0 0"
-  if ! grep -qxF -- "$line" /etc/fstab 2>/dev/null; then
-    would "add $mount to /etc/fstab" || {
-      write_fstab "$mount" "$line"
-      systemctl daemon-reload
-      changed "added $mount to /etc/fstab"
-    }
-  fi
-  if [[ $(source_of "$mount") != "$source" ]]; then
-    would "mount $mount" || {
-      mkdir -p "$mount"
-      retry 5 "mounting $mount" mount "$mount"
-      changed "mounted $mount"
-    }
-  fi
-}
-
-# The line of this mount point is replaced, never doubled.
-write_fstab() {
-  local mount=$1 line=$2
-  {
-    [[ ! -f /etc/fstab ]] || awk -v mount="$mount" '$1 ~ /^#/ || $2 != mount' /etc/fstab
-    printf '%s\n' "$line"
-  } >/etc/fstab.gpuinfra-new
-  mv -f -- /etc/fstab.gpuinfra-new /etc/fstab
-}
-
-source_of() { findmnt -n -t lustre -o SOURCE --mountpoint "$1" 2>/dev/null | sed -n 1p || true; }
-
-prove_mount() {
-  local mount=$1 source=$2 probe word
-  [[ $(source_of "$mount") == "$source" ]] || die "$mount is not mounted from $source but from $(source_of "$mount")"
-  probe=$mount/.gpuinfra-$(uname -n)-$$
-  word="written at $(date -u +%FT%TZ)"
-  printf '%s\n' "$word" >"$probe" || die "$mount does not take a write"
-  sync "$probe" 2>/dev/null || sync
-  [[ $(<"$probe") == "$word" ]] || die "$mount gives back other bytes than were written"
-  rm -f -- "$probe"
 }
 
 main "$@"

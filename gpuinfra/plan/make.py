@@ -128,7 +128,8 @@ def _pool(
         for choice in chosen.choices
     )
     lustre = any(entry.kind == "lustre" for entry in file_systems)
-    todo = steps(machine, chosen, lustre=lustre)
+    home = any(entry.kind == "home" for entry in file_systems)
+    todo = steps(machine, chosen, lustre=lustre, home=home)
     return PoolPlan(
         name=pool.name,
         machine=pool.machine,
@@ -143,11 +144,13 @@ def _pool(
             chosen,
             cloud=spec.cloud,
             fabric=fabric,
-            file_systems=tuple(entry.mount for entry in file_systems),
+            file_systems=tuple(entry.mount for entry in file_systems if entry.kind == "lustre"),
             lustre=lustre,
             steps=todo,
+            mig=tuple(sorted(pool.mig, reverse=True)),
+            burn_in=spec.handover.burn_in,
         ),
-        versions=environment(machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url),
+        versions=environment(machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url, home=home),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),
         ssh_keys=spec.access.ssh_keys,

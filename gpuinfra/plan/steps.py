@@ -11,7 +11,7 @@ from gpuinfra.plan.model import Step
 from gpuinfra.software.lock import Lock
 
 
-def steps(machine: MachineType, lock: Lock, *, lustre: bool) -> tuple[Step, ...]:
+def steps(machine: MachineType, lock: Lock, *, lustre: bool, home: bool) -> tuple[Step, ...]:
     """The steps of one pool, in order."""
     chosen = [
         Step(id="10-prepare", timeout_s=900, retries=2, why="tools, limits, and no upgrade behind our back"),
@@ -35,6 +35,8 @@ def steps(machine: MachineType, lock: Lock, *, lustre: bool) -> tuple[Step, ...]
         chosen.append(Step(id="55-gdrcopy", timeout_s=600, retries=2, why=why))
     if lustre:
         chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
+    if home:
+        chosen.append(Step(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
     if machine.gpu:
         chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers see the GPUs"))
         chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="GPUs are diagnosed and counted"))

@@ -21,7 +21,18 @@ _SCRATCH_OF_IMAGE = {"aws": "/opt/dlami/nvme", "azure": "/mnt/resource_nvme", "g
 """Cloud -> where its GPU image mounts them. Azure/azhpc-images:components/customizations/setup_nvme.sh."""
 
 
-def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: str | None) -> dict[str, str]:
+_HOME_OPTIONS = {
+    "aws": "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
+    "azure": "vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
+    "gcp": "nfsvers=3,tcp,hard,timeo=600,retrans=3",
+}
+"""Cloud -> how its NFS service wants to be mounted. AWS: https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html,
+read 2026-11-21. Azure Files speaks 4.1, the Filestore that a plan makes speaks 3; their other options are assumed."""
+
+
+def environment(
+    machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: str | None, home: bool = False
+) -> dict[str, str]:
     """Variables for the steps of one pool, sorted by name."""
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
@@ -77,6 +88,8 @@ def environment(machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: s
     if chosen.kernel_series and chosen.os in tables.AZURE_LTS_KERNEL:
         values["KERNEL_FLAVOUR"] = tables.AZURE_LTS_KERNEL[chosen.os]
     values |= _fabric(machine, chosen)
+    if home:
+        values["HOME_OPTIONS"] = _HOME_OPTIONS[cloud]
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             "CONTAINER_TOOLKIT_VERSION": toolkit.version,

@@ -16,7 +16,7 @@ SHARED = RUN + "/filesystems"
 DISKS = "/var/lib/stand-in-disks"
 ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,relatime,discard,errors=remount-ro"}
 MS_BIND, MNT_DETACH = 4096, 2
-PLAYED = ("lustre", "xfs", "ext4")
+PLAYED = ("lustre", "nfs", "xfs", "ext4")
 
 
 def boot() -> None:
@@ -70,7 +70,7 @@ def mount(argv: list[str]) -> int:
         if line is None:
             return fail(f"mount: {words[0]}: can't find in /etc/fstab.", 1)
         words, kind, options = [line[0], line[1]], line[2], line[3]
-    if len(words) == 2 and (kind == "lustre" or "@tcp:/" in words[0] or _disk(words[0])):
+    if len(words) == 2 and (kind in ("lustre", "nfs") or "@tcp:/" in words[0] or _disk(words[0])):
         code, text = _mount(words[0], words[1], kind or "lustre", options)
         return fail(text, code) if code else 0
     return run_real("mount", argv)
@@ -253,10 +253,18 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
             return 5, f"mount.lustre: mount {source} at {target} failed: Input/output error\nIs the MGS running?"
         if "@tcp:/" not in source:
             return 22, f"mount.lustre: {source} is not a Lustre source (SERVER@tcp:/NAME)"
+    elif kind == "nfs":
+        if "nfs-common" not in state["packages"]:
+            return (
+                32,
+                f"mount: {target}: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program.",
+            )
+        if ":/" not in source:
+            return 32, f"mount.nfs: remote share not in 'host:dir' format: {source}"
     elif _disk(source) is None:
         return 32, f"mount: {target}: can't find {source}."
     item = {
-        "source": source if kind == "lustre" else _disk(source),
+        "source": source if kind in ("lustre", "nfs") else _disk(source),
         "target": target,
         "type": kind,
         "options": _shown(options),
@@ -278,7 +286,7 @@ def _attach(item: dict) -> tuple[int, str]:
 
 
 def _bind(item: dict) -> int:
-    if item["type"] == "lustre":
+    if item["type"] in ("lustre", "nfs"):
         backing = SHARED + "/" + item["source"].replace("/", "_").replace("@", "_").replace(":", "_")
     else:
         backing = DISKS + item["source"].replace("/", "_")
@@ -328,7 +336,7 @@ def _size(item: dict) -> tuple[int, int]:
             package.get("size_mib", 0) << 20 for package in state["packages"].values()
         )
         return state["image"].get("root_gib", 200) * gib, used
-    if item["type"] == "lustre":
+    if item["type"] in ("lustre", "nfs"):
         return 1200 * gib, 8 << 20
     return state["hardware"]["nvme"] * state["hardware"]["nvme_gb"] * 10**9 or gib, 32 << 20
 

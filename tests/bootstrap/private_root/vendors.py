@@ -157,7 +157,7 @@ def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
     from .clouds import docker
 
     debs = [Deb("pciutils", "3.7.0"), Deb("mdadm", "4.2"), Deb("xfsprogs", "5.13"), Deb("dkms", "3.0", files=DKMS)]
-    debs.append(docker())
+    debs += [docker(), Deb("nfs-common", "1:2.6.1")]
     flavour = kernels[-1].rpartition("-")[2]
     for kernel in kernels:
         inbox = module(kernel, "ib-umad", "1") | module(kernel, "mlx5_core", "1") | module(kernel, "mlx5_ib", "1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -94,7 +95,9 @@ class Machine:
     host: NodeHost
     pool: PoolPlan
 
-    def launch(self, cloud: str, faults: tuple[str, ...] = ()) -> None:
+    def launch(
+        self, cloud: str, faults: tuple[str, ...] = (), file_systems: tuple[dict[str, str], ...] = (LUSTRE,)
+    ) -> None:
         """Boot it and put the bundle where user data would."""
         image = self.pool.image
         self.host.launch(
@@ -105,12 +108,18 @@ class Machine:
         )  # fmt: skip
         node = self.host._nodes[NAME]
         self.settle()
-        with tarfile.open(fileobj=io.BytesIO(bundle.build(self.pool).data)) as archive:
-            archive.extractall(node.root / "opt/gpuinfra/current", filter="data")
+        self.unpack()
         config = {"schema": "gpuinfra.node/1", "cloud": cloud, "cluster": "train", "pool": "gpu", "region": "r"}
         (node.root / "etc/gpuinfra").mkdir()
-        text = json.dumps({**config, "file_systems": [LUSTRE]})
+        text = json.dumps({**config, "file_systems": list(file_systems)})
         (node.root / "etc/gpuinfra/node.json").write_text(text, encoding="utf-8")
+
+    def unpack(self) -> None:
+        """The bundle of the pool, in place of one that was there."""
+        target = self.host._nodes[NAME].root / "opt/gpuinfra/current"
+        shutil.rmtree(target, ignore_errors=True)
+        with tarfile.open(fileobj=io.BytesIO(bundle.build(self.pool).data)) as archive:
+            archive.extractall(target, filter="data")
 
     def settle(self) -> None:
         """Wait until nothing is left to start."""
@@ -168,17 +177,20 @@ class Machine:
         }
 
 
-def pool_of(cloud: str, machine: str, os_name: str, image: str, **more: object) -> PoolPlan:
-    """One pool with Lustre."""
+def pool_of(cloud: str, machine: str, os_name: str, image: str, *, home: bool = False, **more: object) -> PoolPlan:
+    """One pool with Lustre, and with home directories where asked for."""
     software: dict[str, object] = {"os": os_name, "image": image, **more}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
+    storage: list[dict[str, object]] = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 18000}]
+    if home:
+        storage.append({"kind": "home", "mount": "/home", "capacity_gib": 2560})
     declared = {
         "name": "train",
         "where": PLACES[cloud],
         "software": software,
         "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "spot", "count": 1}]}],
-        "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 18000}],
+        "storage": storage,
     }
     return make_plan(parse_spec(declared), TODAY).pools[0]
 

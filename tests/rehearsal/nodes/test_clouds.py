@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -74,3 +75,41 @@ def test_cloud_init_runs_user_data_as_its_cloud_hands_it_out(host: NodeHost, met
     code, said = node.run("cloud-init", "status", "--format=json")
     assert code == 0
     assert json.loads(said)["detail"] == {"azure": "DataSourceAzure", "gcp": "DataSourceGCELocal"}[cloud]
+
+
+HOME = {"kind": "home", "mount": "/home", "dns_name": "10.0.0.9", "mount_name": "/home"}
+
+
+def test_homes_are_mounted_and_hide_no_login(host: NodeHost) -> None:
+    """What the image put into /home is on the share before the share hides it; a home that is there already is left alone."""
+    node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
+    node.launch("gcp", file_systems=(HOME,))
+    node.pool = replace(
+        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("10-prepare", "62-home"))
+    )
+    node.unpack()
+    node.run("bash", "-c", "mkdir -p /home/ubuntu/.ssh && echo key >/home/ubuntu/.ssh/authorized_keys")
+    code, said = node.steps()
+    assert code == 0, said
+    assert node.run("findmnt", "-n", "-o", "SOURCE,FSTYPE", "--mountpoint", "/home") == (0, "10.0.0.9:/home nfs\n")
+    assert node.run("cat", "/home/ubuntu/.ssh/authorized_keys") == (0, "key\n")
+    node.run("bash", "-c", "echo another >/home/ubuntu/.ssh/authorized_keys")
+    node.reboot()
+    code, said = node.steps("--again")
+    assert code == 0, said
+    assert "none of them changed something" in said, said
+    assert node.run("cat", "/home/ubuntu/.ssh/authorized_keys") == (0, "another\n")
+
+
+def test_a_plan_with_homes_and_a_node_without_is_refused(host: NodeHost) -> None:
+    """node.json that names no home is an older node's: said at once, without a retry."""
+    node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
+    node.launch("gcp", file_systems=())
+    node.pool = replace(
+        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("10-prepare", "62-home"))
+    )
+    node.unpack()
+    code, said = node.steps()
+    assert code == 1
+    assert "node.json names no file system of kind home" in said
+    assert "again in" not in said
