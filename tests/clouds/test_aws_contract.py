@@ -1,9 +1,8 @@
-"""What every component on AWS keeps to, whatever it makes: parents, tags, regions, lifetimes, outputs, secrets."""
+"""What components on AWS keep to beyond the contract of all clouds (`test_contract.py`): regions, settings of buckets, user data, images."""
 
 from __future__ import annotations
 
 import base64
-import inspect
 import json
 
 import pulumi_aws as aws
@@ -29,31 +28,6 @@ def _aws(stack: str) -> list[Registered]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_resource_has_a_component_of_ours_as_parent(stack: str) -> None:
-    """Nothing hangs on the stack itself but the cluster, and every parent is a component that we wrote."""
-    ours = [one for one in recording_of(stack).resources if one.type != "pulumi:pulumi:Stack"]
-    parents = {one.name: one.parent.split("::")[2].split("$")[-1] for one in ours}
-    (top,) = [name for name, parent in parents.items() if parent == "pulumi:pulumi:Stack"]
-    assert top == spec_of(stack).name
-    assert all(parent.startswith("gpuinfra:") for name, parent in parents.items() if name != top)
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_everything_that_can_carry_tags_carries_ours(stack: str) -> None:
-    """Each class with a `tags` argument is given the cluster's tags, because cost and membership are read from them."""
-    spec = spec_of(stack)
-    for one in _aws(stack):
-        if "tags" not in inspect.signature(_class_of(one)._internal_init).parameters:
-            continue
-        tags = one.inputs.get("tags")
-        if isinstance(tags, list):
-            tags = {tag["key"]: tag["value"] for tag in tags}
-        assert tags, f"{one.type} {one.name} has no tags"
-        assert tags["gpuinfra:cluster"] == spec.name
-        assert tags["Name"]
-
-
-@pytest.mark.parametrize("stack", STACKS)
 def test_every_regional_resource_names_its_region(stack: str) -> None:
     """The region is written on each child and on no global one: a provider for another region changes nothing (rule 49)."""
     region = spec_of(stack).where.region
@@ -73,21 +47,6 @@ def test_what_holds_data_audit_or_keys_outlives_the_stack(stack: str) -> None:
         ):
             assert one.retained, one.name
         assert not one.protected, one.name
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_components_register_their_outputs(stack: str) -> None:
-    """Every component ends with its outputs, or a program that waits for them waits for nothing."""
-    recording = recording_of(stack)
-    components = [one for one in recording.resources if not one.custom]
-    assert components
-    for one in components:
-        assert one.urn in recording.outputs, one.name
-    cluster = next(one for one in components if one.type == "gpuinfra:index:GpuCluster")
-    outputs = recording.outputs[cluster.urn]
-    assert {kept["what"] for kept in outputs["kept"]} == {one.name for one in recording.custom if one.retained}
-    assert all(kept["why"] for kept in outputs["kept"])
-    assert outputs["spec"]["name"] == spec_of(stack).name
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -111,14 +70,6 @@ def test_user_data_is_small_readable_and_without_secrets(stack: str) -> None:
 
 def _pool_of(template: Registered) -> str:
     return template.inputs["tagSpecifications"][0]["tags"]["gpuinfra:pool"]
-
-
-def test_a_preview_registers_what_an_up_registers() -> None:
-    """No resource is made inside an apply: the list of names is complete before anything exists."""
-    spec = spec_of("aws-p4d")
-    previewed = {(one.type, one.name) for one in recording_of_spec(spec, preview=True).resources}
-    deployed = {(one.type, one.name) for one in recording_of_spec(spec).resources}
-    assert previewed == deployed
 
 
 def test_two_stacks_of_one_account_share_no_name() -> None:
