@@ -290,7 +290,7 @@ def _node_role(name: str, registry: str | None) -> Iterator[Thing]:
         type_ = "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember"
         yield Thing(type=type_, name=naming.logical(name, "images"))
     yield Thing(type="gcp:serviceaccount/account:Account", name=naming.logical(name, "account"))
-    for what in ("bundle", "evidence", "proof"):
+    for what in ("bundle", "evidence", "proof", "meeting"):
         yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, what))
 
 

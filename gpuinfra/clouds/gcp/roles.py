@@ -1,4 +1,4 @@
-"""What a node is allowed to do: fetch its bundle, put down evidence, renew the proof of it. Where they take images from
+"""What a node is allowed to do: fetch its bundle, put down evidence, renew the proof of it, meet another node. Where they take images from
 a registry, they read that one. Nothing else, and nothing in the project.
 
 Each grant holds for one kind of object only, by a condition on its name. Google's conditions know no name of the calling instance, so nodes of a
@@ -19,6 +19,8 @@ from gpuinfra.clouds.gcp.scope import Scope, after, child
 
 PROOF = ".proof.json"
 """End of the names of proofs, which are written again every ten minutes; writing over an object is deleting it, for Google's roles."""
+MEETING = 'resource.name.extract("/rendezvous/{name}") != ""'
+"""What nodes read of each other's: where two of them meet for a measurement of the way between them (docs/decisions/pairs.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,8 @@ class NodeRole(pulumi.ComponentResource):
         grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", "bootstrap/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
-            self._grant("proof", "roles/storage.objectUser", evidence, ends=PROOF),
+            self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
+            self._grant("meeting", "roles/storage.objectViewer", evidence, MEETING),
         ]
         if known := names.repository(args.registry or ""):
             grants.append(self._images(*known))
@@ -76,9 +79,9 @@ class NodeRole(pulumi.ComponentResource):
     def _member(self) -> pulumi.Output[str]:
         return self._account.email.apply(lambda email: f"serviceAccount:{email}")
 
-    def _grant(self, what: str, role: str, folder: str, ends: str = "") -> gcp.storage.BucketIAMMember:
+    def _grant(self, what: str, role: str, folder: str, also: str = "") -> gcp.storage.BucketIAMMember:
         objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
-        expression = objects.apply(lambda known: _under(known, ends))
+        expression = objects.apply(lambda known: _under(known, also))
         return gcp.storage.BucketIAMMember(
             naming.logical(self._name, what),
             bucket=self._args.bucket,
@@ -91,6 +94,6 @@ class NodeRole(pulumi.ComponentResource):
         )
 
 
-def _under(folder: str, ends: str) -> str:
+def _under(folder: str, also: str) -> str:
     begins = f'resource.name.startsWith("{folder}")'
-    return f'{begins} && resource.name.endsWith("{ends}")' if ends else begins
+    return f"{begins} && {also}" if also else begins
