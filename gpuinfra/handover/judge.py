@@ -108,19 +108,21 @@ def newest(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[
 
     A boot is as new as the last thing that the store received from it; the store's clock decides, not the node's.
     With `owners`, only folders of those writers count, so that nobody's evidence can hide a node's own."""
-    best: dict[str, EvidenceRef] = {}
-    boots: dict[tuple[str, str], EvidenceRef] = {}
+    return {instance: found[0] for instance, found in ranked(refs, owners).items()}
+
+
+def ranked(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, list[EvidenceRef]]:
+    """All evidence that may count, per instance, in the order in which it would: the first one is `newest`."""
+    boots: dict[tuple[str, str], list[EvidenceRef]] = {}
     for ref in refs:
-        if owners and ref.owner not in owners:
-            continue
-        key = (ref.instance_id, ref.boot_id)
-        if key not in boots or ref.seq > boots[key].seq:
-            boots[key] = ref
-    for ref in boots.values():
-        held = best.get(ref.instance_id)
-        if held is None or (ref.modified, ref.seq) > (held.modified, held.seq):
-            best[ref.instance_id] = ref
-    return best
+        if not owners or ref.owner in owners:
+            boots.setdefault((ref.instance_id, ref.boot_id), []).append(ref)
+    for held in boots.values():
+        held.sort(key=lambda ref: ref.seq, reverse=True)
+    found: dict[str, list[EvidenceRef]] = {}
+    for (instance, _), held in sorted(boots.items(), key=lambda one: (one[1][0].modified, one[1][0].seq), reverse=True):
+        found.setdefault(instance, []).extend(held)
+    return found
 
 
 def judge_fleet(

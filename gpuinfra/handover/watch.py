@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, newest
+from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, ranked
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import (
     EvidenceRef,
@@ -34,6 +34,8 @@ STALE_PATIENCE_S = 1500.0
 """How long a group may leave outdated nodes alone. One that rolls has a node leaving, missing or new nearly all the time;
 it rests for a warm-up and a checkpoint, ten minutes each on AWS."""
 CONSOLE_LINES = 15
+LOOKED_THROUGH = 20
+"""Pieces of evidence of one instance that are looked through for one that it signed itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +90,29 @@ class Gatherer:
     def look(self, names: Names | None = None) -> FleetVerdict:
         """Ask membership and evidence once, and judge."""
         members = self._ports.membership.members(self.groups)
-        refs = newest(self._ports.store.list(), self._owners)
+        refs = ranked(self._ports.store.list(), self._owners)
         here = {m.instance_id for m in members if not m.leaving}
-        submissions = {i: self._submission(ref) for i, ref in refs.items() if i in here}
+        submissions = {i: self._believed(i, held) for i, held in refs.items() if i in here}
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
         """The evidence that a node was judged by; None where there was none."""
         found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
         return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
+
+    def _believed(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
+        """The newest evidence; where a store cannot hold writers to their own folders, the newest that its own instance signed.
+
+        Without such rules a node that was broken into can put something newer under another's name. It cannot sign for it.
+        """
+        first = self._submission(refs[0])
+        if self._owners or not _not_its_own(first, instance_id):
+            return first
+        for ref in refs[1:LOOKED_THROUGH]:
+            other = self._submission(ref)
+            if other.identity is not None and not _not_its_own(other, instance_id):
+                return other
+        return first
 
     def _submission(self, ref: EvidenceRef) -> Submission:
         place = (ref.key, ref.etag)
@@ -157,6 +173,14 @@ class Gatherer:
 
 
 STALE = "outdated nodes are left alone"
+
+
+def _not_its_own(submission: Submission, instance_id: str) -> bool:
+    """Whether the cloud has said, for good, that this instance did not sign this evidence."""
+    identity = submission.identity
+    if identity is None:
+        return submission.identity_final
+    return identity.instance_id != instance_id or identity.evidence_sha256 != submission.sha256
 
 
 def watch(

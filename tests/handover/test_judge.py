@@ -384,3 +384,31 @@ def test_throttling_is_waited_out() -> None:
     outcome, said = waited(fleet, Wait(deadline_s=30), pool(1))
     assert outcome.ready
     assert any("Throttling" in line for line in said)
+
+
+@pytest.mark.parametrize("signer", ["i-00000000000000009", "nobody"])
+def test_evidence_that_another_put_under_a_nodes_name_hides_nothing_where_folders_have_no_owner(signer: str) -> None:
+    """Newer evidence that the node did not sign is passed over for its own; without any of its own, it is refused."""
+    fleet = Fleet()
+    fleet.launch(1)
+    unowned = pool(1, evidence_owner="")
+    planted = fleet.report(
+        1, gpus=7, boot="boot-9999", seq=999999, signer=signer, modified=LAUNCHED + timedelta(days=1)
+    )
+    looked = Gatherer(fleet.ports, [unowned], judge_node=judge).look()
+    assert [node.outcome for node in looked.nodes] == ["refused"]
+    own = fleet.report(1)
+    looked = Gatherer(fleet.ports, [unowned], judge_node=judge).look()
+    assert [(node.outcome, node.evidence_key) for node in looked.nodes] == [("verified", own.key)]
+    fleet.refs.remove(planted)
+
+
+def test_older_evidence_never_stands_in_for_newer_that_waits_for_its_proof() -> None:
+    """A node that rebooted has to prove itself again: what it signed before does not count meanwhile."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1)
+    second = fleet.report(1, boot="boot-0002", modified=LAUNCHED + timedelta(hours=1))
+    del fleet.proofs[second.key]
+    looked = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge).look()
+    assert [node.outcome for node in looked.nodes] == ["waiting"]
