@@ -14,6 +14,7 @@ import re
 import shlex
 import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ bytes", VirtualMachineScaleSetOSProfile of the ARM reference. Google: 256 KB a m
 https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations."""
 _UNITS_OF = {"gpuinfra-health.service": ("azure",)}
 """Units that only some clouds' nodes have."""
+_UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
+"""Units that a step enables, and that only its nodes have."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -78,6 +81,8 @@ def build(pool: PoolPlan) -> Bundle:
         files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
     for unit in sorted((scripts / "units").glob("gpuinfra-*")):
         if pool.expectation.get("cloud") not in _UNITS_OF.get(unit.name, (pool.expectation.get("cloud"),)):
+            continue
+        if unit.name in _UNITS_OF_STEP and _UNITS_OF_STEP[unit.name] not in {step.id for step in pool.steps}:
             continue
         files[f"units/{unit.name}"] = unit.read_bytes()
     data = _gzip(_tar(files))
@@ -133,11 +138,14 @@ def versions_env(versions: Mapping[str, str]) -> str:
 
 
 def node_part() -> bytes:
-    """`gpuinfra/node/` as one file that Python runs. Stored, not compressed, so that it starts sooner."""
+    """`gpuinfra/node/` as one file that Python runs.
+
+    Stored, not compressed: it starts sooner, and its hash does not depend on the zlib of whoever makes it.
+    """
     files = {"__main__.py": _MAIN.encode(), "gpuinfra/__init__.py": b""}
     for path in sorted(_NODE_PART.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-            files[f"gpuinfra/node/{path.relative_to(_NODE_PART).as_posix()}"] = path.read_bytes()
+            files[f"gpuinfra/node/{path.relative_to(_NODE_PART).as_posix()}"] = _thin(path.read_bytes())
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
         for name, content in sorted(files.items()):
@@ -146,6 +154,23 @@ def node_part() -> bytes:
             entry.create_system = 3  # Unix, also when the operator's machine is not
             target.writestr(entry, content)
     return b"#!/usr/bin/env python3\n" + archive.getvalue()
+
+
+def _thin(source: bytes) -> bytes:
+    """The same Python with one blank where four indent: a fifth less to fetch, and line numbers in a traceback stay true.
+
+    Lines inside a text that spans several are left as they are.
+    """
+    lines = source.decode().splitlines(keepends=True)
+    inside: set[int] = set()
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.start[0] != token.end[0] and token.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER):
+            inside.update(range(token.start[0] + 1, token.end[0] + 1))
+    for at, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip(" "))
+        if indent and at + 1 not in inside:
+            lines[at] = " " * (indent // 4 + indent % 4) + line[indent:]
+    return "".join(lines).encode()
 
 
 def _json(content: object) -> bytes:

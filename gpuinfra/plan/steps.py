@@ -11,7 +11,7 @@ from gpuinfra.plan.model import Step
 from gpuinfra.software.lock import Lock
 
 
-def steps(machine: MachineType, lock: Lock, *, lustre: bool, home: bool) -> tuple[Step, ...]:
+def steps(machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bool = False) -> tuple[Step, ...]:
     """The steps of one pool, in order."""
     chosen = [
         Step(id="10-prepare", timeout_s=900, retries=2, why="tools, limits, and no upgrade behind our back"),
@@ -25,6 +25,8 @@ def steps(machine: MachineType, lock: Lock, *, lustre: bool, home: bool) -> tupl
         if machine.nvswitch:
             why = "NVSwitch connects the GPUs, and CUDA starts only with a fabric manager of the driver's version"
             chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
+        if mig:
+            chosen.append(Step(id="37-mig", timeout_s=600, retries=2, why="the declaration cuts the GPUs by MIG"))
         chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are built on the node"))
         chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that bring no NCCL of their own"))
     if machine.fabric and lock.fabric:
