@@ -51,6 +51,7 @@ Expectation = Mapping[str, Any]
 @click.option("--pool", metavar="POOL", help="Over SSH: only the hosts of this pool.")
 @click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Over SSH: only this phase. May be given several times.")  # fmt: skip
 @click.option("--also", multiple=True, metavar="CHECK", help="Over SSH: this check too (B2, B4 and B5 measure). May be given several times.")  # fmt: skip
+@click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Over SSH: DCGM's diagnostics too: 1 seconds, 2 minutes, 3 a quarter of an hour and stress until the heat is steady, 4 hours.")  # fmt: skip
 @click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=900, show_default=True, help="Seconds that one host may take.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel.")
@@ -188,8 +189,9 @@ def _ask(
         click.echo(f"[{done}/{len(hosts.hosts)}] {outcome.host.name}: {said}", err=True)
 
     task = Verify(
-        connector, lambda host: should[host.name][1], phases=ssh["phases"], also=ssh["also"], limit_s=ssh["timeout_s"]
-    )
+        connector, lambda host: should[host.name][1],
+        phases=ssh["phases"], also=ssh["also"], burn_in=ssh["burn_in"], limit_s=ssh["timeout_s"],
+    )  # fmt: skip
     try:
         ended = Fleet(hosts.hosts, task, parallel=ssh["parallel"], changed=changed, leave=connector.close).run()
     finally:
@@ -202,12 +204,15 @@ def _ask(
 
 def _asked_for(expectation: Expectation, one: Evidence, ssh: dict[str, Any]) -> Expectation:
     """What was asked for: a person who asks for one phase is told about that phase."""
-    required = list(dict.fromkeys([*expectation.get("required", ()), *ssh["also"]]))
+    from gpuinfra.node.__main__ import burn_in_checks
+
+    also = [*ssh["also"], *burn_in_checks(ssh["burn_in"])]
+    required = list(dict.fromkeys([*expectation.get("required", ()), *also]))
     if ssh["phases"]:
         from gpuinfra.node.checks import ALL
 
         required = [name for name in required if name in ALL and ALL[name].phase.value in ssh["phases"]]
-    return {**expectation, "required": required}
+    return {**expectation, "required": required, **({"burn_in": ssh["burn_in"]} if ssh["burn_in"] else {})}
 
 
 def _save(folder: Path, found: Found) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpuinfra.bundle import node_part
+from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import ask, one_line
 from gpuinfra.remote.hosts import Host
@@ -20,6 +21,7 @@ from gpuinfra.remote.problem import HostProblem, Kind
 
 MOST_BYTES = 8 * 1024 * 1024
 """Twice what a node may write; more is no evidence, however small it came."""
+STRESS_S = 2700.0
 LIMIT_S = 900.0
 """Presence and correctness take seconds; checks that measure take minutes."""
 
@@ -34,6 +36,7 @@ class Verify:
         *,
         phases: Sequence[str] = (),
         also: Sequence[str] = (),
+        burn_in: int | None = None,
         limit_s: float = LIMIT_S,
     ) -> None:
         self._connector = connector
@@ -42,6 +45,10 @@ class Verify:
         self._options = [word for phase in phases for word in ("--phase", phase)]
         self._options += [word for check in also for word in ("--also", check)]
         self._limit_s = limit_s
+        if burn_in:
+            self._options += ["--burn-in", str(burn_in)]
+            # As long as the level takes, whatever is the limit for the rest; stress until the heat is steady comes on top.
+            self._limit_s += LEVELS[burn_in][1] + (STRESS_S if burn_in > 2 else 0.0)
 
     def __call__(self, host: Host) -> bytes:
         """Check it. Raises `HostProblem`."""

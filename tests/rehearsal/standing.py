@@ -34,3 +34,8 @@ def assert_commands_work_on_it(up: Told) -> None:
     done = json.loads(again.out)
     assert done["summary"] == {"done": 4}
     assert all(host["already"] for host in done["hosts"])
+    ran = run(command("run", *place, "--", "uname -n; nproc >/dev/null"), up.root)
+    assert ran.code == 0, ran.out + ran.err
+    assert "4 of 4 hosts ended with 0" in ran.err
+    inside = run(command("ssh", *place, "gpu-3", "systemctl is-active gpuinfra-verify.service; uname -n"), up.root)
+    assert inside.out.splitlines()[-1].endswith("gpu-3"), inside.out + inside.err
