@@ -130,6 +130,12 @@ def aws(connect: Callable[[str], Client]) -> Client:
 
 
 @pytest.fixture
+def azure(connect: Callable[[str], Client]) -> Client:
+    """The Azure provider."""
+    return connect("azure-native")
+
+
+@pytest.fixture
 def gcp(connect: Callable[[str], Client]) -> Client:
     """The Google Cloud provider."""
     return connect("gcp")

@@ -45,7 +45,7 @@ class ResourceManager:
         self._signed: dict[str, tuple[str, float]] = {}
 
     def __call__(self, request: Request, path: str) -> Response:
-        place = path.removeprefix("/arm")
+        place = path
         try:
             who = azure_identity.of_token(self.cloud, request.headers.get("authorization", ""), AUDIENCES)
             if "api-version" not in request.query:
@@ -61,7 +61,7 @@ class ResourceManager:
     def console(self, request: Request, path: str) -> Response:
         """A serial console's log; the address is the permission, for some minutes."""
         id, until = self._signed.get(request.query.get("sig", ""), ("", 0.0))
-        if request.method != "GET" or not id or path.split("/")[2] != id or time.time() > until:
+        if request.method != "GET" or not id or path.strip("/") != id or time.time() > until:
             return Response(403, b"AuthenticationFailed: Server failed to authenticate the request.")
         fleet = self.cloud.fleet
         text = fleet.host.console(id) if fleet.host else f"gpuinfra: this node never boots here: {fleet.unavailable}\n"

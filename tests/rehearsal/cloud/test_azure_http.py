@@ -1,0 +1,400 @@
+"""Azure's services over HTTP: asked by Azure's own clients, with tokens that are checked, in Azure's shapes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.azure.grants import held_to
+from gpuinfra.handover import attested
+from gpuinfra.handover import azure as ports
+from gpuinfra.handover.azure_rest import Rest
+from gpuinfra.handover.ports import GroupExpected, IdentityRefused, PortUnavailable
+from gpuinfra.node import azure as node_azure
+from gpuinfra.node.cloud import CloudError, Exists
+from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal.cloud import azure_identity, ids
+from gpuinfra.rehearsal.cloud import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.azure_signer import Signer
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.http.server import Server
+from tests.rehearsal.cloud import microsoft
+from tests.rehearsal.cloud.conftest import Client, Made
+from tests.rehearsal.cloud.microsoft import URL
+
+BOOT = "0a0a0a0a-0000-4000-8000-000000000001"
+SHA256 = "5e" * 32
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses between attempts, and groups launch at once."""
+    monkeypatch.setattr(node_azure.time, "sleep", lambda _: None)
+    monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
+
+
+@pytest.fixture
+def server(cloud: Cloud) -> Iterator[Server]:
+    """The HTTP side of the cloud."""
+    server = Server(cloud, "token")
+    server.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def container(azure: Client, server: Server) -> Made:
+    """A container that the operator may use."""
+    microsoft.account(azure)
+    made = microsoft.container(azure)
+    microsoft.grant(azure, made, azure_identity.OPERATOR)
+    return made
+
+
+@pytest.fixture
+def group(cloud: Cloud, azure: Client, container: Made) -> Made:
+    """Two machines that may read bundles and write evidence."""
+    who = microsoft.identity(azure)
+    condition = held_to(reads=("bootstrap", "evidence/train"), writes=("evidence/train",))
+    microsoft.grant(azure, container, str(who.outputs["principalId"]), condition=condition, number=2)
+    made = microsoft.scale_set(azure, microsoft.profile(microsoft.subnet(azure)), identity=who)
+    cloud.fleet.reconcile()
+    return made
+
+
+@pytest.fixture
+def machine(cloud: Cloud, group: Made) -> dict[str, Any]:
+    """The first of them."""
+    return min(cloud.fleet.instances().values(), key=lambda one: one["index"])
+
+
+def on_node(cloud: Cloud, machine: dict[str, Any]) -> node_azure.Azure:
+    """The node part's cloud, as that machine has it."""
+    return node_azure.connect({}, endpoints.of_node("azure", cloud.endpoint, machine["id"]))
+
+
+def environment(cloud: Cloud) -> dict[str, str]:
+    """What the operator's tools are told."""
+    said = {"secret": azure_identity.secret_of_operator(cloud), "certificates": str(Signer(cloud.folder).prepare())}
+    return endpoints.of_operator(
+        cloud.endpoint, {"access_key_id": "", "secret_access_key": "", "azure": said}, "azure", ""
+    )
+
+
+def operator(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Rest:
+    """The handover's requests, under what azure-identity finds."""
+    for name, value in environment(cloud).items():
+        if name.startswith(("AZURE_", "GPUINFRA_AZURE")):
+            monkeypatch.setenv(name, value)
+    return Rest()
+
+
+def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers (lower case) of an answer, whatever it is."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, method=method, headers=named)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read(), {k.lower(): v for k, v in answer.headers.items()}
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), {k.lower(): v for k, v in error.headers.items()}
+
+
+def test_metadata_wants_its_header_and_a_version(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """Without the header, with a forwarded one or without a version there is no answer; with them it knows the machine."""
+    base = f"{cloud.endpoint}/.azure/imds/{machine['id']}/metadata/instance"
+    assert ask(f"{base}?api-version=2021-02-01")[0] == 400
+    assert ask(f"{base}?api-version=2021-02-01", Metadata="true", X_Forwarded_For="1.2.3.4")[0] == 400
+    assert ask(base, Metadata="true")[0] == 400
+    status, body, _ = ask(f"{base}?api-version=2021-02-01", Metadata="true")
+    said = json.loads(body)["compute"]
+    assert (status, said["vmId"], said["vmSize"]) == (200, machine["id"], microsoft.MACHINE)
+    assert on_node(cloud, machine).instance_id() == machine["id"]
+    assert (
+        ask(f"{cloud.endpoint}/.azure/imds/nobody/metadata/instance?api-version=2021-02-01", Metadata="true")[0] == 404
+    )
+
+
+def test_the_disc_holds_the_custom_data_of_the_disks_day(
+    cloud: Cloud, azure: Client, group: Made, machine: dict[str, Any]
+) -> None:
+    """Another model's custom data are not on the disc of a machine that runs."""
+    url = f"{cloud.endpoint}/.azure/imds/{machine['id']}/ovf-env.xml"
+    assert microsoft.encoded(microsoft.CUSTOM_DATA).encode() in ask(url)[1]
+    model = {
+        **group.inputs["virtualMachineProfile"],
+        "osProfile": {"computerNamePrefix": "train", "customData": microsoft.encoded("new")},
+    }
+    azure.update(group, {"virtualMachineProfile": model})
+    cloud.fleet.reconcile()
+    assert microsoft.encoded(microsoft.CUSTOM_DATA).encode() in ask(url)[1]
+
+
+def test_azure_identity_itself_gets_the_operators_token(cloud: Cloud, server: Server) -> None:
+    """In a process of its own, with nothing but the variables that a rehearsal sets."""
+    code = "from azure.identity import DefaultAzureCredential as C; print(C().get_token('https://management.azure.com/.default').token[:8])"
+    run = subprocess.run([sys.executable, "-c", code], env={**environment(cloud), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+    assert run.stdout.strip() == "standin.", run.stderr
+
+
+def test_a_machine_without_an_identity_gets_no_token(cloud: Cloud, azure: Client, server: Server) -> None:
+    """As Azure says it, so that the node part's message is the one of the real thing."""
+    microsoft.scale_set(azure, microsoft.profile(microsoft.subnet(azure)), 1)
+    cloud.fleet.reconcile()
+    (machine,) = cloud.fleet.instances().values()
+    with pytest.raises(CloudError, match=r"400 for identity/oauth2/token.*Identity not found"):
+        on_node(cloud, machine).put(URL, "evidence/train/x.json", b"{}", once=True)
+
+
+def test_a_node_may_do_what_its_role_says_and_no_more(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """Evidence once, proofs again, bundles to read; not a bundle to write, nothing to delete, nothing to list."""
+    node = on_node(cloud, machine)
+    node.put(URL, "evidence/train/a.json", b"1", once=True)
+    with pytest.raises(Exists):
+        node.put(URL, "evidence/train/a.json", b"2", once=True)
+    node.put(URL, "evidence/train/a.proof.json", b"1", once=False)
+    node.put(URL, "evidence/train/a.proof.json", b"2", once=False)
+    with pytest.raises(CloudError, match="403 AuthorizationPermissionMismatch"):
+        node.put(URL, "bootstrap/b.tar.gz", b"evil", once=False)
+    with pytest.raises(CloudError, match="403 AuthorizationPermissionMismatch"):
+        node.put(URL, "evidence/other/a.json", b"evil", once=True)
+    token = node._metadata.token()
+    base = f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence"
+    headers = {"Authorization": f"Bearer {token}", "x_ms_version": "2021-12-02"}
+    assert ask(f"{base}/evidence/train/a.json", "DELETE", **headers)[0] == 403
+    assert ask(f"{base}?restype=container&comp=list", **headers)[0] == 403
+    status, body, answered = ask(f"{base}/evidence/train/a.json", **headers)
+    assert (status, body, answered["x-ms-blob-type"]) == (200, b"1", "BlockBlob")
+    cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", b"bundle")
+    assert ask(f"{base}/bootstrap/b.tar.gz", **headers)[1] == b"bundle"
+
+
+def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """A made-up one, one for another service, and one that has ended are refused; a node's token does not open ARM."""
+    url = f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence/evidence/train/a.json"
+    for token in ("standin.made-up", ""):
+        status, _, headers = ask(url, Authorization=f"Bearer {token}", x_ms_version="2021-12-02")
+        assert (status, headers["x-ms-error-code"]) == (401, "InvalidAuthenticationInfo")
+    who = azure_identity.Principal(azure_identity.OPERATOR, "operator", True)
+    other, _ = azure_identity.issue(cloud, who, "https://management.azure.com")
+    assert (
+        ask(url, Authorization=f"Bearer {other}", x_ms_version="2021-12-02")[2]["x-ms-error-code"]
+        == "InvalidAuthenticationTokenAudience"
+    )
+    known = cloud.store.get("azure-token", other)
+    cloud.store.put("azure-token", other, {**known, "expires": 0})
+    arm = f"{cloud.endpoint}/.azure/arm{machine['group']}?api-version=2024-11-01"
+    assert b"ExpiredAuthenticationToken" in ask(arm, Authorization=f"Bearer {other}")[1]
+    node = azure_identity.Principal("00000000-0000-4b00-8000-000000000001", "node")
+    token, _ = azure_identity.issue(cloud, node, "https://management.azure.com")
+    status, body, _ = ask(arm, Authorization=f"Bearer {token}")
+    assert (status, json.loads(body)["error"]["code"]) == (403, "AuthorizationFailed")
+
+
+def test_the_storage_client_of_azure_reads_and_writes(cloud: Cloud, container: Made) -> None:
+    """Upload, conditional upload, properties, download, list and delete, by azure-storage-blob itself."""
+    from azure.core.exceptions import ResourceExistsError
+    from azure.storage.blob import ContainerClient
+
+    who = azure_identity.Principal(azure_identity.OPERATOR, "operator", True)
+    token, _ = azure_identity.issue(cloud, who, "https://storage.azure.com")
+    client = ContainerClient.from_container_url(f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence")
+    headers = {"Authorization": f"Bearer {token}"}
+    with client:
+        client.upload_blob("a/1", b"one", headers=headers)
+        with pytest.raises(ResourceExistsError, match="BlobAlreadyExists"):
+            client.upload_blob("a/1", b"two", headers=headers)
+        client.upload_blob("a/1", b"three", overwrite=True, headers=headers)
+        client.upload_blob("b/1", b"", headers=headers)
+        assert client.download_blob("a/1", headers=headers).readall() == b"three"
+        assert client.get_blob_client("a/1").get_blob_properties(headers=headers).size == 5
+        assert [blob.name for blob in client.list_blobs(name_starts_with="a/", headers=headers)] == ["a/1"]
+        client.delete_blob("a/1", headers=headers)
+        assert [blob.name for blob in client.list_blobs(headers=headers)] == ["b/1"]
+
+
+def test_the_compute_client_of_azure_reads_scale_sets(cloud: Cloud, group: Made) -> None:
+    """azure-mgmt-compute understands model, machines and views, so the shapes are those that Azure's own client reads."""
+    from azure.core.credentials import AccessToken
+    from azure.mgmt.compute import ComputeManagementClient
+
+    class Credential:
+        def get_token(self, *scopes: str, **_: Any) -> AccessToken:
+            who = azure_identity.Principal(azure_identity.OPERATOR, "operator", True)
+            token, expires = azure_identity.issue(cloud, who, scopes[0].removesuffix("/.default"))
+            return AccessToken(token, int(expires))
+
+    client = ComputeManagementClient(
+        Credential(), ids.SUBSCRIPTION, base_url=f"{cloud.endpoint}/.azure/arm", credential_scopes=["https://management.azure.com/.default"]
+    )  # fmt: skip
+    plain = {"enforce_https": False}
+    made = client.virtual_machine_scale_sets.get("rg", "gpu", **plain)
+    assert made.sku is not None
+    assert (made.sku.capacity, made.single_placement_group) == (2, True)
+    machines = list(client.virtual_machine_scale_set_vms.list("rg", "gpu", expand="instanceView", **plain))
+    assert [one.instance_id for one in machines] == ["0", "1"]
+    first = machines[0]
+    assert first.instance_view is not None
+    assert first.time_created is not None
+    assert abs(first.time_created - datetime.now(UTC)) < timedelta(minutes=1)
+    assert (first.latest_model_applied, first.vm_id) == (True, "00000000-0000-4a00-8000-000000000001")
+    view = client.virtual_machine_scale_sets.get_instance_view("rg", "gpu", **plain)
+    assert [status.code for status in view.statuses or []] == ["ProvisioningState/succeeded"]
+    said = client.virtual_machine_scale_set_vms.retrieve_boot_diagnostics_data("rg", "gpu", "0", **plain)
+    assert said.serial_console_log_blob_uri is not None
+    assert b"never boots here" in ask(said.serial_console_log_blob_uri)[1]
+    assert ask(said.serial_console_log_blob_uri[:-4])[0] == 403
+
+
+def test_the_four_ports_work_together(
+    cloud: Cloud, group: Made, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members, their evidence and proofs, who vouches for them, and their consoles, through the handover's own code."""
+    operator(cloud, monkeypatch)
+    node = on_node(cloud, machine)
+    folder = f"evidence/train/{machine['id']}/{BOOT}"
+    node.put(URL, f"{folder}/000001.json", b"{}", once=True)
+    node.put(URL, f"{folder}/000001.proof.json", json.dumps(node.proof(SHA256, datetime.now(UTC))).encode(), once=False)
+    four = ports.connect("southcentralus", URL, "evidence/train")
+    members = four.membership.members([GroupExpected(name="gpu-on-demand-0", group=group.id, count=2)])
+    assert [one.instance_id for one in members] == [machine["id"], machine["id"][:-1] + "2"]
+    assert {(one.template_version, one.leaving, one.private_ip) for one in members} == {
+        ("t1", False, "10.128.0.1"),
+        ("t1", False, "10.128.0.2"),
+    }
+    (ref,) = four.store.list()
+    assert (ref.instance_id, ref.boot_id, ref.seq) == (machine["id"], BOOT, 1)
+    assert four.store.read(ref) == b"{}"
+    proof = four.store.proof(ref)
+    assert proof is not None
+    identity = four.identity.verify(json.loads(proof))
+    assert (identity.instance_id, identity.evidence_sha256, identity.account) == (
+        machine["id"],
+        SHA256,
+        ids.SUBSCRIPTION,
+    )
+    assert four.console.tail(machine["id"], 5) == ["gpuinfra: this node never boots here: no node host was started"]
+    assert four.console.tail("somebody else", 5) == []
+
+
+def test_evidence_of_another_subscription_is_refused(
+    cloud: Cloud, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Azure signs for every customer: a machine of somebody else's subscription vouches for nothing here."""
+    operator(cloud, monkeypatch)
+    proof = on_node(cloud, machine).proof(SHA256, datetime.now(UTC))
+    identity = ports.AttestedIdentity(attested.Trust(), lambda: {"00000000-0000-4000-8000-0000000000ff"})
+    with pytest.raises(IdentityRefused, match="attested in subscription"):
+        identity.verify(proof)
+
+
+def test_an_account_that_is_closed_lets_nodes_in_through_an_endpoint_only(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Public access off: the operator is outside, and a node is inside once there is a private endpoint."""
+    account = cloud.store.list("azure-native:storage:StorageAccount")[0]
+    cloud.store.update(
+        account.__class__(
+            account.type,
+            account.region,
+            account.id,
+            {**account.inputs, "publicNetworkAccess": "Disabled"},
+            account.outputs,
+        )
+    )
+    store = ports.BlobEvidence(operator(cloud, monkeypatch), URL, "evidence/train")
+    with pytest.raises(PortUnavailable, match="AuthorizationFailure"):
+        list(store.list())
+    with pytest.raises(CloudError, match="403 AuthorizationFailure"):
+        on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
+    inputs = {**microsoft.WHERE, "privateEndpointName": "blob", "privateLinkServiceConnections": [{"name": "blob", "privateLinkServiceId": account.id, "groupIds": ["blob"]}]}  # fmt: skip
+    azure.create("azure-native:network:PrivateEndpoint", inputs, "blob")
+    on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
+
+
+def test_what_a_policy_holds_is_neither_changed_nor_deleted(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Immutability refuses both, for the operator too, and the container and its group stay with what they hold."""
+    lock = {"resourceGroupName": "rg", "accountName": "evidence0a1b", "containerName": "evidence", "immutabilityPolicyName": "default", "immutabilityPeriodSinceCreationInDays": 1}  # fmt: skip
+    azure.create("azure-native:storage:BlobContainerImmutabilityPolicy", lock, "lock")
+    node = on_node(cloud, machine)
+    node.put(URL, "evidence/train/a.json", b"1", once=True)
+    with pytest.raises(CloudError, match="409 BlobImmutableDueToPolicy"):
+        node.put(URL, "evidence/train/a.json", b"2", once=False)
+    answer = operator(cloud, monkeypatch).blob(
+        "DELETE", f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence/evidence/train/a.json"
+    )
+    assert (answer.status, b"BlobImmutableDueToPolicy" in answer.body) == (409, True)
+    found = cloud.store.list("azure-native:storage:BlobContainer")[0]
+    with pytest.raises(Exception, match="ContainerProtectedFromDeletion"):
+        cloud.delete(found)
+
+
+def test_lists_go_on_page_after_page(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scale set of more machines than a page holds, and a container of more blobs than a page holds, are read whole."""
+    from gpuinfra.rehearsal.cloud.http.azure import arm, blobs
+
+    monkeypatch.setattr(arm, "_PAGE", 1)
+    monkeypatch.setattr(blobs, "_PAGE", 2)
+    rest = operator(cloud, monkeypatch)
+    assert len(ports.ScaleSets(rest).members([GroupExpected(name="g", group=group.id, count=2)])) == 2
+    for number in range(5):
+        cloud.store.put_object("azure:evidence0a1b/evidence", f"evidence/train/{BOOT}/{BOOT}/{number:06}.json", b"{}")
+    assert [ref.seq for ref in ports.BlobEvidence(rest, URL, "evidence/train").list()] == [0, 1, 2, 3, 4]
+
+
+def test_images_have_one_version_that_is_visibly_synthetic(
+    cloud: Cloud, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known offers answer, others have none."""
+    rest = operator(cloud, monkeypatch)
+    base = f"/subscriptions/{ids.SUBSCRIPTION}/providers/Microsoft.Compute/locations/uksouth/publishers/microsoft-dsvm/artifacttypes/vmimage/offers"
+    (one,) = rest.arm(f"{base}/ubuntu-hpc/skus/2204/versions", "2024-11-01")["value"]
+    assert re.fullmatch(r"22\.04\.2026010100", one["name"])
+    assert rest.arm(f"{base}/nothing/skus/2204/versions", "2024-11-01")["value"] == []
+
+
+def test_what_is_not_rehearsed_is_refused_by_name(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown question has an error with its path, never an empty answer."""
+    rest = operator(cloud, monkeypatch)
+    for path in (f"{group.id}/skus", "/subscriptions/x/resourceGroups", group.id.replace("/gpu", "/none")):
+        with pytest.raises(PortUnavailable, match=r"is not part of a rehearsal|was not found"):
+            rest.arm(path, "2024-11-01")
+
+
+def test_the_bundle_is_fetched_as_a_node_fetches_it(cloud: Cloud, machine: dict[str, Any], tmp_path: Path) -> None:
+    """The script of custom data, in a process of its own, gets the very bytes, and none other than those."""
+    import hashlib
+
+    from gpuinfra.shipped import shipped
+
+    cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", b"bundle")
+    (tmp_path / "node.json").write_text(json.dumps({"identity": {}}))
+    text = (
+        (shipped("bootstrap") / "boot" / "fetch-azure.py")
+        .read_text()
+        .replace("/etc/gpuinfra/node.json", str(tmp_path / "node.json"))
+    )
+    env = {**endpoints.of_node("azure", cloud.endpoint, machine["id"]), "PATH": "/usr/bin:/bin"}
+
+    def fetch(name: str, sha256: str) -> subprocess.CompletedProcess[str]:
+        script = text.replace("PATIENCE_S = 900", "PATIENCE_S = 0")
+        command = [sys.executable, "-I", "-c", script, URL, name, "southcentralus", sha256, str(tmp_path / "out")]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+    done = fetch("bootstrap/b.tar.gz", hashlib.sha256(b"bundle").hexdigest())
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").read_bytes() == b"bundle"
+    assert "its SHA-256 is" in fetch("bootstrap/b.tar.gz", "0" * 64).stderr
+    assert "HTTP 404 BlobNotFound" in fetch("bootstrap/c.tar.gz", "0" * 64).stderr
+    assert "HTTP 403 AuthorizationPermissionMismatch" in fetch("elsewhere/c", "0" * 64).stderr
