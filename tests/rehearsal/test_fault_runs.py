@@ -97,3 +97,35 @@ def test_an_error_of_the_cloud_is_mended_by_the_next_up(rehearse: Rehearse) -> N
     again = rehearse("up", "aws-p4d", *fault)
     assert again.code == 0, again.out + again.err
     assert again.report["totals"]["gpus_verified"] == 32
+
+
+@pytest.mark.long
+def test_faults_on_google_cloud_are_told_as_on_aws(rehearse: Rehearse) -> None:
+    """A lost GPU, a missing gVNIC and a stock-out in one run: each with its node or group, Google's words and what to do."""
+    faults = ("node:gpu-1:gpu-missing", "node:gpu-2:gvnic-missing", "cloud:no-capacity:spot")
+    told = rehearse("up", "gcp-a3high", *[word for f in faults for word in ("--fault", f)], "--deadline", "80s")
+    assert told.code == 1, told.out + told.err
+    for words in (
+        "gpu-1 (1000000000000000001): failed",
+        "G1 gpu_count: found 7, expected 8 GPUs",
+        "N8 gvnics: found 4, expected 5 gVNICs",
+        "gpu-spot-0: 2 nodes never launched: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ",
+        "what to do: the cloud has none of these machines here now",
+    ):
+        assert words in told.out, words
+    assert told.report["totals"]["gpus_verified"] == 0
+
+
+@pytest.mark.long
+def test_a_silent_node_of_google_shows_its_serial_port(rehearse: Rehearse) -> None:
+    """The end of what it said comes from Compute Engine's serial port, after a creation that failed once was mended."""
+    fault = ("--fault", "cloud:error:lustre/instance:Instance:1")
+    told = rehearse("up", "gcp-a3high", *fault)
+    assert told.code == 1
+    assert "googleapi: Error 503: The service is currently unavailable" in told.out
+    silent = (*fault, "--fault", "node:gpu-1:never-reports", "--deadline", "100s")
+    told = rehearse("up", "gcp-a3high", *silent)
+    assert told.code == 1
+    assert [n["outcome"] for n in told.report["nodes"]] == ["never reported", "verified", "verified", "verified"]
+    assert "gpu-1 (1000000000000000001): never reported" in told.out
+    assert any("no device got an address" in line for line in told.report["nodes"][0]["console"])
