@@ -49,7 +49,7 @@ class Lustre(Part):
 
 
 class Home(Part):
-    """Home directories: EFS, Azure Files over NFS, Filestore. Declared, but not made yet: refused by `storage_is_made`."""
+    """Home directories: EFS, Azure Files over NFS, Filestore. Made on Google Cloud; not yet elsewhere: refused by `storage_is_made`."""
 
     kind: Literal["home"] = "home"
     """The kind of storage."""

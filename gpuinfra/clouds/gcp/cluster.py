@@ -145,7 +145,12 @@ def _network(
         raise ValueError("a plan with a site needs a network")
     made = Network(
         naming.logical(plan.name, "network"),
-        NetworkArgs(scope=scope, plan=plan.network, keep=keeps_network(plan)),
+        NetworkArgs(
+            scope=scope,
+            plan=plan.network,
+            file_systems=frozenset(one.kind for one in plan.file_systems),
+            keep=keeps_network(plan),
+        ),
         pulumi.ResourceOptions(parent=parent),
     )
     return made.network_id, made.subnet_ids

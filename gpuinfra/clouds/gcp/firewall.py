@@ -18,9 +18,8 @@ from gpuinfra.clouds.gcp.scope import Scope, child
 ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
 """Priorities: a lower number goes first, and Google's own two rules are at 65535."""
-LUSTRE_PORTS = ["988"]
-NFS_PORTS = ["111", "2046", "2049", "2050", "4045"]
-"""https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11."""
+PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
+"""Kind of file system -> its ports: Lustre's one (gcp.md 2.4), and those of NFS version 3 at Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
 PRIVATE_APIS = "199.36.153.8/30"
 """private.googleapis.com, Google's APIs at addresses that are announced to nobody else; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, read 2026-11."""
 
@@ -34,7 +33,9 @@ class WallsArgs:
     inside: tuple[str, ...]
     """Addresses of its subnets; they talk to each other over every protocol."""
     services: str | None = None
-    """Addresses of Google's file systems, reached by their ports; None where there are none."""
+    """Addresses of Google's file systems; None where there are none."""
+    file_systems: frozenset[str] = frozenset()
+    """Kinds of file systems there, `lustre` and `home`: what is reached is their ports."""
     out: str | None = None
     """`nat`: to the web's two ports anywhere; `endpoints`: to Google's own APIs; None for a network without routes, which needs no walls but the one that lets nodes in: projects have about a hundred rules."""
     ssh_from: tuple[str, ...] = ()
@@ -61,8 +62,10 @@ class Walls(pulumi.ComponentResource):
         if args.ssh_from:
             self.rules.append(self._in("ssh-in", list(args.ssh_from), [_tcp(["22"])]))
         if args.services:
-            self.rules.append(self._out("files-out", [args.services], [_tcp(LUSTRE_PORTS + NFS_PORTS)]))
-            self.rules.append(self._in("files-in", [args.services], [_tcp(LUSTRE_PORTS)]))
+            ports = [port for kind, opened in PORTS.items() if kind in args.file_systems for port in opened]
+            self.rules.append(self._out("files-out", [args.services], [_tcp(ports)]))
+            if "lustre" in args.file_systems:
+                self.rules.append(self._in("files-in", [args.services], [_tcp(PORTS["lustre"])]))
         if args.out:
             to = ANYWHERE if args.out == "nat" else PRIVATE_APIS
             ports = ["80", "443"] if args.out == "nat" else ["443"]

@@ -31,6 +31,8 @@ class NetworkArgs:
 
     scope: Scope
     plan: NetworkPlan
+    file_systems: frozenset[str] = frozenset()
+    """Kinds of file systems behind the peering: `lustre`, `home`."""
     keep: bool = False
     """True where a kept file system lies behind the main network: it, its addresses and its peering stay with it."""
 
@@ -119,6 +121,7 @@ class Network(pulumi.ComponentResource):
                 network_id=network.id,
                 inside=tuple(subnet.cidr for subnet in subnets),
                 services=plan.service_range,
+                file_systems=self._args.file_systems,
                 out=plan.egress,
                 ssh_from=plan.ssh_from,
             ),

@@ -29,7 +29,7 @@ class NodePoolArgs:
 
     scope: Scope
     plan: PoolPlan
-    subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
+    subnet_ids: Mapping[str, pulumi.Input[str]]
     """Subnets by the plan's names: `private-0` for the first interface, `data-0`... for further ones, `roce-0`... for RDMA."""
     service_account: pulumi.Input[str]
     """Address of the nodes' service account (`NodeRole.email`)."""

@@ -55,7 +55,7 @@ class GcpProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 64
-    storage_kinds = frozenset({"lustre"})
+    storage_kinds = frozenset({"lustre", "home"})
 
     def zone_number(self, zone: str) -> int:
         """Zones have letters."""

@@ -219,7 +219,7 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
     if network.service_range:
         yield _behind(keep, within, "gcp:compute/globalAddress:GlobalAddress", services, "address")
         yield _behind(keep, within, "gcp:servicenetworking/connection:Connection", services, "connection")
-    for wall in _walls(network):
+    for wall in _walls(network, lustre=any(one.kind == "lustre" for one in plan.file_systems)):
         yield Thing(type=FIREWALL, name=naming.logical(name, "walls", wall))
     if network.egress == "nat":
         yield Thing(type="gcp:compute/router:Router", name=naming.logical(name, "router"))
@@ -243,12 +243,14 @@ def _behind(keep: str | None, within: Parents, type_: str, name: str, kind: str)
     return Thing(type=type_, name=name, kept=keep, parents=within, handle=Handle(kind=kind, purpose=name))
 
 
-def _walls(network: NetworkPlan) -> Iterator[str]:
+def _walls(network: NetworkPlan, *, lustre: bool) -> Iterator[str]:
     yield from ("inside-in", "inside-out", "closed-in", "closed-out", "web-out")
     if network.ssh_from:
         yield "ssh-in"
     if network.service_range:
-        yield from ("files-out", "files-in")
+        yield "files-out"
+    if network.service_range and lustre:
+        yield "files-in"
 
 
 def _own_network(name: str, network: OwnNetwork) -> Iterator[Thing]:

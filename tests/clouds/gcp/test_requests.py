@@ -12,7 +12,7 @@ import pytest
 
 from tests.clouds.gcp import requests, requests_compute, requests_other
 from tests.clouds.gcp.discovery import findings
-from tests.clouds.gcp.variants import SHIPPED, VARIANTS, recorded, recorded_home
+from tests.clouds.gcp.variants import SHIPPED, VARIANTS, recorded
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of
 
@@ -41,14 +41,9 @@ def test_a_variant_is_accepted_too(name: str) -> None:
     assert _found(recorded(name)) == []
 
 
-def test_home_directories_are_accepted_too() -> None:
-    """Filestore alone is a request that its document accepts."""
-    assert _found(recorded_home()) == []
-
-
 def test_every_type_has_a_mapping_or_a_reason() -> None:
     """A new resource type comes with its calls, a reason is not kept for a type that has them, and no mapping is for nothing."""
-    recordings = [*(recording_of(stack) for stack in SHIPPED), *(recorded(n) for n in VARIANTS), recorded_home()]
+    recordings = [*(recording_of(stack) for stack in SHIPPED), *(recorded(n) for n in VARIANTS)]
     used = {one.type for recording in recordings for one in recording.custom}
     assert used - set(requests.MAPPERS) - set(requests.NO_CALL) == set()
     assert not set(requests.MAPPERS) & set(requests.NO_CALL)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.plan import Plan, make_plan
 from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
-from gpuinfra.spec.storage import Home
-from tests.clouds.recorder import Recording, record
+from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, recording_of_spec
 
 SHIPPED = sorted(
@@ -41,6 +39,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "a trail that nobody can shorten": {"audit": {"lock_mode": "compliance", "confirm_compliance": True}},
     "lustre without a bucket": {"storage": [LUSTRE]},
     "lustre on an existing bucket": {"storage": [{**LUSTRE, "bucket": "my-data"}]},
+    "home directories": {"storage": [{"kind": "home"}]},
+    "home directories beside lustre": {"storage": [{"kind": "home"}, {**LUSTRE, "bucket": "auto"}]},
     "ssh through the tunnel": {"access": {"ssh_from": ["35.235.240.0/20"]}},
     "people who hear of money": {"budget": {"recipients": ["one@example.com", "two@example.com"]}},
     "a queue": {"pools": [{**ULTRA, "capacity": [{"kind": "flex", "count": 4, "max_run_hours": 24}]}]},
@@ -86,26 +86,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def recorded(name: str) -> Recording:
     """What the program of a variant registers."""
     return recording_of_spec(parse_spec(variant(name)))
-
-
-@functools.cache
-def recorded_home() -> Recording:
-    """Filestore alone, in a network that is there already."""
-
-    def program() -> None:
-        from gpuinfra.clouds import gcp
-
-        gcp.SharedFilesystem(
-            "lab-home",
-            gcp.SharedFilesystemArgs(
-                scope=gcp.Scope.here("lab", REGION, {"gpuinfra:cluster": "lab"}),
-                plan=PROFILE.file_system(Home(mount="/home"), "home-0", "us-central1-b"),
-                network_id="projects/my-project/global/networks/shared",
-                key_id="projects/my-project/locations/us-central1/keyRings/ours/cryptoKeys/ours",
-            ),
-        )
-
-    return record(program)
 
 
 def planned(name: str) -> Plan:
