@@ -112,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
     heat = commands.add_parser("heat", help="stress until the temperatures stand still; prints one JSON object")
     heat.add_argument("--seconds", type=int, default=1800, help="longest stress (default: %(default)s)")
     heat.set_defaults(run=_heat)
+    mig = commands.add_parser("mig", help="cut the GPUs by MIG as the pool declares; exit code 194 asks for a reboot")
+    mig.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
+    mig.set_defaults(run=_mig)
     ports = commands.add_parser("ports", help="what the kernel says about each RDMA port; prints one JSON object")
     ports.set_defaults(run=_ports)
     explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
@@ -372,6 +375,23 @@ def _heat(args: argparse.Namespace) -> int:
         raise Missing(error.reason) from None
     json.dump(result, sys.stdout)
     print()
+    return OK
+
+
+def _mig(args: argparse.Namespace) -> int:
+    from . import mig
+    from .words import Unreadable
+
+    expectation = _load(args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap")
+    try:
+        for line in mig.apply(expectation):
+            print("changed: %s" % line)
+    except mig.RebootNeeded as error:
+        print("reboot: %s" % error)
+        return mig.REBOOT
+    except (mig.MigError, Unreadable) as error:
+        _say(str(error))
+        return NOT_VERIFIED
     return OK
 
 

@@ -22,6 +22,8 @@ class Facts(NamedTuple):
     fabric: bool
     lustre: bool
     cloud: str
+    mig: bool = False
+    burn_in: int = 1
 
 
 def _always(_: Facts) -> bool:
@@ -39,6 +41,15 @@ def _switch(f: Facts) -> bool:
 def _blackwell(f: Facts) -> bool:
     """Fourth-generation NVSwitch, which a subnet manager runs."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch == "blackwell"
+
+
+def _cut(f: Facts) -> bool:
+    """GPUs are cut into MIG instances."""
+    return f.mig
+
+
+def _whole(f: Facts) -> bool:
+    return f.machine.gpu is not None and not f.mig
 
 
 def _links(f: Facts) -> bool:
@@ -77,11 +88,18 @@ def _fabric_state(f: Facts) -> bool:
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
 
 
+def _burn_in(least: int) -> Callable[[Facts], bool]:
+    return lambda f: f.machine.gpu is not None and f.burn_in >= least and not f.mig
+
+
 REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("P2", "P3", "S1", "S2"), _always),
     **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7"), _gpu),
     **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
     **dict.fromkeys(("X1", "C2"), _gpu),
+    "G15": _cut,
+    "B6": _burn_in(2),
+    "B7": _burn_in(3),
     "X2": _switch,
     "F1": _switch,
     "F2": _fabric_state,
@@ -111,9 +129,11 @@ def expectation(
     file_systems: tuple[str, ...],
     lustre: bool,
     steps: tuple[Step, ...],
+    mig: tuple[str, ...] = (),
+    burn_in: int = 1,
 ) -> dict[str, object]:
     """The content of `expectation.json` for one pool."""
-    facts = Facts(machine=machine, fabric=fabric, lustre=lustre, cloud=cloud)
+    facts = Facts(machine=machine, fabric=fabric, lustre=lustre, cloud=cloud, mig=bool(mig), burn_in=burn_in)
     gpu = machine.gpu
     content: dict[str, object] = {
         "schema": "gpuinfra.expectation/1",
@@ -129,7 +149,7 @@ def expectation(
         "root_free_gib": ROOT_FREE_GIB if gpu else 10,
         "file_systems": list(file_systems),
         "required": [check for check, needed in REQUIRED.items() if needed(facts)],
-        "skips": _skips(machine),
+        "skips": _skips(machine, cut=bool(mig)),
         "steps": [step.id for step in steps],
     }
     if gpu:
@@ -144,6 +164,10 @@ def expectation(
             "ecc": gpu.ecc,
             "arch": gpu.arch,
         }
+    if mig:
+        content |= {"mig": True, "mig_profiles": list(mig)}
+    if burn_in > 1:
+        content["burn_in"] = burn_in
     if fabric and gvnics(machine):
         content["gvnics"] = gvnics(machine)
     if machine.floors:
@@ -166,7 +190,7 @@ def _software(lock: Lock) -> dict[str, object]:
     return content
 
 
-def _skips(machine: MachineType) -> dict[str, str]:
+def _skips(machine: MachineType, *, cut: bool) -> dict[str, str]:
     """Checks that may end in a skip on this machine, each with the reason."""
     skips: dict[str, str] = {}
     if machine.nvswitch and machine.gpu:
@@ -174,4 +198,18 @@ def _skips(machine: MachineType) -> dict[str, str]:
             skips["F2"] = f"{machine.gpu.key.split('-')[0]} reports no fabric state: the field is N/A on Ampere"
         if machine.gpu.arch != "blackwell":
             skips["F6"] = "NVLink subnet manager is for fourth-generation NVSwitch (B200 and later)"
+    if cut and machine.gpu:
+        links = "a GPU that is cut by MIG shows no NVLink"
+        skips |= {
+            check: links for check, wants in (("F3", _linked), ("F4", _linked), ("F5", _joined)) if wants(machine)
+        }
+        skips["B1"] = "NVIDIA's diagnostics test whole GPUs"
     return skips
+
+
+def _linked(machine: MachineType) -> bool:
+    return bool(machine.gpu and machine.gpu.nvlinks and machine.gpus > 1)
+
+
+def _joined(machine: MachineType) -> bool:
+    return machine.nvswitch

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds import profile_of
+from gpuinfra.clouds import mig, profile_of
 from gpuinfra.clouds.profile import Rule
+from gpuinfra.node.dcgm import LEVELS
+from gpuinfra.node.heat import LIMIT_S as HEAT_S
 from gpuinfra.rules.finding import Finding
 from gpuinfra.rules.say import error
 from gpuinfra.spec.machines import machines_of
@@ -18,6 +21,39 @@ _PATHS = {
     "jax": "software.framework.jax_cuda",
     "lustre_client": "software.kernel",
 }
+
+
+def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A MIG layout can be made on each GPU of its pool's machine."""
+    machines = machines_of(spec)
+    for i, pool in enumerate(spec.pools):
+        machine = machines.get(pool.machine)
+        if pool.mig and machine is not None:
+            wrong = mig.problem(machine.gpu, pool.mig)
+            if wrong:
+                yield error(
+                    mig_layout_fits,
+                    f"pools[{i}].mig",
+                    f"is {', '.join(pool.mig)}: {wrong.partition('; ')[0]}",
+                    wrong.partition("; ")[2] or "choose other profiles, or leave mig out for whole GPUs",
+                )
+
+
+def burn_in_has_time(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The deadline of the handover leaves time for the burn-in that it asks for."""
+    name, seconds = LEVELS[spec.handover.burn_in]
+    needed = (
+        20 + math.ceil((seconds + (HEAT_S if spec.handover.burn_in >= 3 else 0)) / 60)
+        if spec.handover.burn_in > 1
+        else 0
+    )
+    if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
+        yield error(
+            burn_in_has_time,
+            "handover.deadline_minutes",
+            f"is {spec.handover.deadline_minutes}, but burn-in level {spec.handover.burn_in} ({name}) may take {needed} minutes with the steps before it",
+            f"set it to {needed} or more, or lower handover.burn_in",
+        )
 
 
 def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -40,4 +76,4 @@ def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             )
 
 
-RULES: tuple[Rule, ...] = (software_goes_together,)
+RULES: tuple[Rule, ...] = (software_goes_together, mig_layout_fits, burn_in_has_time)

@@ -144,6 +144,8 @@ class Handover(Part):
     """Longest wait in minutes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
     """What `gpuinfra up` does with nodes of a pool that was not handed over."""
+    burn_in: Whole = Field(default=1, ge=1, le=4)
+    """Level of NVIDIA's diagnostics that each node passes before it is handed over: 1 seconds, 2 some minutes, 3 up to an hour and stress until the temperatures stand still, 4 hours. The nodes cost their price meanwhile."""
 
 
 class Use(Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from gpuinfra.spec.base import Name, Part, Whole, Word, YesNo
 from gpuinfra.spec.capacity import Capacity
@@ -14,6 +14,10 @@ from gpuinfra.spec.generic import On, OnTarget
 
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, (dict, Part)) else value
+
+
+MigProfile = Annotated[str, StringConstraints(pattern=r"^[1-7]g\.[1-9][0-9]{0,2}gb$")]
+"""As nvidia-smi writes it: `3g.40gb`."""
 
 
 class CustomImage(Part):
@@ -93,6 +97,8 @@ class Pool(OnTarget[On], Part):
     """True lets bridged containers use the node's own role (metadata hop limit 2 in place of 1)."""
     fabric: Literal["auto", "required", "none"] = "auto"
     """`none` leaves the fast network out even where the machine has it; `required` refuses a machine without one."""
+    mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
+    """MIG instances that each GPU of the pool is cut into, by profile. Left out: whole GPUs. A cut GPU has no NVLink, so jobs over several GPUs slow down."""
     renew: Window = Window()
     """How this pool's nodes are renewed when their template changes."""
     quota_vcpus: Whole | None = Field(default=None, ge=0)
@@ -114,6 +120,7 @@ class Pool(OnTarget[On], Part):
             disk: Disk = ...,
             containers_reach_metadata: bool = False,
             fabric: Literal["auto", "required", "none"] = "auto",
+            mig: Sequence[str] = (),
             renew: Window = ...,
             quota_vcpus: int | None = None,
             tags: Mapping[str, str] = ...,

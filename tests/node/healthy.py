@@ -136,12 +136,12 @@ JOURNAL = {
 }
 
 
-def machine(cloud: str, name: str) -> dict[str, Any]:
+def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
     """What the plan expects of a machine type of the catalogue, on the software of this page, with a Lustre file system."""
     record = profile_of(cloud).machines[name]
     chosen = lock(record, Wanted(cloud=cloud, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True))
     wanted = expectation(
-        record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=()
+        record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=(), **more
     )  # fmt: skip
     return {**wanted, "steps": P4D["steps"], "software": P4D["software"], "root_free_gib": 50}
 
@@ -152,6 +152,7 @@ AZURE_A100 = machine("azure", "Standard_ND96amsr_A100_v4")
 GOOGLE = machine("gcp", "a3-megagpu-8g")
 GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
 GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
+MIG = machine("aws", "p5.48xlarge", mig=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"))
 """Machines of other clouds, as the plan asks of them."""
 
 DOCKER = {
@@ -208,7 +209,6 @@ _HOST = {
     "systemctl": "active\n",
     "nv-fabricmanager": f"Fabric Manager version is : {DRIVER}\n",
     "grep": "* soft memlock unlimited\n* hard memlock unlimited\n",
-    "nvidia-ctk": "".join(f"nvidia.com/gpu={index}\n" for index in range(8)) + "nvidia.com/gpu=all\n",
     "findmnt": "/ ext4 /dev/root\n/scratch lustre 10.0.0.1@tcp:/abc\n",
     "cloud-init": '{"status": "done", "errors": [], "recoverable_errors": {}}\n',
     "modinfo": f"{KERNEL} SMP mod_unload modversions \n",
@@ -230,6 +230,10 @@ def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> d
         "driver": {"userspace": DRIVER, "loaded": DRIVER, "open": True},
         "persistenced": True,
         "efa": {"kmod": "3.3.1", "libfabric": "2.7.0amzn2.0"},
+        "mig": {
+            "enabled": list(range(expectation["gpus"] if expectation.get("mig") else 0)),
+            "instances": {str(gpu): list(expectation.get("mig_profiles", ())) for gpu in range(expectation["gpus"])},
+        },
     }
 
 
@@ -256,6 +260,10 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, BOOT + "\n")
         if words == ["modinfo", "nvidia"]:
             return record(words, _MODULE)
+        if words[0] == "nvidia-ctk":
+            cut = range(len(expectation.get("mig_profiles", ())))
+            gpus = [f"{gpu}:{at}" for gpu in range(expectation["gpus"]) for at in cut] or range(expectation["gpus"])
+            return record(words, "".join(f"nvidia.com/gpu={name}\n" for name in [*gpus, "all"]))
         if words == [NODE_PART, "pair"]:
             return record(words, json.dumps(PAIR) + "\n")
         if words == [NODE_PART, "heat"]:
@@ -306,7 +314,7 @@ _KEPT: dict[str, dict[str, Any]] = {}
 
 def healthy(expectation: dict[str, Any] = P4D) -> dict[str, Any]:
     """A copy of a healthy machine's answers, to be mutated."""
-    machine = f"{expectation['machine']} {expectation.get('burn_in')}"
+    machine = f"{expectation['machine']} {expectation.get('burn_in')} {expectation.get('mig')}"
     if machine not in _KEPT:
         _KEPT[machine] = probes(expectation=expectation)
     return copy.deepcopy(_KEPT[machine])

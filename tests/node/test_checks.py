@@ -22,14 +22,15 @@ from tests.node.healthy import (
     H100,
     JOURNAL,
     KERNEL,
+    MIG,
     P4D,
     healthy,
     record,
 )
 
-ON_DEMAND = ["N2", "N3", "N7", "N8", "N6", "N9", "M1", "N5", "B1", "B2", "B3", "B4", "B5", "B6", "B7"]
+ON_DEMAND = ["N2", "N3", "N7", "N8", "G15", "N6", "N9", "M1", "N5", "B1", "B2", "B3", "B4", "B5", "B6", "B7"]
 """What a p4d is not asked for: other clouds' checks, and those that measure."""
-MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200)
+MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200, MIG)
 ASKED = (H100, *MACHINES, {**H100, "burn_in": 2}, {**H100, "burn_in": 4})
 """Between them they are asked everything: each level of burn-in is a probe of its own."""
 Node = dict[str, Any]
@@ -219,6 +220,14 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
     ],
     "G11": [cell("inforom.checksum_validation", "invalid"), cell("inforom.checksum_validation", "[N/A]")],
     "G12": [cell("mig.mode.current", "Enabled"), cell("mig.mode.pending", "Enabled")],
+    "G15": [
+        swaps("nvidia-smi-list", r"MIG 2g.20gb ", "MIG 1g.20gb "),
+        swaps("nvidia-smi-list", r"^  MIG 2g.20gb.*\n", ""),
+        swaps("nvidia-smi-list", r"(MIG-00000000-0000-4000-8001)[^)]*", "MIG-00000000-0000-4000-8000-000000000001", 2),
+        swaps("nvidia-smi-xml", r"\t\t\t<mig_device>(.|\n)*?</mig_device>\n", ""),
+        lambda one: one["expectation"].update(mig_profiles=[]),
+        lambda one: one["expectation"].pop("mig_profiles"),
+    ],
     "G13": [
         cell("power.draw", "[Unknown Error]"),
         cell("serial", "[GPU is lost]"),
@@ -430,7 +439,9 @@ def test_every_check_has_a_mutation_that_it_must_notice() -> None:
     assert all(MUTATIONS.values())
 
 
-@pytest.mark.parametrize("expectation", MACHINES, ids=lambda machine: machine["machine"])
+@pytest.mark.parametrize(
+    "expectation", MACHINES, ids=lambda one: f"{one['machine']}{' with MIG' if one.get('mig') else ''}"
+)
 def test_a_healthy_node_passes_every_check(expectation: dict[str, Any]) -> None:
     """On healthy answers every required check passes, and what is listed as a skip is one with its reason."""
     checks = judged(node(expectation))

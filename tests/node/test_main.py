@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import ast
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,16 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_it_is_small() -> None:
     """The zipapp stays under 300 KB: each node fetches it."""
     assert len(node_part()) < 300_000
+
+
+def test_what_is_left_out_changes_no_program() -> None:
+    """Each file of the zipapp is the same program as its source, line by line: only indentation is narrower."""
+    with zipfile.ZipFile(io.BytesIO(node_part())) as part:
+        for name in part.namelist():
+            if name.startswith("gpuinfra/node/"):
+                source = (Path(__file__).parents[2] / name).read_bytes()
+                assert ast.dump(ast.parse(part.read(name))) == ast.dump(ast.parse(source)), name
+                assert part.read(name).count(b"\n") == source.count(b"\n"), name
 
 
 def test_a_healthy_node_exits_with_0_and_json(zipapp: Path, files: tuple[Path, Path]) -> None:

@@ -146,6 +146,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre()}),
         ("azure", {"storage": lustre(capacity_gib=16384)}),
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"storage": [{"kind": "home"}]}),
     ],
     "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
     "window_is_open": [
@@ -223,6 +224,17 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
         ("gcp", {"software": {}, "pools.0.fabric": "none"}),
         ("azure", {"software.image": "plain"}),
+    ],
+    "mig_layout_fits": [
+        ("aws", {"pools.0.mig": ["3g.20gb", "3g.20gb"]}),
+        ("aws", {"pools.0.machine": "p4x", "pools.0.mig": ["1g.5gb"]}),
+        ("azure", {"pools.0.mig": ["1g.10gb"] * 7}),
+        ("gcp", {"pools.0.mig": ["4g.40gb", "3g.40gb"]}),
+    ],
+    "burn_in_has_time": [
+        ("aws", {"handover": {"burn_in": 2}}),
+        ("aws", {"handover": {"burn_in": 3, "deadline_minutes": 110}}),
+        ("aws", {"handover": {"burn_in": 4, "wait": "none"}}),
     ],
     "price_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -422,7 +434,13 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-7": "d"}}}),
         ("gcp", {"where.region": "us-centrall", "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
-        ("gcp", {"pools.0.machine": "a3-megagpu-9g", "network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-7": "d"}}}),
+        (
+            "gcp",
+            {
+                "pools.0.machine": "a3-megagpu-9g",
+                "network.existing": {"id": "n", "subnets": {"us-central1": "s", "data-7": "d"}},
+            },
+        ),
         ("gcp", {}),
     ],
     "existing_network_is_peered": [
@@ -540,7 +558,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "storage_is_made": [
-        *((cloud, {"storage": [{"kind": "home"}]}) for cloud in BASES),
+        *((cloud, {"storage": [{"kind": "home"}]}) for cloud in ("aws", "azure")),
         *((cloud, {"storage": [{"kind": "object", "mount": "/data", "bucket": "b"}]}) for cloud in BASES),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
     ],
@@ -606,6 +624,18 @@ REJECTED: dict[str, list[Case]] = {
     "record_resembles_a_machine": [
         ("aws", {"machines": [{"name": "p4d.24xlarge", "like": "p5.48xlarge"}]}),
         ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
+    ],
+    "mig_layout_fits": [
+        ("aws", {"pools.0.mig": ["3g.40gb"]}),
+        ("aws", {"pools.0.mig": ["4g.20gb", "4g.20gb"]}),
+        ("aws", {"pools.0.mig": ["4g.20gb", "3g.20gb", "1g.5gb"]}),
+        ("aws", {"pools.0.machine": "g4dn.xlarge", "pools.0.mig": ["1g.5gb"]}),
+        ("aws", {"pools.0.machine": "m7i.xlarge", "pools.0.mig": ["1g.5gb"]}),
+    ],
+    "burn_in_has_time": [
+        ("aws", {"handover": {"burn_in": 2, "deadline_minutes": 30}}),
+        ("aws", {"handover": {"burn_in": 3}}),
+        ("aws", {"handover": {"burn_in": 4, "deadline_minutes": 200, "wait": "floor", "floor": 2}}),
     ],
     "software_goes_together": [
         ("aws", {"software.fabric_manager": "580.178.04"}),
@@ -801,7 +831,10 @@ REJECTED: dict[str, list[Case]] = {
     "budget_tells_five": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(6)]})],
     "ssh_comes_through_the_tunnel": [
         ("gcp", {"access.ssh_from": ["203.0.114.0/24"]}),
-        ("gcp", {"access.ssh_from": ["35.235.240.0/20"], "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
+        (
+            "gcp",
+            {"access.ssh_from": ["35.235.240.0/20"], "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}},
+        ),
     ],
     "existing_subnets_are_named": [
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-east4": "s"}}}),
@@ -809,7 +842,10 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s", "roce": "d"}}}),
     ],
     "existing_network_is_peered": [
-        ("gcp", {"storage": lustre(capacity_gib=18000), "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}})
+        (
+            "gcp",
+            {"storage": lustre(capacity_gib=18000), "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}},
+        )
     ],
     "site_machines_are_known": [("gcp", {"network.machines": ["a3-megagpu-9g"]})],
     "first_lot_is_the_canary": [("gcp", {f"{_C}.0.count": 10})],

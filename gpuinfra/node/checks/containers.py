@@ -97,10 +97,15 @@ class CdiDevices(Check):
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
         names = {name.split("=", 1)[1] for name in found}
-        indexed = len([name for name in names if name.isdigit()])
+        cut = machine.get("mig_profiles", []) if machine.get("mig", False) is True else []
+        # A GPU that is cut is named with its instance: 0:1.
+        pattern, wanted, what = (
+            (r"\d+:\d+", machine.gpus * len(cut), "instances") if cut else (r"\d+", machine.gpus, "GPUs")
+        )
+        indexed = len([name for name in names if re.match("^%s$" % pattern, name)])
         if "all" not in names:
-            return failed(indexed, machine.gpus, "CDI does not name nvidia.com/gpu=all", "GPUs")
-        return equal(indexed, machine.gpus, "GPUs", "CDI names %d of %d GPUs" % (indexed, machine.gpus))
+            return failed(indexed, wanted, "CDI does not name nvidia.com/gpu=all", what)
+        return equal(indexed, wanted, what, "CDI names %d of %d %s" % (indexed, wanted, what))
 
 
 class ContainersKeepGpus(Check):

@@ -7,9 +7,10 @@ from typing import Any
 
 from ..answer import Answers
 from ..expectation import Machine
+from ..mig import instances
 from ..table import Table, absent, label
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, by_gpu, clock_reasons, gpu_rows, listed, needed, word
+from .base import Check, all_same, by_gpu, clock_reasons, gpu_rows, listed, needed, word
 from .platform import pci_gpus
 
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
@@ -144,6 +145,47 @@ class MigMode(Check):
         return by_gpu(seen, wanted)
 
 
+class MigLayout(Check):
+    """Each GPU is cut into exactly the instances that the pool declares, and every instance has an identity of its own."""
+
+    id, name = "G15", "mig_layout"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("nvidia-smi-list", "nvidia-smi-xml")
+    hint = "systemctl restart gpuinfra-mig, or python3 /opt/gpuinfra/current/node.pyz mig: instances are made again at each boot"
+    source = "fact sheet on nodes, section 13 (G12), and nvidia-smi -L of an H100 with MIG, driver 590.48.01"
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[int, list[tuple[str, str]]]:
+        found = instances(answers.text("nvidia-smi-list"))
+        described = {gpu.index: gpu.repeated.get("mig_device", 0) for gpu in answers.xml().gpus}
+        listed_ = {gpu: len(cut) for gpu, cut in found.items()}
+        if described != listed_:
+            raise Unreadable(
+                "nvidia-smi contradicts itself: -L lists %s instances per GPU, -q -x describes %s"
+                % (listed_, described)
+            )
+        return found
+
+    def judge(self, found: dict[int, list[tuple[str, str]]], machine: Machine) -> Outcome:
+        wanted = sorted(str(name) for name in machine.need("mig_profiles", list))
+        if not wanted:
+            raise Unreadable("the machine's record declares MIG and names no profiles")
+        wrong, uuids = [], [uuid for cut in found.values() for _, uuid in cut]
+        for gpu, cut in sorted(found.items()):
+            names = sorted(name for name, _ in cut)
+            if names != wanted:
+                wrong.append("GPU %d: %s" % (gpu, ", ".join(names) or "no instance"))
+        if len(found) != machine.gpus:
+            wrong.append("%d of %d GPUs are listed" % (len(found), machine.gpus))
+        if len(set(uuids)) != len(uuids):
+            wrong.append("two instances have the same UUID")
+        shown = all_same(", ".join(sorted(name for name, _ in cut)) or "none" for _, cut in sorted(found.items()))
+        return (
+            failed(shown, ", ".join(wanted), listed(wrong), "per GPU")
+            if wrong
+            else passed(shown, ", ".join(wanted), "per GPU")
+        )
+
+
 class NoProcesses(Check):
     """Nobody else's process is on the GPUs of a node that is handed over."""
 
@@ -183,4 +225,4 @@ def _address(pci: str) -> str:
     return "%x:%s" % (int(domain, 16) if re.match(r"^[0-9a-f]+$", domain) else -1, rest)
 
 
-CHECKS = (GpuCount, GpuModel, PcieLink, MigMode, NoProcesses)
+CHECKS = (GpuCount, GpuModel, PcieLink, MigMode, MigLayout, NoProcesses)

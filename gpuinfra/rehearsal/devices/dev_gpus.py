@@ -45,6 +45,11 @@ def gpus(state):
             BIT_32="Not Active", BIT_64="Not Active", BIT_128="Not Active",
             FABRIC_STATE="Completed" if record["FABRIC"] else "N/A", FABRIC_STATUS="Success" if record["FABRIC"] else "N/A",
         )  # fmt: skip
+        if index in state.get("mig", {}).get("enabled", ()):
+            # Rows of a GPU that is cut are nobody's to ask for.
+            values.update(
+                MIG="Enabled", MIG_PENDING="Enabled", ROW_UNC="[N/A]", ROW_PENDING="[N/A]", ROW_FAILURE="[N/A]"
+            )
         for fault in faults if index == dev_faults.GPU else ():
             values.update(dev_faults.FIELDS.get(fault, {}))
         values.update(

@@ -4,6 +4,7 @@ import os
 
 import dev_faults
 import dev_gpus
+import dev_mig
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CUDA = {"570": "12.8", "575": "12.9", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3"}
@@ -65,6 +66,19 @@ def _query(state, args, gpus, faults):
     if args in (["-L"], ["--list-gpus"]):
         for gpu in gpus:
             print(_line(gpu))
+            for number, profile in enumerate(dev_mig.instances(state, gpu["INDEX"])):
+                print(
+                    "  MIG %-11s Device %2d: (UUID: %s)"
+                    % (profile, number, dev_mig.uuid(state, int(gpu["INDEX"]), number))
+                )
+        return 0
+    if args[0] == "mig":
+        return dev_mig.manage(state, args, _change(state))
+    if "-mig" in args:
+        return dev_mig.mode(args, _change(state))
+    if args[0] == "nvlink" and dev_mig.enabled(state):
+        for gpu in gpus:
+            print(_line(gpu) + "\nNvlink queries are not supported for Devices in MIG mode")
         return 0
     if args[0] == "nvlink" and args[1:2] in (["-s"], ["--status"]):
         return _nvlink_status(gpus, faults)
@@ -72,7 +86,7 @@ def _query(state, args, gpus, faults):
         return _nvlink_errors(gpus, faults)
     if args[:2] == ["topo", "-m"]:
         return _topology(state, gpus, faults)
-    if args[0] in ("-pm", "-e", "-mig", "-pl", "-ac", "--gpu-reset"):
+    if args[0] in ("-pm", "-e", "-pl", "-ac", "--gpu-reset"):
         return 0
     if sorted(args) in (["-q", "-x"], ["--query", "--xml-format"], ["--query", "-x"], ["--xml-format", "-q"]):
         return _xml(state, gpus, faults)
@@ -87,6 +101,20 @@ def _query(state, args, gpus, faults):
             return _apps(gpus, fields.split(","), style[0], faults)
     print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
     return 1
+
+
+def _change(state):
+    """How a command changes the node: on paper the given state, on a node the file that all tools read."""
+
+    def change(write):
+        if state.get("paper"):
+            write(state)
+            return
+        from tools.state import change_state
+
+        change_state(write)
+
+    return change
 
 
 def _csv(gpus, fields, style):
@@ -179,9 +207,21 @@ def _xml(state, gpus, faults):
             gpu["PROCESSES"] = (
                 "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
             )
-        print(_fill(template, gpu), end="")
+        text = _fill(template, gpu)
+        cut = dev_mig.instances(state, gpu["INDEX"])
+        if cut:
+            text = text.replace("\t\t<mig_devices>\n\t\t\tNone\n", "\t\t<mig_devices>\n" + _instances(cut), 1)
+        print(text, end="")
     print("</nvidia_smi_log>")
     return 0
+
+
+def _instances(cut):
+    return "".join(
+        "\t\t\t<mig_device>\n\t\t\t\t<index>%d</index>\n\t\t\t\t<gpu_instance_id>%d</gpu_instance_id>\n"
+        "\t\t\t\t<compute_instance_id>0</compute_instance_id>\n\t\t\t</mig_device>\n" % (number, number + 1)
+        for number, _ in enumerate(cut)
+    )
 
 
 def _nvlink_status(gpus, faults):

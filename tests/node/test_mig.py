@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds import gpus
+from gpuinfra.clouds.mig import PROFILES, problem
+from gpuinfra.node import __main__ as main
+from gpuinfra.node import mig
+from gpuinfra.node.judge import judge
+from gpuinfra.node.words import Unreadable
+from tests.node.healthy import H100, JOURNAL, RECORDINGS, devices, probes, state
+from tests.node.test_recordings import sections
+
+LAYOUT = ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]
+CUT: dict[str, Any] = {
+    **H100,
+    "mig": True,
+    "mig_profiles": LAYOUT,
+    "required": ["G1", "G6", "G12", "G13", "G15", "C2"],
+    "skips": {"F3": "no NVLink is shown"},
+}
+
+
+class Node:
+    """A stand-in node on paper, whose nvidia-smi changes it."""
+
+    def __init__(self, *faults: str) -> None:
+        self.state = {**state(*faults, expectation=H100), "paper": True, "boot_id": "one"}
+        self.calls: list[str] = []
+
+    def run(self, words: Sequence[str]) -> tuple[int, str]:
+        """One command and what it says."""
+        self.calls.append(" ".join(words))
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            code = devices.main(list(words), self.state)
+        return code, said.getvalue()
+
+    def changes(self) -> list[str]:
+        """Commands that change something."""
+        return [call for call in self.calls if " -L" not in call and "--query" not in call]
+
+    def checks(self, **changes: Any) -> dict[str, dict[str, Any]]:
+        """What the checks say of this node."""
+        wanted = {**CUT, **changes}
+        answers = probes(expectation=wanted, device_state=self.state)
+        return {check["id"]: check for check in judge(answers, wanted, journal=JOURNAL)}
+
+
+def test_every_gpu_is_cut_as_declared_and_the_checks_prove_it() -> None:
+    """Mode and instances are set on all GPUs, largest profile first, and every check that a cut node is asked passes."""
+    node = Node()
+    assert node.checks()["G15"]["outcome"] == "fail"
+    assert len(mig.apply(CUT, node.run)) == 16
+    assert "nvidia-smi mig -i 7 -cgi 3g.40gb,2g.20gb,1g.10gb,1g.10gb -C" in node.calls
+    checks = node.checks()
+    assert {name: check["reason"] for name, check in checks.items() if check["outcome"] not in ("pass", "skip")} == {}
+    assert checks["G15"]["found"] == "1g.10gb, 1g.10gb, 2g.20gb, 3g.40gb"
+
+
+def test_a_second_run_changes_nothing() -> None:
+    """What is as declared is left alone, so jobs on the instances go on."""
+    node = Node()
+    mig.apply(CUT, node.run)
+    node.calls.clear()
+    assert mig.apply(CUT, node.run) == []
+    assert node.changes() == []
+
+
+def test_instances_are_made_again_after_a_reboot() -> None:
+    """The mode stays, instances are gone with the boot; only they are made again."""
+    node = Node()
+    mig.apply(CUT, node.run)
+    node.state["boot_id"] = "two"
+    assert node.checks()["G15"]["outcome"] == "fail"
+    assert len(mig.apply(CUT, node.run)) == 8
+
+
+def test_another_layout_takes_the_place_of_an_earlier_one() -> None:
+    """Instances that are not declared are destroyed first: they would leave no room."""
+    node = Node()
+    mig.apply(CUT, node.run)
+    mig.apply({**CUT, "mig_profiles": ["7g.80gb"]}, node.run)
+    assert node.calls.index("nvidia-smi mig -i 0 -dgi") < node.calls.index("nvidia-smi mig -i 0 -cgi 7g.80gb -C")
+    assert node.checks(mig_profiles=["7g.80gb"])["G15"]["outcome"] == "pass"
+
+
+def test_a_pool_with_whole_gpus_is_not_touched() -> None:
+    """Without a declared layout no command runs."""
+    node = Node()
+    assert mig.apply(H100, node.run) == []
+    assert node.calls == []
+
+
+def test_a_layout_that_does_not_fit_is_told() -> None:
+    """nvidia-smi's own words about the GPU that refused."""
+    with pytest.raises(mig.MigError, match=r"-i 0 -cgi .* ended with 19: .*Insufficient Resources"):
+        mig.apply({**CUT, "mig_profiles": ["4g.40gb", "4g.40gb"]}, Node().run)
+
+
+def test_a_gpu_that_takes_its_mode_only_at_a_reset_asks_for_one_and_then_for_a_reboot() -> None:
+    """On A100 the mode waits for a reset; where that is refused a reboot is asked for, with the exit code that steps know."""
+    node, asked = Node(), []
+
+    def run(words: Sequence[str]) -> tuple[int, str]:
+        asked.append(" ".join(words))
+        if "--query-gpu=index,mig.mode.current,mig.mode.pending" in words:
+            return 0, "index, mig.mode.current, mig.mode.pending\n0, Disabled, Enabled\n"
+        return (3, "in use by another client") if "--gpu-reset" in words else node.run(words)
+
+    with pytest.raises(mig.RebootNeeded, match="GPU 0"):
+        mig.apply(CUT, run)
+    assert "nvidia-smi --gpu-reset -i 0" in asked
+
+
+@pytest.mark.parametrize("modes", ["[N/A], [N/A]", "[Unknown Error], Disabled", "Half, Enabled"])
+def test_a_gpu_without_mig_or_with_an_error_is_refused(modes: str) -> None:
+    """A mode that is neither on nor off is no reason to go on."""
+    with pytest.raises(mig.MigError, match="GPU 0 cannot be cut"):
+        mig.apply(CUT, lambda words: (0, f"index, mig.mode.current, mig.mode.pending\n0, {modes}\n"))
+
+
+def test_the_recording_of_a_cut_gpu_is_read() -> None:
+    """The list of a real H100 with four instances gives their profiles and identities."""
+    text = sections(RECORDINGS / "nvidia-h100-mig__590.48.01.txt")["nvidia-smi -L"]
+    found = mig.instances(text)
+    assert [name for name, _ in found[0]] == LAYOUT
+    assert len({uuid for _, uuid in found[0]}) == 4
+    with pytest.raises(Unreadable, match="neither GPU nor instance"):
+        mig.instances(text + "  MIG half of it\n")
+
+
+def test_the_command_says_what_it_changed_and_asks_for_a_reboot(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 0 with a line for each change, 194 where a reboot is needed, 1 with the reason where it failed."""
+    file = tmp_path / "expectation.json"
+    file.write_text(json.dumps(CUT))
+    words = ["mig", "--expectation", str(file)]
+    node = Node()
+    monkeypatch.setattr(mig, "_run", node.run)
+    assert main.main(words) == 0
+    assert "changed: GPU 0: MIG on\n" in capsys.readouterr().out
+    monkeypatch.setattr(
+        mig,
+        "apply",
+        lambda expectation: (_ for _ in ()).throw(mig.RebootNeeded("MIG of GPU 0 is switched on by a reboot")),
+    )
+    assert main.main(words) == 194
+    monkeypatch.setattr(
+        mig, "apply", lambda expectation: (_ for _ in ()).throw(mig.MigError("nvidia-smi ended with 19"))
+    )
+    assert main.main(words) == 1
+    assert "gpuinfra: nvidia-smi ended with 19" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "layout", "told"),
+    [
+        ("A100-40GB", ["3g.20gb", "3g.20gb"], ""),
+        ("A100-40GB", ["7x1g.5gb"], "no profile 7x1g.5gb"),
+        ("A100-80GB", ["3g.20gb"], "no profile 3g.20gb; it has 1g.10gb"),
+        ("H100", ["1g.10gb"] * 7, ""),
+        ("H100", ["1g.10gb"] * 8, "room for 7 x 1g.10gb"),
+        ("H100", ["4g.40gb", "3g.40gb"], ""),
+        ("H100", ["4g.40gb", "2g.20gb", "2g.20gb"], "8 of 7 compute slices"),
+        ("H100", ["3g.40gb", "1g.20gb", "1g.20gb", "1g.20gb"], "10 of 8 memory slices"),
+        ("H200", ["7g.141gb"], ""),
+        ("T4", ["1g.10gb"], "is not cut by MIG here"),
+    ],
+)
+def test_a_layout_fits_or_the_reason_is_told(gpu: str, layout: list[str], told: str) -> None:
+    """Profiles are those of the product, and together they fit on one GPU."""
+    found = problem(gpus.GPUS[gpu], layout)
+    assert (found == "") == (told == "")
+    assert told in found
+
+
+def test_every_product_that_can_be_cut_has_its_profiles() -> None:
+    """The catalogue's word and the table agree, and each profile alone fits as often as the table says."""
+    assert {key for key, gpu in gpus.GPUS.items() if gpu.mig} >= set(PROFILES)
+    for key, profiles in PROFILES.items():
+        assert profiles[-1].name.startswith("7g.")
+        for profile in profiles:
+            assert problem(gpus.GPUS[key], [profile.name] * profile.most) == ""
+            assert problem(gpus.GPUS[key], [profile.name] * (profile.most + 1)) != ""
