@@ -48,10 +48,6 @@ def _cut(f: Facts) -> bool:
     return f.mig
 
 
-def _whole(f: Facts) -> bool:
-    return f.machine.gpu is not None and not f.mig
-
-
 def _links(f: Facts) -> bool:
     return bool(f.machine.gpu and f.machine.gpu.nvlinks and f.machine.gpus > 1)
 
@@ -96,7 +92,8 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("P2", "P3", "S1", "S2"), _always),
     **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7"), _gpu),
     **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
-    **dict.fromkeys(("X1", "C2"), _gpu),
+    **dict.fromkeys(("X1", "C1", "C2", "C3"), _gpu),
+    "B1": _gpu,
     "G15": _cut,
     "B6": _burn_in(2),
     "B7": _burn_in(3),
@@ -117,7 +114,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "N9": _provider("infiniband"),
     "L1": _lustre,
 }
-"""Check -> when a machine needs it. One that is not here (B2, B4, B5, M1) is run when a person asks for it, and the report lists it as not checked."""
+"""Check -> when a machine needs it. One that is not here (N5, B2 to B5, M1) is run when a person asks for it, and the report lists it as not checked."""
 
 
 def expectation(

@@ -129,7 +129,7 @@ def _pool(
     )
     lustre = any(entry.kind == "lustre" for entry in file_systems)
     home = any(entry.kind == "home" for entry in file_systems)
-    todo = steps(machine, chosen, lustre=lustre, home=home)
+    todo = steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig))
     return PoolPlan(
         name=pool.name,
         machine=pool.machine,

@@ -23,6 +23,16 @@ _PATHS = {
 }
 
 
+_STEPS_S = 20 * 60
+_NEEDED_MINUTES = {
+    1: 0,
+    2: math.ceil((_STEPS_S + LEVELS[2][1]) / 60),
+    3: math.ceil((_STEPS_S + LEVELS[3][1] + HEAT_S) / 60),
+    4: math.ceil((_STEPS_S + LEVELS[4][1] + HEAT_S) / 60),
+}
+"""Level of burn-in -> minutes from a node's first boot to its evidence, at most; the quick level is part of every wait."""
+
+
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A MIG layout can be made on each GPU of its pool's machine."""
     machines = machines_of(spec)
@@ -41,17 +51,12 @@ def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def burn_in_has_time(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The deadline of the handover leaves time for the burn-in that it asks for."""
-    name, seconds = LEVELS[spec.handover.burn_in]
-    needed = (
-        20 + math.ceil((seconds + (HEAT_S if spec.handover.burn_in >= 3 else 0)) / 60)
-        if spec.handover.burn_in > 1
-        else 0
-    )
+    level, needed = LEVELS[spec.handover.burn_in][0], _NEEDED_MINUTES[spec.handover.burn_in]
     if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
         yield error(
             burn_in_has_time,
             "handover.deadline_minutes",
-            f"is {spec.handover.deadline_minutes}, but burn-in level {spec.handover.burn_in} ({name}) may take {needed} minutes with the steps before it",
+            f"is {spec.handover.deadline_minutes}, but burn-in level {spec.handover.burn_in} ({level}) may take {needed} minutes with the steps before it",
             f"set it to {needed} or more, or lower handover.burn_in",
         )
 

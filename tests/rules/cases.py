@@ -106,6 +106,17 @@ def gb200(*cards: int, extra: tuple[tuple[int, int, str], ...] = ()) -> Change:
 _C = "pools.0.capacity"
 _ALL_P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, "efa-only"), (3, 0, "efa-only")]
 
+_AZURE_ID = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/"
+_AZURE_NET = _AZURE_ID + "Microsoft.Network/virtualNetworks/corp"
+_AZURE_ACCOUNT = _AZURE_ID + "Microsoft.Storage/storageAccounts/ours"
+_AZURE_HELD = _AZURE_ID + "Microsoft.Compute/capacityReservationGroups/held"
+_GUID = "00000000-0000-4000-8000-000000000009"
+
+
+def _azure_network(**subnets: str) -> dict[str, Any]:
+    return {"id": _AZURE_NET, "subnets": {"eastus": _AZURE_NET + "/subnets/gpu", **subnets}}
+
+
 ACCEPTED: dict[str, list[Case]] = {
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
@@ -422,6 +433,42 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=16384)}),
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 507})],
+    "evidence_is_reached": [
+        ("azure", {"access.evidence_from": ["203.0.113.0/24"]}),
+        ("azure", {"use.foundation": "organization/gpuinfra/base"}),
+    ],
+    "evidence_ranges_are_public": [("azure", {"access.evidence_from": ["203.0.113.7/32", "198.51.0.0/16"]})],
+    "operators_are_object_ids": [("azure", {"access.operators": [_GUID]})],
+    "bastion_is_public": [("azure", {}), ("azure", {"access.bastion": False, "network.cidr": "10.0.0.0/20"})],
+    "importer_may_import": [
+        ("azure", {"storage": lustre(capacity_gib=8192)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
+    ],
+    "import_takes_account_keys": [("azure", {"storage": lustre(capacity_gib=8192)})],
+    "existing_network_is_named_by_ids": [
+        ("azure", {}),
+        ("azure", {"network.existing": _azure_network()}),
+        (
+            "azure",
+            {
+                "network.existing": _azure_network(**{"storage-scratch-0": _AZURE_NET + "/subnets/lustre"}),
+                "storage": lustre(capacity_gib=8192, mount="/scratch"),
+            },
+        ),
+    ],
+    "reservation_is_a_group": [
+        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id=_AZURE_HELD)}),
+    ],
+    "audit_goes_where_azure_writes": [
+        ("azure", {"audit.bucket": _AZURE_ACCOUNT, "audit.log_retention_days": 730}),
+        ("azure", {"audit.trail": "existing", "audit.log_retention_days": 3653}),
+    ],
+    "disks_are_encrypted_at_the_host": [("azure", {"pools": []})],
+    "batch_is_one_that_azure_takes": [
+        ("azure", {"pools.0.renew": {"at_once_percent": 5}}),
+        ("azure", {f"{_C}.0.count": 20, "pools.0.renew": {"canary": 4, "at_once_percent": 20}}),
+    ],
     "region_has_a_pair": [("azure", {})],
     "labels_differ": [("gcp", {"tags": {"team": "research"}}), ("gcp", {"pools.0.tags": {"cost_centre": "42"}})],
     "budget_tells_five": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(5)]})],
@@ -629,7 +676,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"pools.0.mig": ["3g.40gb"]}),
         ("aws", {"pools.0.mig": ["4g.20gb", "4g.20gb"]}),
         ("aws", {"pools.0.mig": ["4g.20gb", "3g.20gb", "1g.5gb"]}),
-        ("aws", {"pools.0.machine": "g4dn.xlarge", "pools.0.mig": ["1g.5gb"]}),
+        ("aws", {"pools.0.machine": "g5.12xlarge", "pools.0.mig": ["1g.5gb"]}),
         ("aws", {"pools.0.machine": "m7i.xlarge", "pools.0.mig": ["1g.5gb"]}),
     ],
     "burn_in_has_time": [
@@ -822,6 +869,48 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=24576)}),
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],
+    "evidence_is_reached": [("azure", {})],
+    "evidence_ranges_are_public": [
+        ("azure", {"access.evidence_from": ["0.0.0.0/0"]}),
+        ("azure", {"access.evidence_from": ["10.1.0.0/16"]}),
+        ("azure", {"access.evidence_from": ["2001:db8::/32"]}),
+        ("azure", {"access.evidence_from": ["300.0.0.0/8"]}),
+        ("azure", {"access.evidence_from": ["203.0.0.0/15"]}),
+    ],
+    "operators_are_object_ids": [("azure", {"access.operators": ["me@example.com"]})],
+    "bastion_is_public": [
+        ("azure", {"access.bastion": True}),
+        ("azure", {"access.bastion": True, "network.cidr": "10.0.0.0/20"}),
+        ("azure", {"access.bastion": True, "network.existing": _azure_network()}),
+    ],
+    "importer_may_import": [
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto")}),
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id="HPC Cache Resource Provider")}),
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket="my-data", importer_id=_GUID)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, importer_id=_GUID)}),
+    ],
+    "import_takes_account_keys": [
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
+    ],
+    "existing_network_is_named_by_ids": [
+        ("azure", {"network.existing": {**_azure_network(), "id": "corp"}}),
+        ("azure", {"network.existing": {"id": _AZURE_NET, "subnets": {"eastus": "gpu"}}}),
+        ("azure", {"network.existing": {**_azure_network(), "dns_zones": {"privatelink.blob.core.windows.net": "zone"}}}),
+        ("azure", {"network.existing": _azure_network(), "storage": lustre(capacity_gib=8192)}),
+    ],
+    "reservation_is_a_group": [
+        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation")}),
+    ],
+    "audit_goes_where_azure_writes": [
+        ("azure", {"audit.bucket": "my-audit"}),
+        ("azure", {"audit.lock_mode": "compliance", "audit.confirm_compliance": True}),
+        ("azure", {"audit.log_retention_days": 731}),
+    ],
+    "disks_are_encrypted_at_the_host": [("azure", {})],
+    "batch_is_one_that_azure_takes": [
+        ("azure", {"pools.0.renew": {"at_once_percent": 4}}),
+        ("azure", {f"{_C}.0.count": 20, "pools.0.renew": {"canary": 1, "at_once_percent": 20}}),
+    ],
     "region_has_a_pair": [("azure", {"where.region": "italynorth"})],
     "labels_differ": [
         ("gcp", {"tags": {"Team": "Research"}}),
