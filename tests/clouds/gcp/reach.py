@@ -1,0 +1,198 @@
+"""Who reaches what in a deployed Google Cloud state: a walk over firewall rules, interfaces, routes, NAT, peerings and buckets.
+
+It reads a state as an engine exports it and knows nothing of our components. Google's own rules are added to every network:
+nobody comes in, everybody goes out, with the highest number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.clouds.walls import OUTSIDE, TOP, Packet, Rule, decides, ends, let_in
+
+State = Iterable[Mapping[str, Any]]
+_WAYS_IN = (
+    "ForwardingRule", "GlobalForwardingRule", "VpnTunnel", "HaVpnGateway", "ExternalVpnGateway", "InterconnectAttachment", "NetworkPeering", "TargetInstance",
+    "TargetPool", "ServiceAttachment", "PacketMirroring",
+)  # fmt: skip
+_EVERYBODY = ("allUsers", "allAuthenticatedUsers")
+_DENIED = Rule(name="implied", priority=TOP + 1, allows=False, far=("*",), protocol="*", ports=((0, TOP),))
+_ALLOWED = Rule(name="implied", priority=TOP + 1, allows=True, far=("*",), protocol="*", ports=((0, TOP),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Out:
+    """Something that nodes may send to."""
+
+    to: str
+    protocol: str
+    ports: str
+
+
+def group(state: State) -> dict[str, list[dict[str, Any]]]:
+    """Kind -> resources, each with its id."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in state:
+        found.setdefault(str(one["type"]).rsplit(":", 1)[-1], []).append({**one["inputs"], "id": one["id"]})
+    return found
+
+
+def holes(state: State, tunnels: frozenset[str] = frozenset()) -> list[str]:
+    """Everything that lets somebody in from outside, or brings him one step nearer; `tunnels` are prefixes that Google's own proxies come from and that are declared."""
+    have = group(state)
+    return [*_interfaces(have), *_doors(have, tunnels), *_routes(have), *_ways(have), *_buckets(have)]
+
+
+def outwards(state: State) -> set[Out]:
+    """What the rules of the network with a way out let nodes send to."""
+    have = group(state)
+    found = set()
+    for network in _networks(have):
+        if not _way_out(have, network):
+            continue
+        for rule in _raw(have, network, "EGRESS"):
+            for to in rule.get("destinationRanges") or ["0.0.0.0/0"]:
+                for allow in rule.get("allows") or []:
+                    ports = ",".join(sorted(allow.get("ports") or ["*"], key=lambda text: (len(text), text)))
+                    found.add(Out(to=to, protocol=allow["protocol"], ports=ports))
+        web = Packet(far=OUTSIDE[0], near="10.0.0.1", protocol="udp", port=53)
+        if decides(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
+            found.add(Out(to="0.0.0.0/0", protocol="*", ports="*"))
+    return found
+
+
+def _tail(text: object) -> str:
+    return str(text).split("?")[0].rsplit("/", 1)[-1]
+
+
+def _networks(have: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Names of the networks that nodes have interfaces in, and of those that are made."""
+    made = [_tail(one["id"]) for one in have.get("Network", [])]
+    used = [_tail(nic["network"]) for nic in _nics(have) if nic.get("network")]
+    return list(dict.fromkeys([*made, *used]))
+
+
+def _nics(have: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [nic for one in have.get("InstanceTemplate", []) for nic in one["networkInterfaces"]]
+
+
+def _interfaces(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    for one in have.get("InstanceTemplate", []):
+        if one.get("canIpForward"):
+            yield f"template {one['name']} forwards other machines' packets"
+        metadata = one.get("metadata") or {}
+        if str(metadata.get("serial-port-enable", "false")).lower() not in ("false", "0"):
+            yield f"template {one['name']} opens the serial console"
+        if str(metadata.get("enable-oslogin", "false")).lower() != "true":
+            yield f"template {one['name']} takes keys from metadata in place of OS Login"
+    for nic in _nics(have):
+        if nic.get("accessConfigs") or nic.get("ipv6AccessConfigs"):
+            yield f"an interface in {_tail(nic.get('network') or nic.get('subnetwork'))} has a public address"
+    for one in have.get("Subnetwork", []):
+        if one.get("stackType") not in (None, "IPV4_ONLY") and one.get("ipv6AccessType") == "EXTERNAL":
+            yield f"subnetwork {one['name']} has public IPv6 addresses"
+
+
+def _doors(have: dict[str, list[dict[str, Any]]], tunnels: frozenset[str]) -> Iterable[str]:
+    ranges = {
+        _tail(one["network"]): [
+            *(
+                sub["ipCidrRange"]
+                for sub in have.get("Subnetwork", [])
+                if _tail(sub["network"]) == _tail(one["network"])
+            ),
+            *(
+                f"{near['address']}/{int(near['prefixLength'])}"
+                for near in have.get("GlobalAddress", [])
+                if near.get("address") and _tail(near["network"]) == _tail(one["network"])
+            ),
+        ]
+        for one in have.get("Subnetwork", [])
+    }
+    for network in _networks(have):
+        rules = _rules(have, network, "INGRESS")
+        own = [*ranges.get(network, []), *tunnels]
+        near = str(own[0]).split("/")[0] if own else "10.0.0.2"
+        for rule, packet in let_in([rules], near, _DENIED, (*OUTSIDE, *ends(rules, own))):
+            yield f"rule {rule.name} lets {packet.far} in by {packet.protocol} {packet.port}"
+
+
+def _routes(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    for one in have.get("Route", []):
+        if any(
+            one.get(key) for key in ("nextHopGateway", "nextHopInstance", "nextHopVpnTunnel", "nextHopIlb", "nextHopIp")
+        ):
+            yield f"route {one.get('name')} leads out of {_tail(one.get('network'))}"
+    for network in _networks(have):
+        made = next((one for one in have.get("Network", []) if _tail(one["id"]) == network), None)
+        web = Packet(far=OUTSIDE[0], near="10.0.0.1", protocol="tcp", port=22)
+        if made and _way_out(have, network) and decides(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
+            yield f"network {network} has a way out and no rule that closes it"
+
+
+def _way_out(have: dict[str, list[dict[str, Any]]], network: str) -> bool:
+    """Whether the network has a route to the internet: Google makes one unless it is told not to."""
+    made = next((one for one in have.get("Network", []) if _tail(one["id"]) == network), None)
+    rdma = bool(made and made.get("networkProfile"))
+    return bool(made and made.get("deleteDefaultRoutesOnCreate") is not True and not rdma)
+
+
+def _ways(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    for kind in _WAYS_IN:
+        for one in have.get(kind, []):
+            yield f"{kind} {one['id']} leads into a network"
+    for one in have.get("Address", []):
+        if one.get("addressType", "EXTERNAL") == "EXTERNAL" and one.get("purpose") != "NAT_AUTO":
+            yield f"address {one.get('name')} is public"
+    for one in have.get("Policy", []):
+        if one.get("enableInboundForwarding"):
+            yield f"names of {one.get('name')} are answered to other networks"
+
+
+def _buckets(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    for one in have.get("Bucket", []):
+        if one.get("publicAccessPrevention") != "enforced":
+            yield f"bucket {one['name']} can be made public"
+        if one.get("uniformBucketLevelAccess") is not True:
+            yield f"bucket {one['name']} has rights on single objects, which nobody sees"
+    for kind, resources in have.items():
+        if "IAMMember" in kind or "IamMember" in kind or "IAMBinding" in kind:
+            for one in resources:
+                for member in one.get("members") or [one.get("member")]:
+                    if member in _EVERYBODY:
+                        yield f"{kind} {one['id']} is for {member}"
+
+
+def _raw(have: dict[str, list[dict[str, Any]]], network: str, direction: str) -> list[dict[str, Any]]:
+    return [
+        one
+        for one in have.get("Firewall", [])
+        if _tail(one["network"]) == network and one.get("direction", "INGRESS") == direction and not one.get("disabled")
+    ]
+
+
+def _rules(have: dict[str, list[dict[str, Any]]], network: str, direction: str) -> list[Rule]:
+    """The rules of a network; one that is for a tag is taken as for every node, because tags are anybody's to give."""
+    far = "sourceRanges" if direction == "INGRESS" else "destinationRanges"
+    found = []
+    for one in _raw(have, network, direction):
+        named = one.get(far) or ([] if one.get("sourceTags") or one.get("sourceServiceAccounts") else ["0.0.0.0/0"])
+        prefixes = tuple("*" if prefix in ("0.0.0.0/0", "::/0") else prefix for prefix in named)
+        for allows, entries in ((True, one.get("allows")), (False, one.get("denies"))):
+            for entry in entries or []:
+                ports = tuple(_span(str(port)) for port in entry.get("ports") or ["0-65535"])
+                protocol = {"all": "*"}.get(entry["protocol"], entry["protocol"])
+                found.append(
+                    Rule(
+                        name=str(one.get("name")), priority=int(one.get("priority", 1000)), allows=allows, far=prefixes,
+                        protocol=protocol, ports=ports,
+                    )
+                )  # fmt: skip
+    return found
+
+
+def _span(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    return int(low), int(high or low)
