@@ -1,0 +1,301 @@
+"""Compare the stand-in with real providers: `python -m gpuinfra.rehearsal.cloud.compare FILE...`.
+
+FILE is what `PULUMI_DEBUG_GRPC=FILE pulumi up` (or `preview`, `refresh`) wrote against an account. Each recorded call of a
+provider is made again, to a fresh stand-in cloud, and what differs is told: what a provider refuses, fills in, replaces or
+returns, and the stand-in does not - or the other way round. Nothing is asked of any account.
+
+Values that a cloud makes up (ids, names with a random end, times) are no differences; which properties there are and of what
+kind is. Such a file holds whatever the stack's inputs hold: look through it before giving it to somebody.
+Exit code 0 when nothing differs, 1 when something does, 2 when the file is no recording.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf import json_format
+from pulumi.runtime.proto import provider_pb2
+
+from gpuinfra.rehearsal.cloud import wire
+from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.fleet import Fleet
+from gpuinfra.rehearsal.cloud.provider import Provider
+from gpuinfra.rehearsal.cloud.sdk import installed
+
+SERVICE = "/pulumirpc.ResourceProvider/"
+REDACTED = "[secret]"
+"""What the engine writes in place of a secret."""
+_REQUESTS = {
+    "Configure": provider_pb2.ConfigureRequest,
+    "Check": provider_pb2.CheckRequest,
+    "Diff": provider_pb2.DiffRequest,
+    "Create": provider_pb2.CreateRequest,
+    "Invoke": provider_pb2.InvokeRequest,
+}
+_SHORTEST_ID = 8
+"""Shorter texts are words, not ids, and stay as they are."""
+
+
+class NoRecording(Exception):
+    """The file is not what PULUMI_DEBUG_GRPC writes; the text says where."""
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Difference:
+    """One way in which the stand-in is not like the provider. Equal ones of several resources are one."""
+
+    type: str
+    call: str
+    property: str
+    what: str
+
+    def __str__(self) -> str:
+        where = f"{self.type}: {self.call}" + (f" {self.property}" if self.property else "")
+        return f"{where}: {self.what}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """One call of a provider, with its answer."""
+
+    package: str
+    call: str
+    request: dict[str, Any]
+    response: dict[str, Any] | None
+    """None where the provider answered with an error."""
+    error: str
+
+
+def read(path: Path) -> Iterator[Recorded]:
+    """The calls of providers that the stand-in plays, in order."""
+    packages = set(installed())
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoRecording(f"{path} cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            method, package = str(entry["method"]), str((entry.get("metadata") or {}).get("name"))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise NoRecording(f"{path}:{number} is no line of PULUMI_DEBUG_GRPC") from None
+        # Older engines write one line a call, newer ones one at its start and one at its end.
+        if not method.startswith(SERVICE) or package not in packages or entry.get("progress") == "request_started":
+            continue
+        yield Recorded(
+            package=package,
+            call=method.removeprefix(SERVICE),
+            request=entry.get("request") or {},
+            response=entry.get("response"),
+            error="; ".join(str(one) for one in entry.get("errors") or [])[:300],
+        )
+
+
+def compare(calls: Iterator[Recorded], folder: Path) -> dict[Difference, int]:
+    """What differs -> for how many resources. `folder` is for the stand-in's own files."""
+    cloud = Cloud(folder, faults=[], operation="compare")
+    cloud.fleet = Fleet(cloud, None, "a comparison has no nodes")
+    try:
+        replay = _Replay(cloud)
+        found: dict[Difference, int] = {}
+        for one in calls:
+            if one.call in _REQUESTS:
+                for difference in replay.again(one):
+                    found[difference] = found.get(difference, 0) + 1
+        return found
+    finally:
+        cloud.close()
+
+
+class _Refused(Exception):
+    """The stand-in answered with an error."""
+
+
+class _Context:
+    """What a servicer needs of gRPC, without gRPC."""
+
+    def peer(self) -> str:
+        return "recording"
+
+    def set_trailing_metadata(self, _: object) -> None:
+        return None
+
+    def abort(self, code: grpc.StatusCode, text: str) -> NoReturn:
+        raise _Refused(text)
+
+
+class _Replay:
+    """Makes recorded calls again, with the stand-in's ids in place of the recorded ones."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._providers = {package: Provider(package, cloud) for package in installed()}
+        self._ids: dict[str, str] = {}
+
+    def again(self, one: Recorded) -> Iterator[Difference]:
+        """Make one call again and tell what differs."""
+        if one.request.get("preview"):
+            return
+        kind = str(one.request.get("type") or one.request.get("tok") or _token(str(one.request.get("urn") or "")))
+        request = json_format.ParseDict(self._ours(one.request), _REQUESTS[one.call](), ignore_unknown_fields=True)
+        provider = self._providers[one.package]
+        try:
+            answer = getattr(provider, one.call)(request, _Context())
+        except _Refused as refused:
+            if one.response is not None:
+                yield Difference(
+                    type=kind, call=one.call, property="", what=f"only the stand-in refuses: {refused}"[:400]
+                )
+            return
+        if one.response is None:
+            yield Difference(type=kind, call=one.call, property="", what=f"only the provider refuses: {one.error}")
+            return
+        ours = json_format.MessageToDict(answer)
+        differ = {"Check": _check, "Diff": _diff, "Create": _create, "Invoke": _invoke}.get(one.call)
+        if differ is not None:
+            for name, what in differ(self._ours(one.response), ours):
+                yield Difference(type=kind, call=one.call, property=name, what=what)
+        if one.call == "Create":
+            self._learn(one.response, ours)
+
+    def _learn(self, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+        """What stands for what: the id, and each text of the outputs that others may name it by."""
+        pairs = {"id": (theirs.get("id"), ours.get("id"))}
+        outputs, made = theirs.get("properties") or {}, ours.get("properties") or {}
+        pairs |= {
+            name: (value, made.get(name))
+            for name, value in outputs.items()
+            if name.endswith(("arn", "Arn", "Id", "id"))
+        }
+        for before, after in pairs.values():
+            if isinstance(before, str) and isinstance(after, str) and len(before) >= _SHORTEST_ID and before != after:
+                self._ids[before] = after
+
+    def _ours(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._ours(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._ours(item) for item in value]
+        return self._ids.get(value, value) if isinstance(value, str) else value
+
+
+def _check(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is refused, and what is filled in."""
+    refused = {str(one.get("property") or "") for one in theirs.get("failures") or []}
+    refuses = {str(one.get("property") or "") for one in ours.get("failures") or []}
+    for name in sorted(refused - refuses):
+        yield name, "only the provider refuses it"
+    for name in sorted(refuses - refused):
+        yield name, "only the stand-in refuses it"
+    if refused or refuses:
+        return
+    given, filled = theirs.get("inputs") or {}, ours.get("inputs") or {}
+    made_up = {str(name) for name in given.get("__defaults") or []}
+    for name in sorted({*given, *filled} - {"__defaults"}):
+        if name not in filled:
+            yield name, f"only the provider fills it in ({_short(given[name])})"
+        elif name not in given:
+            yield name, f"only the stand-in fills it in ({_short(filled[name])})"
+        elif name not in made_up and _differ(given[name], filled[name]):
+            yield name, f"the provider makes it {_short(given[name])}, the stand-in {_short(filled[name])}"
+
+
+def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What counts as a change, and what replaces."""
+    for field, words in (("diffs", "counts it as a change"), ("replaces", "replaces because of it")):
+        real, played = set(theirs.get(field) or ()), set(ours.get(field) or ())
+        for name in sorted(real - played):
+            yield str(name), f"only the provider {words}"
+        for name in sorted(played - real):
+            yield str(name), f"only the stand-in {words}"
+    if bool(theirs.get("deleteBeforeReplace")) != bool(ours.get("deleteBeforeReplace")):
+        who = "provider" if theirs.get("deleteBeforeReplace") else "stand-in"
+        yield "", f"only the {who} deletes before it replaces"
+
+
+def _create(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which outputs there are, and of what kind."""
+    yield from _shape(theirs.get("properties") or {}, ours.get("properties") or {})
+
+
+def _invoke(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _shape(theirs.get("return") or {}, ours.get("return") or {})
+
+
+def _shape(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in sorted({*theirs, *ours}):
+        if name.startswith("__"):
+            continue
+        real, played = _kind(theirs.get(name)), _kind(ours.get(name))
+        if played == "nothing" and real != "nothing":
+            yield name, f"only the provider returns it ({real})"
+        elif real == "nothing" and played != "nothing":
+            yield name, f"only the stand-in returns it ({played})"
+        elif real != played and REDACTED not in (theirs.get(name), ours.get(name)):
+            yield name, f"the provider returns {real}, the stand-in {played}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict) and wire.SIGNATURE in value:
+        return _kind(value.get("value"))
+    words = {bool: "true or false", str: "text", dict: "an object", list: "a list", int: "a number", float: "a number"}
+    return words.get(type(value), "nothing")
+
+
+def _differ(theirs: Any, ours: Any) -> bool:
+    """A redacted secret is nobody's difference."""
+    return REDACTED not in (theirs, ours) and _plain(theirs) != _plain(ours)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if wire.SIGNATURE in value:
+            return _plain(value.get("value"))
+        return {name: _plain(item) for name, item in value.items() if not name.startswith("__")}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(_plain(value), sort_keys=True)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _token(urn: str) -> str:
+    """`aws:ec2/vpc:Vpc`, of a URN; older engines do not write the type beside it."""
+    parts = urn.split("::")
+    return parts[2].rpartition("$")[2] if len(parts) > 3 else urn
+
+
+def main(argv: list[str]) -> int:
+    """See the module's text."""
+    if not argv or any(word.startswith("-") for word in argv):
+        print((__doc__ or "").strip(), file=sys.stderr)
+        return 2
+    found: dict[Difference, int] = {}
+    calls = 0
+    try:
+        for name in argv:
+            recorded = list(read(Path(name)))
+            calls += len(recorded)
+            with tempfile.TemporaryDirectory(prefix="gpuinfra-compare-") as folder:
+                for difference, count in compare(iter(recorded), Path(folder)).items():
+                    found[difference] = found.get(difference, 0) + count
+    except NoRecording as problem:
+        print(f"gpuinfra: {problem}; make one with PULUMI_DEBUG_GRPC=FILE pulumi up", file=sys.stderr)
+        return 2
+    for difference in sorted(found):
+        print(f"{difference}" + (f" ({found[difference]} times)" if found[difference] > 1 else ""))
+    print(f"{calls} calls of providers, {len(found)} differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
