@@ -439,8 +439,13 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "evidence_ranges_are_public": [("azure", {"access.evidence_from": ["203.0.113.7/32", "198.51.0.0/16"]})],
     "operators_are_object_ids": [("azure", {"access.operators": [_GUID]})],
-    "bastion_is_public": [("azure", {}), ("azure", {"access.bastion": False, "network.cidr": "10.0.0.0/20"})],
+    "bastion_is_public": [("azure", {}), ("azure", {"access.bastion": True, "network.existing": _azure_network()})],
+    "bastion_has_room": [
+        ("azure", {"network.cidr": "10.0.0.0/20"}),
+        ("azure", {"access.bastion": True, "network.cidr": "10.0.0.0/19"}),
+    ],
     "importer_may_import": [
+        ("azure", {"storage": [{"kind": "home"}]}),
         ("azure", {"storage": lustre(capacity_gib=8192)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
@@ -449,6 +454,15 @@ ACCEPTED: dict[str, list[Case]] = {
     "existing_network_is_named_by_ids": [
         ("azure", {}),
         ("azure", {"network.existing": _azure_network()}),
+        (
+            "azure",
+            {
+                "network.existing": {
+                    **_azure_network(),
+                    "dns_zones": {"zone": _AZURE_ID + "Microsoft.Network/privateDnsZones/zone"},
+                }
+            },
+        ),
         (
             "azure",
             {
@@ -463,6 +477,8 @@ ACCEPTED: dict[str, list[Case]] = {
     "audit_goes_where_azure_writes": [
         ("azure", {"audit.bucket": _AZURE_ACCOUNT, "audit.log_retention_days": 730}),
         ("azure", {"audit.trail": "existing", "audit.log_retention_days": 3653}),
+        ("azure", {"audit.log_retention_days": 30}),
+        ("azure", {"use.foundation": "organization/gpuinfra/base", "audit.log_retention_days": 29}),
     ],
     "disks_are_encrypted_at_the_host": [("azure", {"pools": []})],
     "batch_is_one_that_azure_takes": [
@@ -878,8 +894,8 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"access.evidence_from": ["203.0.0.0/15"]}),
     ],
     "operators_are_object_ids": [("azure", {"access.operators": ["me@example.com"]})],
-    "bastion_is_public": [
-        ("azure", {"access.bastion": True}),
+    "bastion_is_public": [("azure", {"access.bastion": True})],
+    "bastion_has_room": [
         ("azure", {"access.bastion": True, "network.cidr": "10.0.0.0/20"}),
         ("azure", {"access.bastion": True, "network.existing": _azure_network()}),
     ],
@@ -895,7 +911,10 @@ REJECTED: dict[str, list[Case]] = {
     "existing_network_is_named_by_ids": [
         ("azure", {"network.existing": {**_azure_network(), "id": "corp"}}),
         ("azure", {"network.existing": {"id": _AZURE_NET, "subnets": {"eastus": "gpu"}}}),
-        ("azure", {"network.existing": {**_azure_network(), "dns_zones": {"privatelink.blob.core.windows.net": "zone"}}}),
+        (
+            "azure",
+            {"network.existing": {**_azure_network(), "dns_zones": {"privatelink.blob.core.windows.net": "zone"}}},
+        ),
         ("azure", {"network.existing": _azure_network(), "storage": lustre(capacity_gib=8192)}),
     ],
     "reservation_is_a_group": [
@@ -905,6 +924,7 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"audit.bucket": "my-audit"}),
         ("azure", {"audit.lock_mode": "compliance", "audit.confirm_compliance": True}),
         ("azure", {"audit.log_retention_days": 731}),
+        ("azure", {"audit.log_retention_days": 29}),
     ],
     "disks_are_encrypted_at_the_host": [("azure", {})],
     "batch_is_one_that_azure_takes": [

@@ -18,7 +18,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.azure.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.groups import resource_group
 from gpuinfra.clouds.azure.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set
-from gpuinfra.clouds.azure.resources import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER
+from gpuinfra.clouds.azure.resources import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
 from gpuinfra.clouds.azure.scope import Scope, after, child
 from gpuinfra.clouds.azure.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan
@@ -34,8 +34,6 @@ CATEGORIES = (
     "ResourceHealth",
 )
 """Everything that the Activity Log holds (azure.md 6)."""
-WORKSPACE_DAYS = (30, 730)
-"""Fewest and most days that Log Analytics keeps what can be searched at once."""
 NOTIFICATIONS = 5
 """Most alerts of one budget (azure.md 9)."""
 

@@ -17,13 +17,11 @@ from pulumi_azure_native import compute
 from gpuinfra import bundle, naming
 from gpuinfra.clouds.azure.images import pinned_version
 from gpuinfra.clouds.azure.model import ModelArgs, machine_model, node_user_data, template_hash
-from gpuinfra.clouds.azure.resources import REGIONAL
+from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, REGIONAL
 from gpuinfra.clouds.azure.scope import Scope, child
 from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
 
-LEAST_BATCH_PERCENT = 5
-"""Smallest batch that Azure takes."""
 MOST_UNHEALTHY_PERCENT = 20
 """Share of the nodes that got a new model that may be unhealthy before the others are spared it; the first batch is the canary."""
 

@@ -36,6 +36,11 @@ ENDPOINTS_SUBNET = "endpoints-0"
 ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
 """Kind of endpoint -> zone that answers its name (azure.md 5.2)."""
 
+WORKSPACE_DAYS = (30, 730)
+"""Fewest and most days that Log Analytics keeps what can be searched at once."""
+LEAST_BATCH_PERCENT = 5
+"""Smallest batch of a rolling upgrade that Azure takes."""
+
 Parents = tuple[tuple[str, str], ...]
 """Type and logical name of components, outermost first."""
 

@@ -8,6 +8,7 @@ from datetime import date
 
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
+from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.clouds.records import CapacityKind, MachineType
 from gpuinfra.rules.finding import Finding
@@ -213,4 +214,5 @@ RULES: tuple[Rule, ...] = (
     lustre_subnet_is_large_enough,
     node_subnet_is_large_enough,
     region_has_a_pair,
+    *access.RULES,
 )
