@@ -34,7 +34,7 @@ from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import Check
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
+from gpuinfra.handover.watch import NOT_DUE, Gatherer, Outcome, Wait, watch
 from gpuinfra.handover.wording import reasons
 from gpuinfra.node.judge import judge as judge_probes
 
@@ -226,8 +226,14 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         except PortUnavailable as error:
             known = {**inputs, **_nothing_known(state)}
             return _fail(context, name, known, [f"the nodes cannot be looked at: {error}"])
-        passed = outcome.ready or (wait.mode == "none" and outcome.ended == "once")
-        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": passed}
+        early = outcome.ended == NOT_DUE
+        passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
+        # Nothing was proven where nobody is due: the next `up` looks again.
+        properties = {
+            **inputs,
+            **wire.outputs_of(outcome, summary(outcome)),
+            "ready": passed and (not early or wait.mode == "none"),
+        }
         if not passed:
             return _fail(context, name, properties, reasons(outcome))
         return wire.to_struct(properties)
@@ -293,6 +299,8 @@ def previewed(inputs: Mapping[str, object]) -> dict[str, object]:
 def summary(outcome: Outcome) -> str:
     """One line for people, kept in the state."""
     verdict = outcome.verdict
+    if outcome.ended == NOT_DUE:
+        return "no node is due yet: their window has not opened, or their request still waits in the queue"
     gpus = sum(node.gpus_verified for node in verdict.nodes)
     return f"{verdict.verified} of {verdict.expected} nodes and {gpus} GPUs verified"
 

@@ -34,6 +34,8 @@ STALE_PATIENCE_S = 1500.0
 """How long a group may leave outdated nodes alone. One that rolls has a node leaving, missing or new nearly all the time;
 it rests for a warm-up and a checkpoint, ten minutes each on AWS."""
 CONSOLE_LINES = 15
+NOT_DUE = "not due"
+"""How the waiting ends where no group should hold a node yet: a block before its window, a queue that was not served."""
 LOOKED_THROUGH = 20
 """Pieces of evidence of one instance that are looked through for one that it signed itself."""
 
@@ -55,7 +57,7 @@ class Outcome:
     verdict: FleetVerdict
     ready: bool
     ended: str
-    """`ready`, `settled`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
+    """`ready`, `not due`, `settled`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
     seconds: float
     troubles: tuple[Trouble, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
@@ -159,7 +161,7 @@ class Gatherer:
         return self._checks[place]
 
     def troubles(self, missing: Mapping[str, int]) -> list[Trouble]:
-        """What keeps the groups that lack nodes from getting them."""
+        """What keeps these groups from getting the nodes that they lack, or from renewing those that they have."""
         short = {group.group: group for group in self.groups if group.name in missing}
         found = self._ports.membership.troubles(list(short.values())) if short else []
         return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
@@ -208,6 +210,8 @@ def watch(
         if (line := progress(verdict)) != said:
             said, pause = line, POLL_S
             say(line)
+        if not verdict.expected:
+            return _end(gatherer, verdict, NOT_DUE, spent, troubles, wait)
         if _enough(verdict, wait):
             return _end(gatherer, verdict, "ready", spent, troubles, wait)
         if wait.mode == "none":
@@ -215,7 +219,8 @@ def watch(
         if verdict.settled:
             return _end(gatherer, verdict, "settled", spent, troubles, wait)
         try:
-            troubles = gatherer.troubles(verdict.missing)
+            outdated = {node.group: 0 for node in verdict.nodes if node.stale}
+            troubles = gatherer.troubles({**outdated, **verdict.missing})
         except PortUnavailable:
             troubles = []
         for trouble in troubles:

@@ -226,6 +226,21 @@ def test_wait_none_is_ready_without_nodes(stub: Any, fleet: Fleet) -> None:
     assert create(stub, wait="none")["ready"] is True
 
 
+def test_a_fleet_that_is_not_due_yet_does_not_fail_and_is_looked_at_again(stub: Any, fleet: Fleet) -> None:
+    """A block before its window and a queue that was not served hold nobody: `up` passes, claims nothing, and asks at the next one."""
+    fleet.members_.clear()
+    given = inputs()
+    for group in given["pools"][0]["groups"]:
+        group["count"] = 0
+    state = create(stub, pools=given["pools"])
+    assert (state["ready"], state["nodesVerified"], state["nodes"]) == (False, 0, [])
+    assert state["summary"].startswith("no node is due yet")
+    assert module.changes(state, given, given) == ["ready"]
+    fleet.launch(1)
+    fleet.report(1)
+    assert create(stub, pools=given["pools"])["ready"] is True
+
+
 def test_schema_is_one_that_pulumi_reads(stub: Any) -> None:
     """The schema names the resource, and every output that the provider gives is declared in it."""
     import json
