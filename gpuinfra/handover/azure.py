@@ -122,6 +122,7 @@ class ScaleSets:
             zone=next((str(zone) for zone in machine.get("zones") or []), ""),
             private_ip=addresses.get(place.lower(), ""),
             leaving=_leaving(said),
+            renewed=True,
         )
 
     def _addresses(self, path: str) -> dict[str, str]:

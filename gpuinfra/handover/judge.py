@@ -205,9 +205,15 @@ def _judge_one(
     if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
         return verdict("waiting", "its evidence is older than its launch, so it does not count", settled=False)
     seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
-    evidence, problem = _read(submission, pool)
+    evidence, problem = _read(submission)
     if evidence is None:
         return verdict("refused", problem, settled=True, **seen)
+    if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
+        reason = (
+            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, wanted is {pool.bundle_sha256[:12]}"
+        )
+        then = "its group has yet to renew it" if member.renewed else "replace the node"
+        return verdict("refused", f"{reason}; {then}", settled=not member.renewed, **seen)
     if submission.identity is None:
         reason = submission.identity_problem or "nobody vouches for its evidence yet"
         return verdict(
@@ -256,7 +262,7 @@ def _list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _read(submission: Submission, pool: PoolExpected) -> tuple[dict[str, object] | None, str]:
+def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
     """The evidence as a mapping, or why it cannot be believed."""
     ref = submission.ref
     try:
@@ -269,10 +275,6 @@ def _read(submission: Submission, pool: PoolExpected) -> tuple[dict[str, object]
         return (
             None,
             f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but lies under {ref.instance_id}/{ref.boot_id}",
-        )
-    if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
-        return None, (
-            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, wanted is {pool.bundle_sha256[:12]}; replace the node"
         )
     return evidence, ""
 

@@ -59,6 +59,8 @@ class Member:
     private_ip: str = ""
     leaving: bool = False
     """True once the group has begun to end it: its evidence does not count any more."""
+    renewed: bool = False
+    """True where its group brings a newer bundle to it while it lives: older evidence then is not the last word."""
 
 
 @dataclass(frozen=True, kw_only=True)

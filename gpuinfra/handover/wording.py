@@ -33,6 +33,9 @@ def reasons(outcome: Outcome) -> list[str]:
         # Each group by its own trouble: one has no capacity while another has no permission.
         own = [trouble for trouble in outcome.troubles if trouble.name == group]
         texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_trouble_text(own)}")
+    for trouble in outcome.troubles:
+        if trouble.name and trouble.name not in verdict.missing:
+            texts.append(f"{trouble.name}: its nodes are not renewed{_trouble_text([trouble])}")
     return texts
 
 
@@ -112,6 +115,10 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
         return str(node.blocking[0].get("hint") or "")
     if "launch template" in node.reason:
         return "start an instance refresh of its group, or terminate the instance: the group makes it anew"
+    if "yet to renew it" in node.reason:
+        return (
+            "run `pulumi up` again when its group has renewed it; if nothing moves, look at the group's rolling upgrade"
+        )
     if node.outcome == "waiting":
         return "wait for the node's next proof and run `pulumi up` again"
     return "terminate the instance; its group makes it anew"

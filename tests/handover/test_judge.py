@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -412,3 +413,25 @@ def test_older_evidence_never_stands_in_for_newer_that_waits_for_its_proof() -> 
     del fleet.proofs[second.key]
     looked = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge).look()
     assert [node.outcome for node in looked.nodes] == ["waiting"]
+
+
+def test_a_node_that_its_group_renews_is_waited_for() -> None:
+    """Where a group brings a newer bundle to nodes that live, older evidence is not the last word; elsewhere it is."""
+    fleet = Fleet()
+    fleet.launch(1, renewed=True)
+    fleet.report(1, document={"bundle_sha256": "c" * 64})
+    node = look(fleet, pool(1)).nodes[0]
+    assert (node.outcome, node.settled) == ("refused", False)
+    assert "its group has yet to renew it" in node.reason
+    fleet.report(1, seq=2)
+    assert look(fleet, pool(1)).complete
+
+
+def test_an_upgrade_that_stopped_is_told_in_the_clouds_words() -> None:
+    """Nodes of an older template whose group shows an error are told with it, though no node is missing."""
+    fleet = healthy(2)
+    fleet.members_[1] = replace(fleet.members_[1], template_version="older than 3")
+    fleet.troubles_ = [Trouble(group="asg-1", kind="other", message="Rolling Upgrade failed")]
+    outcome, said = waited(fleet, Wait(deadline_s=0.4))
+    assert "asg-1: Rolling Upgrade failed" in said
+    assert "gpu-reserved-0: its nodes are not renewed: Rolling Upgrade failed" in "\n".join(reasons(outcome))

@@ -1,0 +1,153 @@
+"""A blob is put once, under the operator's identity, and what is there is never replaced."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.handover import upload, wire
+from gpuinfra.handover.azure_rest import Answer, Rest
+from gpuinfra.handover.ports import PortUnavailable
+
+CONTAINER = "https://train0a1b.blob.core.windows.net/evidence"
+DATA = b"a bundle"
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+class Blobs(Rest):
+    """Blob storage that answers from a dictionary, after the troubles that a test ordered."""
+
+    def __init__(self) -> None:
+        super().__init__(environ={})
+        self.held: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.troubles: list[tuple[int, str]] = []
+
+    def blob(self, method: str, url: str, headers: object = None, body: bytes | None = None) -> Answer:
+        self.asked.append(f"{method} {url}")
+        if self.troubles:
+            status, code = self.troubles.pop(0)
+            return Answer(status=status, headers={"x-ms-error-code": code}, body=b"")
+        if method == "PUT":
+            if url in self.held:
+                return Answer(status=409, headers={"x-ms-error-code": "BlobAlreadyExists"}, body=b"")
+            self.held[url] = body or b""
+            return Answer(status=201, headers={}, body=b"")
+        if url not in self.held:
+            return Answer(status=404, headers={"x-ms-error-code": "BlobNotFound"}, body=b"")
+        if method == "DELETE":
+            del self.held[url]
+            return Answer(status=202, headers={}, body=b"")
+        return Answer(status=200, headers={}, body=self.held[url])
+
+
+@pytest.fixture
+def blobs(monkeypatch: pytest.MonkeyPatch) -> Blobs:
+    """Storage, and no pauses."""
+    monkeypatch.setattr(upload, "PATIENCE_S", 10.0)
+    return Blobs()
+
+
+@pytest.fixture
+def hurry() -> threading.Event:
+    """A wait that does not wait."""
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return False
+
+    return Event()
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> wire.Properties:
+    """What a program declares."""
+    (tmp_path / "b.tar.gz").write_bytes(DATA)
+    return {
+        "container": CONTAINER,
+        "blob": "bootstrap/b.tar.gz",
+        "sha256": SHA256,
+        "source": {"path": str(tmp_path / "b.tar.gz")},
+    }
+
+
+def test_the_content_is_put_under_its_name(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
+    """The state says where it is, by its real address."""
+    made = upload.create(inputs, blobs, hurry)
+    assert made["url"] == f"{CONTAINER}/bootstrap/b.tar.gz"
+    assert blobs.held == {f"{CONTAINER}/bootstrap/b.tar.gz": DATA}
+    assert upload.read(made, blobs)
+    assert upload.delete(made, blobs) == ""
+    assert not upload.read(made, blobs)
+    assert upload.delete(made, blobs) == "", "what is gone need not be deleted"
+
+
+def test_the_same_content_is_taken_as_it_is_and_another_is_not(
+    blobs: Blobs, hurry: threading.Event, inputs: wire.Properties
+) -> None:
+    """After a lost answer the second `up` finds its own blob; somebody else's content is an error."""
+    upload.create(inputs, blobs, hurry)
+    upload.create(inputs, blobs, hurry)
+    blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] = b"evil"
+    with pytest.raises(PortUnavailable, match="is there already with another content"):
+        upload.create(inputs, blobs, hurry)
+    assert blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] == b"evil"
+
+
+def test_a_role_that_comes_late_is_waited_for(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
+    """Assignments of a moment ago reach storage minutes later; one that never comes is told with Azure's code."""
+    blobs.troubles = [(403, "AuthorizationPermissionMismatch")] * 3 + [(503, "ServerBusy")]
+    upload.create(inputs, blobs, hurry)
+    assert len(blobs.asked) == 5
+    blobs.troubles = [(403, "AuthorizationPermissionMismatch")] * 50
+    with pytest.raises(PortUnavailable, match="AuthorizationPermissionMismatch"):
+        upload.create({**inputs, "blob": "other"}, blobs, hurry)
+
+
+def test_a_closed_account_is_told_at_once_with_what_to_do(
+    blobs: Blobs, hurry: threading.Event, inputs: wire.Properties
+) -> None:
+    """Waiting opens no firewall."""
+    blobs.troubles = [(403, "AuthorizationFailure")]
+    with pytest.raises(PortUnavailable, match=r"network rules do not let this machine in.*access\.evidence_from"):
+        upload.create(inputs, blobs, hurry)
+    assert len(blobs.asked) == 1
+
+
+def test_what_is_immutable_stays_and_is_told(blobs: Blobs, inputs: wire.Properties) -> None:
+    """Deleting the resource then leaves the blob; another refusal is an error."""
+    blobs.troubles = [(409, "BlobImmutableDueToPolicy")]
+    assert "an immutability policy holds it" in upload.delete(inputs, blobs)
+    blobs.troubles = [(403, "AuthorizationPermissionMismatch")]
+    with pytest.raises(PortUnavailable):
+        upload.delete(inputs, blobs)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sha256": "0" * 64}, "has SHA-256"),
+        ({"source": {"path": "/nowhere/b"}}, "No such file"),
+        ({"source": {"uri": "https://example.com"}}, "is a file or a text"),
+        ({"container": "http://x/y"}, "is not the address of a container"),
+    ],
+)
+def test_a_wrong_declaration_is_told(
+    blobs: Blobs, hurry: threading.Event, inputs: wire.Properties, change: wire.Properties, words: str
+) -> None:
+    """Before anything is sent."""
+    with pytest.raises((ValueError, OSError, PortUnavailable), match=words):
+        upload.create({**inputs, **change}, blobs, hurry)
+    assert blobs.asked == []
+
+
+def test_inputs_are_checked_and_only_name_and_hash_make_another_blob(inputs: wire.Properties) -> None:
+    """The source's path differs from machine to machine and says nothing about the content."""
+    assert upload.check_inputs(inputs) == []
+    assert [name for name, _ in upload.check_inputs({**inputs, "sha256": "x", "blob": ""})] == ["blob", "sha256"]
+    assert upload.check_inputs({**inputs, "sha256": wire.UNKNOWN}) == []
+    assert upload.changes(inputs, {**inputs, "source": {"path": "/elsewhere"}}) == []
+    assert upload.changes(inputs, {**inputs, "blob": "x", "sha256": "y"}) == ["blob", "sha256"]

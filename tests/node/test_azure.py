@@ -1,0 +1,273 @@
+"""The node part on Azure: metadata, tokens, one blob at a time, and proofs, against a server that answers badly on purpose."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gpuinfra.node import azure
+from gpuinfra.node.cloud import CloudError, Exists, of
+
+URL = "https://train0a1b.blob.core.windows.net/evidence"
+VM = "0A0A0A0A-0000-4A00-8000-000000000001"
+NODE = {"cloud": "azure", "identity": {"client_id": "client-1"}}
+NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+
+
+class Service:
+    """Metadata below /imds, blobs below /blob; `troubles` are answered first, `lose` answers after the blob was kept."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.troubles: list[tuple[int, str]] = []
+        self.metadata_troubles: list[int] = []
+        self.lose = 0
+        self.url = ""
+        self.identity: Any = {"access_token": "secret-token"}
+        self.document: Any = {"encoding": "pkcs7", "signature": "QUJD\nREVG"}
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables of Azure's own tools."""
+        return {
+            "AZURE_POD_IDENTITY_AUTHORITY_HOST": self.url + "/imds",
+            "AZURE_STORAGE_SERVICE_ENDPOINT": self.url + "/blob",
+        }
+
+    @property
+    def node(self) -> azure.Azure:
+        """A node that is told of this server."""
+        made = of(NODE, self.environ)
+        assert isinstance(made, azure.Azure)
+        return made
+
+    def paths(self) -> list[str]:
+        """What was asked for, without queries."""
+        return [urlsplit(path).path for _, path, _ in self.asked]
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A server, and no pauses between attempts."""
+    monkeypatch.setattr(azure.time, "sleep", lambda _: None)
+    one = Service()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+        def _answer(self, code: int, text: str = "", **headers: str) -> None:
+            self.send_response(code)
+            for name, value in {"Content-Length": str(len(text)), **headers}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def _serve(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            one.asked.append((self.command, self.path, headers))
+            if self.path.startswith("/imds/metadata/"):
+                return self._metadata(headers)
+            if one.troubles:
+                code, name = one.troubles.pop(0)
+                if name.startswith("<"):
+                    return self._answer(code, name)
+                return self._answer(code, x_ms_error_code=name)
+            key = self.path.removeprefix("/blob/")
+            if headers.get("if-none-match") == "*" and key in one.blobs:
+                return self._answer(409, x_ms_error_code="BlobAlreadyExists")
+            one.blobs[key] = body
+            if one.lose:
+                one.lose -= 1
+                return self.connection.close()
+            return self._answer(201)
+
+        def _metadata(self, headers: dict[str, str]) -> None:
+            if headers.get("metadata") != "true":
+                return self._answer(400)
+            if one.metadata_troubles:
+                return self._answer(one.metadata_troubles.pop(0), "not now")
+            place = urlsplit(self.path).path.removeprefix("/imds/metadata/")
+            answers = {
+                "instance/compute": {"vmId": VM},
+                "identity/oauth2/token": one.identity,
+                "attested/document": one.document,
+            }
+            return self._answer(200, json.dumps(answers[place]))
+
+        do_GET = do_PUT = _serve
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    one.url = f"http://127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield one
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_node_is_called_by_its_vm_id_in_small_letters(service: Service) -> None:
+    """Azure writes it in capitals in some places; evidence and membership have to spell it alike."""
+    assert service.node.instance_id() == VM.lower()
+
+
+def test_the_metadata_service_is_asked_again_while_it_is_busy(service: Service) -> None:
+    """Throttled, away and failing are moments; a refusal is none."""
+    service.metadata_troubles = [429, 410, 404, 503]
+    assert service.node.instance_id() == VM.lower()
+    service.metadata_troubles = [400]
+    with pytest.raises(CloudError, match="answers 400 for instance/compute: not now"):
+        service.node.instance_id()
+    assert len(service.asked) == 6
+
+
+def test_a_blob_is_put_with_the_headers_that_azure_wants(service: Service) -> None:
+    """Type, version, token of the named identity, and the condition only where nothing may be replaced."""
+    service.node.put(URL, "evidence/train/i 1/000001.json", b"{}", once=True)
+    service.node.put(URL, "evidence/train/x.proof.json", b"{}", once=False)
+    assert set(service.blobs) == {
+        "train0a1b/evidence/evidence/train/i%201/000001.json",
+        "train0a1b/evidence/evidence/train/x.proof.json",
+    }
+    (_, token, _), (method, _, headers), _, (_, _, again) = service.asked
+    assert parse_qs(urlsplit(token).query) == {
+        "api-version": ["2018-02-01"],
+        "resource": ["https://storage.azure.com/"],
+        "client_id": ["client-1"],
+    }
+    assert (method, headers["authorization"], headers["x-ms-blob-type"]) == ("PUT", "Bearer secret-token", "BlockBlob")
+    assert headers["x-ms-version"] == "2021-12-02"
+    assert headers["if-none-match"] == "*"
+    assert "if-none-match" not in again
+
+
+def test_azures_own_addresses_are_used_without_the_variable() -> None:
+    """The account's own host, in whatever cloud of Azure's; the variable puts the account into the path."""
+    assert azure.blob_url(URL, "a/b c.json", {}) == URL + "/a/b%20c.json"
+    china = "https://train0a1b.blob.core.chinacloudapi.cn/evidence"
+    assert azure.blob_url(china + "/", "a", {}) == china + "/a"
+    assert (
+        azure.blob_url(URL, "a", {"AZURE_STORAGE_SERVICE_ENDPOINT": "http://127.0.0.1:1/b/"})
+        == "http://127.0.0.1:1/b/train0a1b/evidence/a"
+    )
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "",
+        "evidence",
+        "http://train0a1b.blob.core.windows.net/evidence",
+        "https://evil.example/evidence",
+        URL + "/x",
+        URL + "?sig=1",
+    ],
+)
+def test_what_is_no_container_is_told(service: Service, container: str) -> None:
+    """A token goes to a container of blob storage, with TLS, and nowhere else."""
+    with pytest.raises(CloudError, match="is not the address of a container"):
+        service.node.put(container, "x", b"", once=True)
+    assert "/imds/metadata/identity/oauth2/token" not in service.paths()
+
+
+def test_an_existing_blob_is_told_from_ones_own_lost_answer(service: Service) -> None:
+    """At the first attempt it is somebody's; at a later one it is ours, because nobody else writes below our id."""
+    service.blobs["train0a1b/evidence/e/1.json"] = b"older"
+    with pytest.raises(Exists):
+        service.node.put(URL, "e/1.json", b"new", once=True)
+    assert service.blobs["train0a1b/evidence/e/1.json"] == b"older"
+    service.lose = 1
+    service.node.put(URL, "e/2.json", b"ours", once=True)
+    assert service.blobs["train0a1b/evidence/e/2.json"] == b"ours"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        (403, "AuthorizationPermissionMismatch"),
+        (429, "TooManyRequests"),
+        (500, "OperationTimedOut"),
+        (503, "ServerBusy"),
+        (409, "ContainerBeingDeleted"),
+    ],
+)
+def test_what_passes_is_tried_again(service: Service, trouble: tuple[int, str]) -> None:
+    """A role that is not known everywhere yet, throttling and server errors; with a fresh token each time."""
+    service.troubles = [trouble] * 3
+    service.node.put(URL, "x", b"1", once=True)
+    assert service.paths().count("/imds/metadata/identity/oauth2/token") == 4
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ((404, "ContainerNotFound"), "could not be written: 404 ContainerNotFound"),
+        ((400, "<Error><Code>InvalidHeaderValue</Code></Error>"), "400 InvalidHeaderValue"),
+        ((400, "<html>"), "400 without a code"),
+    ],
+)
+def test_what_does_not_pass_is_told_at_once(service: Service, trouble: tuple[int, str], words: str) -> None:
+    """One request, and Azure's own code."""
+    service.troubles = [trouble]
+    with pytest.raises(CloudError, match=words):
+        service.node.put(URL, "x", b"1", once=True)
+    assert sum(path.startswith("/blob/") for path in service.paths()) == 1
+
+
+def test_it_gives_up_in_the_end(service: Service) -> None:
+    """A role that never comes is told with its code."""
+    service.troubles = [(403, "AuthorizationPermissionMismatch")] * 6
+    with pytest.raises(CloudError, match="403 AuthorizationPermissionMismatch"):
+        service.node.put(URL, "x", b"1", once=True)
+    assert service.troubles == []
+
+
+def test_a_proof_holds_documents_over_the_evidences_nonces(service: Service) -> None:
+    """One document a nonce, each without the line breaks that base64 may have."""
+    proof = service.node.proof("5e" * 32, NOW)
+    assert proof["documents"] == ["QUJDREVG"] * azure.DOCUMENTS
+    assert (proof["schema"], proof["cloud"], proof["signed"]) == ("gpuinfra.proof/1", "azure", "2026-11-21T09:00:00Z")
+    asked = [parse_qs(urlsplit(path).query)["nonce"][0] for _, path, _ in service.asked]
+    assert asked == azure.nonces("5e" * 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"identity": {"error": "invalid_request"}}, "gives no token"),
+        ({"document": {"encoding": "jwt", "signature": "x"}}, "attests in the encoding jwt"),
+        ({"document": ["x"]}, "no JSON object"),
+    ],
+)
+def test_a_metadata_service_of_another_kind_is_told(service: Service, change: dict[str, Any], words: str) -> None:
+    """An answer that is none of Azure's is one message."""
+    for name, value in change.items():
+        setattr(service, name, value)
+    node = service.node
+    ask = (
+        (lambda: node.put(URL, "x", b"1", once=True)) if "identity" in change else (lambda: node.proof("5e" * 32, NOW))
+    )
+    with pytest.raises(CloudError, match=words):
+        ask()
+
+
+def test_a_silent_metadata_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without one says so."""
+    monkeypatch.setattr(azure.time, "sleep", lambda _: None)
+    with pytest.raises(CloudError, match="the metadata service does not answer"):
+        of(NODE, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:9"}).instance_id()
+
+
+def test_no_secret_is_part_of_a_representation(service: Service) -> None:
+    """Neither the node's cloud nor its metadata client shows a token."""
+    node = service.node
+    node.put(URL, "x", b"1", once=True)
+    assert "secret-token" not in repr(node) + repr(vars(node))

@@ -1,0 +1,53 @@
+"""Conditions of role assignments: what is read is judged as Azure describes it, what is not read allows nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuinfra.rehearsal.cloud.azure_conditions import holds
+
+BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+PATH = f"@Resource[{BLOBS}:path]"
+READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (f"{PATH} StringEquals 'a/b'", True),
+        (f"{PATH} StringEquals 'A/b'", False),
+        (f"{PATH} StringEqualsIgnoreCase 'A/b'", True),
+        (f"{PATH} StringStartsWith 'a/'", True),
+        (f"{PATH} StringNotStartsWith 'a/'", False),
+        (f"{PATH} StringLike 'a/*'", True),
+        (f"{PATH} StringLike 'b/*'", False),
+        (f"{PATH} StringEquals {{'x', 'a/b'}}", True),
+        (f"!({PATH} StringEquals 'a/b')", False),
+        (f"(ActionMatches{{'{READ}'}})", True),
+        (f"(ActionMatches{{'{WRITE}'}})", False),
+        (f"(ActionMatches{{'{BLOBS}/*'}})", True),
+        (f"!(ActionMatches{{'{READ}'}}) OR {PATH} StringEquals 'x'", False),
+        (f"ActionMatches{{'{WRITE}'}} AND {PATH} StringEquals 'x' OR {PATH} StringEquals 'a/b'", True),
+        (f"ActionMatches{{'{WRITE}'}} AND ({PATH} StringEquals 'x' OR {PATH} StringEquals 'a/b')", False),
+        (f"ActionMatches{{'{READ}'}} && {PATH} StringStartsWith 'a'", True),
+        (f"@Request[{BLOBS}:path] StringEquals 'a/b'", True),
+        (f"@Resource[{BLOBS}:version] StringEquals 'a/b'", False),
+        (f"{PATH} StringEquals 'it''s'", False),
+    ],
+)
+def test_conditions_are_judged(condition: str, expected: bool) -> None:
+    """AND goes before OR, an attribute that a request lacks compares as false."""
+    assert holds(condition, READ, {f"{BLOBS}:path": "a/b"}) is expected
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "", "(", "()", f"{PATH}", f"{PATH} StringEquals", f"{PATH} NumericEquals '1'", f"{PATH} StringEquals 'a/b') ", "true",
+        f"SubOperationMatches{{'Blob.List'}} OR {PATH} StringEquals 'a/b'", f"ActionMatches{{}} OR {PATH} StringEquals 'a/b'",
+        f"{PATH} StringWhatever 'a/b'", "@Environment[x] StringEquals 'a'", f"{PATH} StringEquals 'a/b' {PATH}", "@Principal[x:y] StringEquals 'a'",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_allows_nothing(condition: str) -> None:
+    """A gap shows as a refusal, even where another part of the condition would hold."""
+    assert holds(condition, READ, {f"{BLOBS}:path": "a/b"}) is False
