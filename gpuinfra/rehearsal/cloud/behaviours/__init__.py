@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud import ids
-from gpuinfra.rehearsal.cloud.errors import CloudError, GoogleError
+from gpuinfra.rehearsal.cloud.errors import AzureError, CloudError, GoogleError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.check import Failure
@@ -90,7 +90,7 @@ class Behaviour:
             return CloudError(code, message.format(name=str(taken.args[0]).split(" is taken")[0]), status=409)
         package = call.token.split(":", 1)[0]
         if package == "azure-native":
-            return CloudError("Conflict", f"cannot create already existing resource '{taken.holder_id}'", status=409)
+            return AzureError("Conflict", f"cannot create already existing resource '{taken.holder_id}'", status=409)
         if package == "gcp":
             return GoogleError("alreadyExists", f"The resource '{taken.holder_id}' already exists", status=409)
         kind = ids.class_name(call.token)
@@ -145,7 +145,7 @@ def ordered_error(token: str) -> CloudError:
         )  # fmt: skip
     if package == "gcp":
         return GoogleError("backendError", "The service is currently unavailable. (ordered by --fault)", status=503)
-    return CloudError(
+    return AzureError(
         "ServiceUnavailable", "The server is temporarily unable to handle the request. (ordered by --fault)", status=503
     )
 
