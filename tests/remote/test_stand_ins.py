@@ -123,3 +123,24 @@ def test_a_node_whose_key_nobody_vouches_for_is_not_checked(
     absent = found_of(seen.outcomes, lambda _: expected, lambda _: "gpu").absent[0]
     assert absent.outcome == Kind.HOST_KEY_UNKNOWN.value
     assert absent.gpus == 8
+
+
+@pytest.mark.long
+def test_a_reboot_that_a_step_asks_for_is_waited_for(nodes: Nodes, tmp_path: Path) -> None:  # noqa: F811
+    """The machine reboots into the wanted kernel under its own systemd, and the same order watches it to its end."""
+    from tests.rehearsal.nodes.test_steps import STACK
+
+    today = date(2026, 11, 21)
+    file = tmp_path / "Pulumi.plain.yaml"
+    file.write_text(STACK.format(software="{os: ubuntu-22.04, image: plain, kernel: 6.8.0-1044-aws}"))
+    plan = make_plan(load_stack(str(file), today).spec, today)
+    nodes.launch(cloud="aws", os="ubuntu-22.04", prebuilt=False)
+    host = host_of(nodes)
+    stages: list[str] = []
+    connector = Connector(Known([]), {})
+    task = Bootstrap(connector, orders(plan, host), lambda _: "gpu", said=lambda _, stage: stages.append(stage))
+    outcome = Fleet([host], task, tries=20).run().outcomes[0]
+    connector.close()
+    assert isinstance(outcome.value, Done), (outcome.problem, stages, nodes.host.console(NAME)[-3000:])
+    assert nodes.host._nodes[NAME].boots >= 2
+    assert nodes.run("uname -r") == "6.8.0-1044-aws"
