@@ -1,0 +1,51 @@
+"""The programs in docs/azure.md are short and run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.clouds.azure.models import WITHOUT
+from tests.clouds.azure.variants import VARIANTS
+from tests.clouds.recorder import record
+
+PAGE = Path(__file__).parents[3] / "docs" / "azure.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+
+
+def test_the_page_has_a_program_for_nodes_and_one_for_storage() -> None:
+    """Both parts that people use alone are shown."""
+    assert ["NodePool(" in program for program in PROGRAMS] == [True, False]
+    assert ["SharedFilesystem(" in program for program in PROGRAMS] == [False, True]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["nodes", "storage"])
+def test_a_part_alone_takes_fifteen_lines(program: str) -> None:
+    """A person who has the rest writes no more than this."""
+    assert len([line for line in program.splitlines() if line.strip()]) <= 15
+
+
+@pytest.mark.parametrize(
+    ("program", "made"),
+    [
+        (PROGRAMS[0], "azure-native:compute:VirtualMachineScaleSet"),
+        (PROGRAMS[1], "azure-native:storagecache:AmlFilesystem"),
+    ],
+    ids=["nodes", "storage"],
+)
+def test_a_part_alone_makes_its_thing_and_no_network(program: str, made: str) -> None:
+    """The program runs as it is printed, and makes nothing that was said to be there."""
+    recording = record(lambda: exec(compile(program, str(PAGE), "exec"), {}))
+    assert len(recording.of(made)) == 1
+    others = {one.type for one in recording.custom if one.type.startswith("azure-native:")} - {made}
+    assert others <= {"azure-native:managedidentity:UserAssignedIdentity", "azure-native:authorization:RoleAssignment"}
+
+
+def test_the_page_says_what_the_models_cannot_see() -> None:
+    """Types without a model are named there, and the number of variants is the one that is tested."""
+    text = PAGE.read_text()
+    assert all("DiagnosticSetting" in kind for kind in WITHOUT)
+    assert "diagnostic settings: their client left them out" in text
+    assert len(VARIANTS) >= 20
