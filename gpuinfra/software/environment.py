@@ -40,7 +40,7 @@ def environment(
         "LOCK_DATE": tables.LOCK_DATE.isoformat(),
         "ROOT_FREE_GIB": str(ROOT_FREE_GIB if machine.gpu else 10),
         "MIRROR_URL": mirror_url or "",
-        "KERNEL_FLAVOUR": distribution.flavours[cloud],
+        "KERNEL_FLAVOUR": distribution.flavour(cloud),
         "KERNEL_SERIES": " ".join(chosen.kernel_series),
         "KERNEL_RELEASE": "" if kernel is None or kernel.version == "image" else kernel.version,
         "CUDA_KEYRING_URL": f"https://developer.download.nvidia.com/compute/cuda/repos/{distribution.repository}/{_arch(machine)}/{tables.KEYRING}",

@@ -149,7 +149,7 @@ def needs_subnet_manager(machine: MachineType) -> bool:
 def _kernel(wanted: Wanted) -> Choice:
     if wanted.kernel:
         return Choice(piece="kernel", version=wanted.kernel, why="asked for; the step checks and holds it")
-    series = ", ".join(tables.DISTRIBUTIONS[wanted.os].kernels[wanted.cloud])
+    series = ", ".join(tables.DISTRIBUTIONS[wanted.os].series(wanted.cloud))
     why = f"the image's running kernel ({series}) is kept and held, because driver and Lustre modules are built for it"
     return Choice(piece="kernel", version="image", why=why)
 

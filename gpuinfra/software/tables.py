@@ -148,6 +148,14 @@ class Distribution:
     flavours: dict[str, str]
     """Cloud -> flavour in the kernel's name."""
 
+    def series(self, cloud: str) -> tuple[str, ...]:
+        """Kernel series on a cloud; one that is not in the table boots the distribution's own."""
+        return self.kernels.get(cloud) or self.kernels["generic"]
+
+    def flavour(self, cloud: str) -> str:
+        """Flavour on a cloud."""
+        return self.flavours.get(cloud, "generic")
+
 
 KEYRING = "cuda-keyring_1.1-1_all.deb"
 _FLAVOURS = {"aws": "aws", "azure": "azure", "gcp": "gcp"}
@@ -157,7 +165,7 @@ DISTRIBUTIONS = {
         suite="jammy",
         repository="ubuntu2204",
         keyring_sha256="d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df",
-        kernels={"aws": ("6.8",), "azure": ("5.15", "6.8"), "gcp": ("6.8",)},
+        kernels={"aws": ("6.8",), "azure": ("5.15", "6.8"), "gcp": ("6.8",), "generic": ("5.15", "6.8")},
         flavours=_FLAVOURS,
     ),
     "ubuntu-24.04": Distribution(
@@ -169,6 +177,7 @@ DISTRIBUTIONS = {
             "aws": ("6.8", "6.14", "6.17"),
             "azure": ("6.8", "6.11", "6.14", "6.17"),
             "gcp": ("6.8", "6.14", "6.17"),
+            "generic": ("6.8",),
         },
         flavours=_FLAVOURS,
     ),

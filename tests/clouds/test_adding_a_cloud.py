@@ -1,0 +1,121 @@
+"""`docs/adding-a-cloud.md`, followed to the letter: one folder and one line make a cloud that is planned, priced, refused and built."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "adding-a-cloud.md"
+BLOCK = re.compile(r"^```python (\S+)\n(.*?)^```", re.M | re.S)
+
+STACK = """
+config:
+  gpuinfra:cluster:
+    name: herd
+    where: {cloud: meadow, region: north}
+    pools: [{name: gpu, machine: m8-h100, capacity: {kind: KIND, count: 3}}]
+"""
+
+PROGRAM = """
+import json, sys
+from gpuinfra.spec import parse_spec
+from tests.clouds.recorder import record
+
+def program():
+    from gpuinfra import GpuCluster
+    spec = parse_spec({"name": "herd", "where": {"cloud": "meadow", "region": "north"},
+                       "pools": [{"name": "gpu", "machine": "m8-h100", "capacity": [{"kind": "on_demand", "count": 3}]}]})
+    GpuCluster("herd", spec)
+
+made = record(program)
+print(json.dumps([[one.type, one.name, one.inputs] for one in made.custom]))
+clouds = [name for name in sys.modules if name.startswith(("pulumi_aws", "pulumi_azure", "pulumi_gcp"))]
+assert not clouds, clouds
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of gpuinfra with the page's files and its one line."""
+    place = tmp_path_factory.mktemp("meadow")
+    ignored = shutil.ignore_patterns("__pycache__", "tools", "devices")
+    shutil.copytree(ROOT / "gpuinfra", place / "gpuinfra", ignore=ignored)
+    for folder in ("bootstrap", "stacks", "plugin"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=ignored)
+    (place / "tests" / "clouds").mkdir(parents=True)
+    for name in ("tests/__init__.py", "tests/clouds/__init__.py", "tests/clouds/recorder.py"):
+        shutil.copy(ROOT / name, place / name)
+    blocks = dict(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
+    line = blocks.pop("line")
+    assert line.count("\n") == 1
+    assert {Path(name).parent for name in blocks} == {Path("gpuinfra/clouds/meadow")}
+    for name, text in blocks.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8")
+    registry = place / "gpuinfra" / "clouds" / "__init__.py"
+    before = registry.read_text(encoding="utf-8")
+    after = before.replace("CLOUDS = {", "CLOUDS = {\n" + line, 1)
+    assert after != before
+    registry.write_text(after, encoding="utf-8")
+    return place
+
+
+def _run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, *words], cwd=place, env=env, capture_output=True, text=True, timeout=120)
+
+
+def _stack(place: Path, kind: str = "on_demand") -> str:
+    path = place / "Pulumi.herd.yaml"
+    path.write_text(STACK.replace("KIND", kind), encoding="utf-8")
+    return str(path)
+
+
+def test_the_new_cloud_is_planned_and_priced(copy: Path) -> None:
+    """`gpuinfra plan` answers for it: nodes, resources, software and a price, without any SDK."""
+    done = _run(copy, "-m", "gpuinfra", "plan", _stack(copy), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["plan"]["cloud"] == "meadow"
+    assert told["plan"]["resources"] == {
+        "meadow:index:Network": 1,
+        "meadow:index:Group": 1,
+        "gpuinfra:index:NodesReady": 1,
+    }
+    assert told["cost"]["usd_per_hour"] == pytest.approx(180, rel=0.1)
+    assert any(step["id"] == "30-driver" for step in told["plan"]["pools"][0]["steps"])
+
+
+def test_what_the_new_cloud_does_not_sell_is_refused(copy: Path) -> None:
+    """The common rules hold at once: spot is not sold there, and the message says what is."""
+    done = _run(copy, "-m", "gpuinfra", "plan", _stack(copy, "spot"))
+    assert done.returncode == 1
+    assert "capacity" in done.stderr
+    assert "on_demand" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_new_cloud_is_in_the_catalogue_and_the_schema(copy: Path) -> None:
+    """Its machine is listed, and the schema that is generated offers editors its region."""
+    assert "m8-h100" in _run(copy, "-m", "gpuinfra", "catalog", "--cloud", "meadow").stdout
+    schema = _run(copy, "-c", "from gpuinfra.spec.schema import text; print(text())").stdout
+    assert '"north"' in schema
+
+
+def test_the_new_cloud_is_built(copy: Path) -> None:
+    """`GpuCluster` registers its resources from the plan and loads no other cloud's SDK."""
+    (copy / "program.py").write_text(PROGRAM, encoding="utf-8")
+    done = _run(copy, "program.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {name: (type_, inputs) for type_, name, inputs in json.loads(done.stdout)}
+    assert made["herd-gpu-on_demand-0"][0] == "meadow:index:Group"
+    assert made["herd-gpu-on_demand-0"][1]["count"] == 3
+    assert made["herd-network"][1]["tags"]["gpuinfra:cluster"] == "herd"
