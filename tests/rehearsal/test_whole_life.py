@@ -7,6 +7,7 @@ import pytest
 from .conftest import Rehearse
 
 
+AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network")
 GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
 
 
@@ -33,6 +34,20 @@ def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
 @pytest.mark.parametrize("stack", GOOGLE)
 def test_life_of_clusters_on_google_cloud(rehearse: Rehearse, stack: str) -> None:
     """The same life: groups make nodes, nodes install themselves and report, Google's own tokens vouch for them."""
+    told = rehearse("life", stack)
+    assert told.code == 0, told.out[-6000:] + told.err
+    steps = {s["step"]: s for s in told.report["life"]}
+    assert all(s["ok"] for s in steps.values())
+    assert "a node replaced by its group" in steps
+    assert "no changes, no node touched" in steps["up again"]["found"]
+    assert told.report["totals"]["nodes_verified"] == told.report["totals"]["nodes"] > 1
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+@pytest.mark.parametrize("stack", AZURE)
+def test_life_of_clusters_on_azure(rehearse: Rehearse, stack: str) -> None:
+    """The same life: scale sets make nodes, nodes install themselves and report, attested documents vouch for them."""
     told = rehearse("life", stack)
     assert told.code == 0, told.out[-6000:] + told.err
     steps = {s["step"]: s for s in told.report["life"]}
