@@ -34,7 +34,7 @@ from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import Check
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.watch import NOT_DUE, Gatherer, Outcome, Wait, watch
+from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Gatherer, Outcome, Wait, watch
 from gpuinfra.handover.wording import reasons
 from gpuinfra.node.judge import judge as judge_probes
 
@@ -300,7 +300,7 @@ def summary(outcome: Outcome) -> str:
     """One line for people, kept in the state."""
     verdict = outcome.verdict
     if outcome.ended == NOT_DUE:
-        return "no node is due yet: their window has not opened, or their request still waits in the queue"
+        return NOT_DUE_TEXT
     gpus = sum(node.gpus_verified for node in verdict.nodes)
     return f"{verdict.verified} of {verdict.expected} nodes and {gpus} GPUs verified"
 

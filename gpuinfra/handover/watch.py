@@ -36,6 +36,7 @@ it rests for a warm-up and a checkpoint, ten minutes each on AWS."""
 CONSOLE_LINES = 15
 NOT_DUE = "not due"
 """How the waiting ends where no group should hold a node yet: a block before its window, a queue that was not served."""
+NOT_DUE_TEXT = "no node is due yet: their window has not opened, or their request still waits in the queue"
 LOOKED_THROUGH = 20
 """Pieces of evidence of one instance that are looked through for one that it signed itself."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.handover.judge import describe
+from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.rehearsal.run import Result
 from gpuinfra.report.document import checks_text
 
@@ -74,7 +75,7 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified"
         )
-    return lines
+    return lines or [note for note in report.get("notes", ()) if note == NOT_DUE_TEXT]
 
 
 def _permissions(report: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.provider import judge_node
-from gpuinfra.handover.watch import Gatherer, never_reported
+from gpuinfra.handover.watch import NOT_DUE_TEXT, Gatherer, never_reported
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal import private
 from gpuinfra.rehearsal.events import kind_of, name_of
@@ -56,7 +56,7 @@ def collect(
         "seconds": round(sum(op.seconds for _, op in session.operations), 1),
         "faults": list(session.order.faults),
         "problems": list(problems),
-        "notes": list(session.notes),
+        "notes": [*session.notes, *([NOT_DUE_TEXT] if verdict and not verdict.expected else [])],
         "engine": _engine(session),
         "cost": _cost(plan),
         "totals": totals(nodes, missing),

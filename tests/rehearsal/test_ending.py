@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.rehearsal.again import broken_nodes
 from gpuinfra.rehearsal.ending import ending
 from gpuinfra.rehearsal.engine import Operation
@@ -101,3 +102,12 @@ def test_the_table_of_nodes_counts_checks_without_misleading(tmp_path: Path) -> 
     )
     assert next(line for line in lines if line.startswith("gpu-1 ")).endswith("2 checks passed, 1 does not apply")
     assert next(line for line in lines if line.startswith("gpu-2 ")).endswith("8 GPUs, no evidence")
+
+
+def test_a_cluster_whose_nodes_are_not_due_says_so(tmp_path: Path) -> None:
+    """A block before its window ends well, and the last lines say why there is no node."""
+    report = {
+        "stack": "try", "action": "up", "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "notes": [NOT_DUE_TEXT],
+        "totals": {"nodes_verified": 0, "nodes": 0, "gpus_verified": 0, "gpus": 0}, "kept": [], "not_shown": [],
+    }  # fmt: skip
+    assert NOT_DUE_TEXT in ending(Result(ok=True, report=report), tmp_path)
