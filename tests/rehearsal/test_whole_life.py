@@ -6,7 +6,6 @@ import pytest
 
 from .conftest import Rehearse
 
-
 AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network")
 GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
 
