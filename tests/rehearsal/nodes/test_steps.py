@@ -168,6 +168,8 @@ class Node:
 
 
 HEALTHY = {"F2": "skip", "F6": "skip"}
+FIRST = {**HEALTHY, "D7": "warn"}
+"""At the first verification nothing was seen to survive a reboot yet."""
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_every_image_becomes_a_healthy_node(node: Node, software: str, changed: 
     """Each check passes; on a plain image every step installs, on a prebuilt one the driver is proven and kept."""
     pool = node.launch(software)
     evidence = node.verdict()
-    assert node.outcomes(evidence) == HEALTHY
+    assert node.outcomes(evidence) == FIRST
     steps = {step["id"]: step for step in evidence["state"]["steps"]}
     assert list(steps) == [step.id for step in pool.steps]
     assert {step["status"] for step in steps.values()} == {"done"}
@@ -199,7 +201,7 @@ def test_a_step_that_reboots_goes_on_in_the_next_boot(node: Node) -> None:
     evidence = node.verdict()
     assert node.host.status()[0].boots == 2
     assert evidence["state"]["recorded"]["kernel"] == "6.8.0-1044-aws"
-    assert node.outcomes(evidence) == HEALTHY
+    assert node.outcomes(evidence) == FIRST
 
 
 @pytest.mark.parametrize(
