@@ -36,6 +36,8 @@ class Standing:
     name: str
     gates: Sequence[Mapping[str, Any]]
     """The `NodesReady` of its state."""
+    resources: Sequence[Mapping[str, Any]] = ()
+    """All that its state holds."""
     session: Session | None = None
     """The rehearsal, where it is one."""
 
@@ -53,13 +55,20 @@ class Standing:
 
     def hosts(self, plan: Plan, direct: bool) -> Hosts:
         """Its nodes as SSH hosts, with the host keys that their verified evidence carried."""
-        from gpuinfra.remote.hosts import from_outputs
+        from gpuinfra.remote.tunnels import bastion_of, from_outputs
 
         nodes = [node for gate in self.gates for node in (gate.get("outputs") or {}).get("nodes") or []]
         if self.session is not None:
             return _stand_ins(self.session, nodes)
         user = "ubuntu" if any(pool.image.os.startswith("ubuntu") for pool in plan.pools) else "root"
-        return from_outputs({"nodes": nodes}, cloud=plan.cloud, region=plan.region, direct=direct, user=user)
+        return from_outputs(
+            {"nodes": nodes},
+            cloud=plan.cloud,
+            region=plan.region,
+            direct=direct,
+            user=user,
+            door=bastion_of(self.resources),
+        )
 
 
 @contextmanager
@@ -68,7 +77,9 @@ def standing(name: str, rehearsal: Path | None) -> Iterator[Standing]:
     from gpuinfra.verification.store import gates_of
 
     if rehearsal is None:
-        yield Standing(name=name, gates=_gates(name, gates_of(_resources(name)), f"pulumi up --stack {_short(name)}"))
+        resources = _resources(name)
+        gates = _gates(name, gates_of(resources), f"pulumi up --stack {_short(name)}")
+        yield Standing(name=name, gates=gates, resources=resources)
         return
     from gpuinfra.rehearsal.session import Order, opened
     from gpuinfra.rehearsal.view import view_for

@@ -121,6 +121,7 @@ class ScaleSets:
             launched=_moment(said.get("timeCreated")),
             zone=next((str(zone) for zone in machine.get("zones") or []), ""),
             private_ip=addresses.get(place.lower(), ""),
+            resource=place,
             leaving=_leaving(said),
             renewed=True,
         )

@@ -198,6 +198,9 @@ class ManagedInstances:
                     template_version=last(template.partition("?")[0]),
                     launched=launched,
                     zone=last(str(more.get("zone") or "")) or group_path(group_name)["zone"],
+                    resource=self._paths[number][self._paths[number].find("projects/") :]
+                    if self._paths[number]
+                    else "",
                     private_ip=str(((more.get("networkInterfaces") or [{}])[0]).get("networkIP") or ""),
                     leaving=instance.get("currentAction") in LEAVING or instance.get("instanceStatus") in ENDED,
                 )

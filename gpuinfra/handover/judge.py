@@ -54,6 +54,7 @@ class NodeVerdict:
     machine: str = ""
     zone: str = ""
     private_ip: str = ""
+    resource: str = ""
     evidence_key: str = ""
     evidence_sha256: str = ""
     checks: tuple[Check, ...] = ()
@@ -186,6 +187,7 @@ def _judge_one(
         "machine": pool.machine,
         "zone": member.zone,
         "private_ip": member.private_ip,
+        "resource": member.resource,
         "gpus_expected": gpus_expected if isinstance(gpus_expected, int) else 0,
     }
 

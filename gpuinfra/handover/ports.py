@@ -57,6 +57,8 @@ class Member:
     launched: datetime | None = None
     zone: str = ""
     private_ip: str = ""
+    resource: str = ""
+    """Path by which the cloud's own tools name it, where that is not the instance id: `/subscriptions/...`, `projects/P/zones/Z/instances/N`."""
     leaving: bool = False
     """True once the group has begun to end it: its evidence does not count any more."""
     renewed: bool = False

@@ -133,6 +133,7 @@ def _node(node: NodeVerdict) -> Properties:
         "machine": node.machine,
         "zone": node.zone,
         "privateIp": node.private_ip,
+        "resource": node.resource,
         "outcome": node.outcome,
         "reason": node.reason,
         "bootId": node.boot_id,

@@ -2,7 +2,8 @@
 
 | module | what it owns |
 | --- | --- |
-| `hosts.py` | which hosts there are and how each is reached: a hosts file, or a stack's outputs |
+| `hosts.py` | which hosts there are and how each is reached: a hosts file |
+| `tunnels.py`, `bastion.py` | the nodes of a stack that is up, through their cloud's tunnel |
 | `known.py` | whose host key is whose: known_hosts files, host CAs, the handover; nothing is ever accepted and added |
 | `connect.py` | the way to a host: directly, through jump hosts, or by a proxy command |
 | `connection.py` | one SSH connection: handshake, host key, login, commands, with time limits |

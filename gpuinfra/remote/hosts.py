@@ -1,6 +1,6 @@
-"""Which hosts there are and how each is reached.
+"""Which hosts there are and how each is reached: a hosts file that a person writes.
 
-Two sources make the same `Host`: a hosts file that a person writes, and the outputs of a stack that is up.
+The nodes of a stack that is up are the same `Host`s, from `tunnels.py`.
 It says nothing about keys being right (`known.py`) and opens nothing (`connect.py`).
 """
 
@@ -17,11 +17,6 @@ from typing import Any
 
 from gpuinfra.errors import UsageError
 
-TUNNELS = {
-    "aws": "aws ssm start-session --target %n --document-name AWS-StartSSHSession --parameters portNumber=%p",
-    "gcp": "gcloud compute start-iap-tunnel %n %p --listen-on-stdin --verbosity=warning",
-}
-"""Cloud -> proxy command for nodes without an open port 22; %n is the name that the cloud knows the node by."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._%-]{0,254}")
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}\$?")
@@ -113,46 +108,6 @@ def read_hosts(path: Path) -> Hosts:
         stack=reader.text(content.get("stack")),
         pool=reader.text(content.get("pool")),
     )
-
-
-def from_outputs(outputs: Mapping[str, Any], *, cloud: str, region: str, direct: bool, user: str) -> Hosts:
-    """The nodes that a stack's outputs list, with the host keys that their verified evidence carried.
-
-    Without `direct` the cloud's own tunnel is used, because no port 22 is open.
-    """
-    if not direct and cloud not in TUNNELS:
-        raise UsageError(
-            f"there is no tunnel for {cloud} that a stack's outputs are enough for; give --direct where the nodes' addresses are "
-            "reachable, or --hosts FILE with a proxy_command (Azure Bastion: docs/remote.md)"
-        )
-    tunnel = [] if direct else shlex.split(TUNNELS[cloud])
-    if tunnel and cloud == "aws":
-        tunnel += ["--region", region]
-    hosts = []
-    for node in outputs.get("nodes") or []:
-        if not isinstance(node, Mapping) or not node.get("instanceId"):
-            continue
-        name = str(node["instanceId"])
-        address = str(node.get("privateIp") or "") if direct else name
-        if not address:
-            continue
-        zone = ["--zone", str(node.get("zone"))] if tunnel and cloud == "gcp" else []
-        hosts.append(
-            Host(
-                name=name,
-                address=address,
-                user=user,
-                proxy_command=tuple(tunnel + zone) or None,
-                host_keys=tuple(str(key) for key in node.get("sshHostKeys") or ()),
-                pool=str(node.get("pool") or "") or None,
-                sudo=user != "root",
-            )
-        )
-    if not hosts:
-        raise UsageError(
-            "the stack's outputs list no node that can be reached; bring it up first, or give --hosts FILE"
-        )
-    return Hosts(hosts=tuple(hosts), jumps={host.name: host for host in hosts})
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.errors import UsageError
-from gpuinfra.remote.hosts import from_outputs, read_hosts
+from gpuinfra.remote.hosts import read_hosts
+from gpuinfra.remote.tunnels import from_outputs
 
 GOOD = """
 stack: aws-p4d
@@ -126,7 +127,7 @@ def test_a_stacks_outputs_give_hosts_with_the_keys_of_the_handover() -> None:
     assert (tunnelled[0].host_keys, tunnelled[0].sudo, tunnelled[0].pool) == (("ssh-ed25519 A",), True, "gpu")
     direct = from_outputs(outputs, cloud="aws", region="us-east-1", direct=True, user="ubuntu").hosts
     assert (direct[0].where, direct[0].proxy_command) == ("10.0.0.9:22", None)
-    with pytest.raises(UsageError, match="no tunnel for azure"):
+    with pytest.raises(UsageError, match="made no Bastion"):
         from_outputs(outputs, cloud="azure", region="r", direct=False, user="ubuntu")
     with pytest.raises(UsageError, match="bring it up first"):
         from_outputs({}, cloud="aws", region="r", direct=False, user="ubuntu")

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.remote.hosts import Host, from_outputs
+from gpuinfra.errors import UsageError
+from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.remote.tunnels import bastion_of, from_outputs
 
 from .servers import Lab, needed
 
@@ -71,7 +73,7 @@ def of(lab: Lab, host: Host, key: Path) -> Host:
     ("cloud", "program", "wanted"),
     [
         ("aws", "aws", "ssm start-session --target i-00000000000000001 --document-name AWS-StartSSHSession --parameters portNumber=22 --region somewhere-1"),
-        ("gcp", "gcloud", "compute start-iap-tunnel i-00000000000000001 22 --listen-on-stdin --verbosity=warning --zone a-1"),
+        ("gcp", "gcloud", "compute start-iap-tunnel train-gpu-0 22 --listen-on-stdin --verbosity=warning --zone a-1 --project p"),
     ],
 )  # fmt: skip
 def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
@@ -80,7 +82,8 @@ def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
     """The cloud's program is asked as documented, and inside its tunnel the key of the handover is verified."""
     key, other = lab.keygen("host"), lab.keygen("other")
     play(program, STDIO, wanted=wanted.split(), port=lab.serve(key=key))
-    node = {"instanceId": "i-00000000000000001", "zone": "a-1", "pool": "gpu"}
+    node = {"instanceId": "i-00000000000000001", "zone": "elsewhere", "pool": "gpu"}
+    node["resource"] = "projects/p/zones/a-1/instances/train-gpu-0" if cloud == "gcp" else ""
     found = from_outputs({"nodes": [node]}, cloud=cloud, region="somewhere-1", direct=False, user=lab.user).hosts[0]
     with lab.connector().connect(of(lab, found, key)) as connection:
         assert connection.run("echo through").output == b"through\n"
@@ -92,6 +95,25 @@ def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
 TARGET = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/gpu/virtualMachines/0"
 AZ = ["network", "bastion", "tunnel", "--name", "door", "--resource-group", "g", "--target-resource-id", TARGET]
 AZ += ["--resource-port", "22", "--port"]
+
+
+def test_nodes_of_an_azure_stack_are_reached_through_its_own_bastion(lab: Lab, play: Play) -> None:
+    """The Bastion comes from the stack's state, the machine's resource id from the handover."""
+    key = lab.keygen("host")
+    group = TARGET.partition("/providers/")[0]
+    wanted = [*AZ[:-2], "22", "--port"]
+    play("az", LISTENING, wanted=wanted, port=lab.serve(key=key))
+    door = {"type": "azure-native:network:BastionHost", "id": f"{group}/providers/Microsoft.Network/bastionHosts/door"}
+    found = bastion_of([{"type": "azure-native:network:VirtualNetwork", "id": "x"}, door])
+    assert found is not None
+    node = {"instanceId": "00000000-0000-4000-8000-000000000001", "resource": TARGET, "pool": "gpu"}
+    host = from_outputs({"nodes": [node]}, cloud="azure", region="r", direct=False, user="u", door=found).hosts[0]
+    assert "--subscription" in host.proxy_words()
+    words = [w for w in host.proxy_words() if w not in ("--subscription", found.subscription)]
+    with lab.connector().connect(of(lab, Host(**{**host.__dict__, "proxy_command": tuple(words)}), key)) as connection:
+        assert connection.run("echo through").output == b"through\n"
+    with pytest.raises(UsageError, match="made no Bastion"):
+        from_outputs({"nodes": [node]}, cloud="azure", region="r", direct=False, user="u")
 
 
 def behind_bastion(lab: Lab, key: Path) -> Host:
