@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 from tests.remote.servers import sshd
 
@@ -22,6 +24,7 @@ def assert_commands_work_on_it(up: Told) -> None:
     assert "evidence bucket" in said["about"]
     assert "Rehearsal" in page.read_text()
     assert sorted(path.name for path in kept.iterdir()) == [f"gpu-{n}.json" for n in (1, 2, 3, 4)]
+    assert_state_is_read_through_the_engine(up)
     if sshd() is None:
         return
     asked = run(command("verify", *place, "--ssh", "--baseline", str(kept), "--phase", "presence"), up.root)
@@ -39,3 +42,22 @@ def assert_commands_work_on_it(up: Told) -> None:
     assert "4 of 4 hosts ended with 0" in ran.err
     inside = run(command("ssh", *place, "gpu-3", "systemctl is-active gpuinfra-verify.service; uname -n"), up.root)
     assert inside.out.splitlines()[-1].endswith("gpu-3"), inside.out + inside.err
+
+
+def assert_state_is_read_through_the_engine(up: Told) -> None:
+    """A deployed stack is asked through `pulumi stack export`; here the state of the rehearsal stands in for a person's."""
+    environment = {
+        **os.environ,
+        "PULUMI_BACKEND_URL": f"file://{up.root / 'state'}",
+        "PULUMI_HOME": str(up.root / "home"),
+        "PULUMI_CONFIG_PASSPHRASE": (up.root / "passphrase").read_text(),
+    }
+    program = "from gpuinfra.cli.standing import _resources; from gpuinfra.verification.store import gates_of; "
+    ask = "print([n['label'] for g in gates_of(_resources(%r)) for n in g['outputs']['nodes']])"
+    words = [sys.executable, "-c", program + ask % "aws-p4d"]
+    told = run(words, up.root, env=environment, cwd=up.root / "project")
+    assert told.out.splitlines()[-1] == "['gpu-1', 'gpu-2', 'gpu-3', 'gpu-4']", told.out + told.err
+    missing = run(
+        [sys.executable, "-c", program + "_resources('nobody')"], up.root, env=environment, cwd=up.root / "project"
+    )
+    assert "no stack named 'nobody' found" in missing.err
