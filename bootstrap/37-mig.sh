@@ -8,7 +8,7 @@ set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 
-readonly NODE=${BASH_SOURCE[0]%/*}/../node.pyz
+readonly BUNDLE=${BASH_SOURCE[0]%/*}/..
 readonly UNIT=gpuinfra-mig.service
 
 main() {
@@ -18,6 +18,10 @@ main() {
   local count
 
   would "cut the GPUs, where they are not yet" || cut_gpus
+  # User data puts it there too; a machine that was set up over SSH has it from here.
+  if put_file "/etc/systemd/system/$UNIT" "$(<"$BUNDLE/units/$UNIT")"; then
+    dry_run || systemctl daemon-reload
+  fi
   service_on "$UNIT"
 
   end_dry_run
@@ -29,7 +33,7 @@ main() {
 
 cut_gpus() {
   local said status=0 line
-  said=$(python3 "$NODE" mig 2>&1) || status=$?
+  said=$(python3 "$BUNDLE/node.pyz" mig 2>&1) || status=$?
   while read -r line; do
     [[ $line != "changed: "* ]] || changed "${line#changed: }"
   done <<<"$said"

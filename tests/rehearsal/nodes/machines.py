@@ -178,8 +178,8 @@ class Machine:
 
 
 def pool_of(cloud: str, machine: str, os_name: str, image: str, *, home: bool = False, **more: object) -> PoolPlan:
-    """One pool with Lustre, and with home directories where asked for."""
-    software: dict[str, object] = {"os": os_name, "image": image, **more}
+    """One pool with Lustre, and with home directories where asked for; `more` goes to the pool."""
+    software: dict[str, object] = {"os": os_name, "image": image}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
     storage: list[dict[str, object]] = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 18000}]
@@ -189,7 +189,7 @@ def pool_of(cloud: str, machine: str, os_name: str, image: str, *, home: bool = 
         "name": "train",
         "where": PLACES[cloud],
         "software": software,
-        "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "spot", "count": 1}]}],
+        "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "spot", "count": 1}], **more}],
         "storage": storage,
     }
     return make_plan(parse_spec(declared), TODAY).pools[0]

@@ -113,3 +113,21 @@ def test_a_plan_with_homes_and_a_node_without_is_refused(host: NodeHost) -> None
     assert code == 1
     assert "node.json names no file system of kind home" in said
     assert "again in" not in said
+
+
+@pytest.mark.long
+def test_gpus_are_cut_as_declared_and_again_after_a_reboot(host: NodeHost) -> None:
+    """Every GPU has the declared instances, and the unit makes them again, because a reboot loses them."""
+    node = Machine(
+        host, pool_of("azure", "Standard_ND96isr_H100_v5", "ubuntu-22.04", "default", mig=["3g.40gb", "3g.40gb"])
+    )
+    node.launch("azure")
+    code, said, _ = node.through()
+    assert code == 0, said
+    assert node.state["recorded"]["mig"] == "16"
+    node.reboot()
+    assert node.run("bash", "-c", "nvidia-smi -L | grep -c '^ *MIG '") == (0, "16\n")
+    assert node.run("systemctl", "is-active", "gpuinfra-mig.service")[1] == "active\n"
+    code, said = node.steps("--again")
+    assert code == 0, said
+    assert "none of them changed something" in said, said
