@@ -58,7 +58,9 @@ def _opened(value: Any) -> Any:
 
 def upgrade(changes: Mapping[str, Mapping[str, Any]] | None = None) -> Upgrade:
     """Today's program on the old state. `changes` alters inputs by logical name, so that the comparison itself can be tried."""
-    old = {_known_as(one["urn"]): one for one in old_state() if one.get("custom") and not one["type"].startswith("pulumi:")}
+    old = {
+        _known_as(one["urn"]): one for one in old_state() if one.get("custom") and not one["type"].startswith("pulumi:")
+    }
     held = {(one["type"], one["urn"].rsplit("::", 1)[1]): (one["id"], one["outputs"]) for one in old.values()}
     now: Recording = recording_of_spec(spec_of("aws-p4d"), stack="aws-p4d", held=held)
     told, seen = Upgrade(), set()
