@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from gpuinfra.node.advice import ACTIONS
 from gpuinfra.report.page import CSP, _badge, _node, _section, _t, _table, _tile
 
 _CLASS = {"nothing": "good", "look": "warn"}
@@ -41,6 +42,7 @@ def verification_page(document: Mapping[str, Any], title: str = "Verification") 
 
 
 def _to_do(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Whoever needs most comes first; nodes that are ready come last."""
     rows = [
         [
             f'<span class="badge {_CLASS.get(node["action"], "bad")}">{_t(node["action"])}</span>',
@@ -49,13 +51,17 @@ def _to_do(nodes: Sequence[Mapping[str, Any]]) -> str:
             _t(node["what_to_do"]),
             f'<span class="quiet">{_t(node["reason"])}</span>',
         ]
-        for node in nodes
+        for node in sorted(nodes, key=lambda node: -ACTIONS.index(node["action"]))
     ]
     return _table(("", "node", "machine", "what to do", "because"), rows)
 
 
 def _worse(nodes: Sequence[Mapping[str, Any]]) -> str:
-    rows = [[f"<code>{_t(node['instance_id'])}</code>", _t(text)] for node in nodes for text in node["worse"]]
+    rows = [
+        [f'<code style="white-space: nowrap">{_t(node["instance_id"])}</code>', _t(text)]
+        for node in nodes
+        for text in node["worse"]
+    ]
     return _table(("node", "what changed"), rows) if rows else ""
 
 

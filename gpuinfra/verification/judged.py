@@ -69,8 +69,16 @@ def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
 
 
 def _worse(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """What got worse, once for each reason: one GPU that stops answering makes twenty checks fail."""
     earlier = {check["id"]: check for check in before}
+    grouped: dict[str, list[tuple[str, str, str]]] = {}
     for check in after:
         old = earlier.get(check["id"])
         if old and _RANK[check["outcome"]] > _RANK[old["outcome"]]:
-            yield f"{check['id']} {check['name']}: was {old['outcome']}, is {check['outcome']} ({check['reason']})"
+            grouped.setdefault(str(check["reason"]), []).append(
+                (f"{check['id']} {check['name']}", str(old["outcome"]), str(check["outcome"]))
+            )
+    for reason, changes in sorted(grouped.items(), key=lambda item: -len(item[1])):
+        name, was, now = max(changes, key=lambda change: _RANK[change[2]])
+        more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+        yield f"{name}{more}: was {was}, is {now} ({reason})"

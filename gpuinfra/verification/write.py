@@ -100,16 +100,23 @@ def silent(one: Absent) -> dict[str, Any]:
 def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
     """A table of nodes, then what is wrong with each, causes first."""
     wide = max([4, *(len(_name(node)) for node in nodes), *(len(_line(one.name)) for one in found.absent)])
-    yield f"{'node':<{wide}}  {'machine':<16} {'outcome':<9} {'passed':>8}  what to do"
+    type_ = max(
+        [
+            7,
+            *(len(_line(node.evidence.document.get("machine"))) for node in nodes),
+            *(len(_line(one.machine)) for one in found.absent),
+        ]
+    )
+    yield f"{'node':<{wide}}  {'machine':<{type_}} {'outcome':<9} {'passed':>8}  what to do"
     for node in nodes:
         passed = sum(check["outcome"] == "pass" for check in node.checks)
         asked = sum(check["outcome"] != "skip" for check in node.checks)
         yield (
-            f"{_name(node):<{wide}}  {_line(node.evidence.document.get('machine')):<16} "
+            f"{_name(node):<{wide}}  {_line(node.evidence.document.get('machine')):<{type_}} "
             f"{'verified' if node.verified else 'failed':<9} {f'{passed}/{asked}':>8}  {DO[node.advice.action]}"
         )
     for one in found.absent:
-        yield f"{_line(one.name):<{wide}}  {_line(one.machine):<16} {_line(one.outcome)}"
+        yield f"{_line(one.name):<{wide}}  {_line(one.machine):<{type_}} {_line(one.outcome)}"
     for node in nodes:
         shown = list(node.blockers) + [c for c in node.checks if c["outcome"] == "warn" and c not in node.blockers]
         if not shown and not node.missing and not node.worse:

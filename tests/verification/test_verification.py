@@ -147,8 +147,8 @@ def test_the_shipped_stack_says_what_is_expected(tmp_path: Path, write: Write) -
     write(document)
     words = ["aws-p4d", "--evidence", str(tmp_path / "now"), "--json"]
     said = json.loads(CliRunner().invoke(command, words, standalone_mode=False).output)
-    # The paper node ran two steps, the stack's pool has eleven: all else is as the plan expects.
-    assert said["nodes"][0]["blocking"] == ["S2"]
+    # The paper node ran two steps and no diagnostics, the stack's pool has eleven and level 1: all else is as the plan expects.
+    assert said["nodes"][0]["blocking"] == ["S2", "B1"]
     document["pool"] = "other"
     write(document)
     with pytest.raises(UsageError, match="pool 'other'; aws-p4d has gpu"):
