@@ -106,11 +106,13 @@ def apis(plan: Plan) -> tuple[str, ...]:
     wanted = {"cloudresourcemanager", "iam", "serviceusage"}
     if "foundation" in plan.layers:
         wanted |= {"cloudkms", "compute", "logging", "storage"}
-        wanted |= {"billingbudgets", "monitoring"} if plan.budget else set()
+        if plan.budget:
+            wanted |= {"billingbudgets", *(["monitoring"] if plan.budget.recipients else [])}
     if "site" in plan.layers:
-        wanted |= {"compute", "dns", "logging"}
-        wanted |= {"servicenetworking"} if plan.file_systems else set()
+        wanted |= {"cloudkms", "compute", "storage"} if plan.file_systems else {"compute"}
         wanted |= {{"lustre": "lustre", "home": "file"}.get(one.kind, "storage") for one in plan.file_systems}
+        if plan.network and plan.network.existing_id is None:
+            wanted |= {"dns", "logging", *(["servicenetworking"] if plan.network.service_range else [])}
     if "cluster" in plan.layers and plan.pools:
         wanted |= {"compute", "storage"}
     return tuple(sorted(wanted))
