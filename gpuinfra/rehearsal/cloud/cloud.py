@@ -23,6 +23,9 @@ from gpuinfra.rehearsal.cloud.store import Resource, Store, Taken
 
 _ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
 
+_MAKERS = "makers"
+"""Kind of thing: who made what any number may make, by the engine's names."""
+
 EXISTING = "existing"
 """The operation that what was there before belongs to."""
 
@@ -103,9 +106,13 @@ class Cloud:
                 behaviour.before_create(self, call)
                 call.id = call.id or behaviour.identify(self, call) or self._identify(call)
                 self._complete(call)
-                self._claim(call, behaviour)
-                behaviour.created(self, call)
-                self.store.insert(call.resource())
+                if behaviour.joins and self._join(call):
+                    behaviour.created(self, call)
+                    self.store.update(call.resource())
+                else:
+                    self._claim(call, behaviour)
+                    behaviour.created(self, call)
+                    self.store.insert(call.resource())
                 behaviour.kept(self, call)
                 self.store.log("create", call.token, call.id, call.urn)
         except Taken as taken:
@@ -163,8 +170,9 @@ class Cloud:
                 self.operator.resource(self, "delete", resource.type, {}, resource.region, resource)
             with self.store.change():
                 behaviour.before_delete(self, resource)
-                self.store.remove(resource)
-                behaviour.deleted(self, resource)
+                if not (behaviour.joins and self._leave(resource, urn, stays=behaviour.stays)):
+                    self.store.remove(resource)
+                    behaviour.deleted(self, resource)
                 self.store.log("delete", resource.type, resource.id, urn)
         except CloudError as error:
             self.store.log("delete", resource.type, resource.id, urn, error.code)
@@ -224,6 +232,26 @@ class Cloud:
             if made[name] is not None and not wire.is_secret(made[name]):
                 made[name] = wire.secret(made[name])
         call.outputs = made
+
+    def _join(self, call: Call) -> bool:
+        """Note who made it; True where it is there already."""
+        key = f"{call.token} {call.id}"
+        there = self.store.find(call.token, call.id, call.region) is not None
+        known = self.store.get(_MAKERS, key) if there else None
+        self.store.put(_MAKERS, key, sorted({*(known or ()), call.urn}))
+        return there
+
+    def _leave(self, resource: Resource, urn: str, *, stays: bool) -> bool:
+        """Note who lets go; True where it is there for others still."""
+        key = f"{resource.type} {resource.id}"
+        others = sorted({*(self.store.get(_MAKERS, key) or ())} - {urn or resource.urn})
+        if stays and others:
+            self.store.put(_MAKERS, key, others)
+            self.store.remove(resource)
+            self.store.insert(replace(resource, urn=others[0]))
+            return True
+        self.store.drop(_MAKERS, key)
+        return False
 
     def _claim(self, call: Call, behaviour: behaviours.Behaviour) -> None:
         for scope, name in behaviour.names(self, call):

@@ -324,6 +324,7 @@ _GCP_SHAPES = {
     "gcp:storage/bucketObject:BucketObject": "{bucket}-{name}",
     "gcp:storage/bucketIAMMember:BucketIAMMember": "b/{bucket}/{role}/{member}",
     "gcp:projects/iAMMember:IAMMember": "{project}/{role}/{member}",
+    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": "projects/{project}/locations/{location}/repositories/{repository}/{role}/{member}",
     "gcp:projects/iAMAuditConfig:IAMAuditConfig": "projects/{project}/audit_config/{service}",
     "gcp:projects/service:Service": "{project}/{service}",
     "gcp:projects/serviceIdentity:ServiceIdentity": "projects/{project}/services/{service}",
@@ -332,7 +333,7 @@ _GCP_SHAPES = {
     "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": "{cryptoKeyId}/{role}/{member}",
     "gcp:serviceaccount/iAMMember:IAMMember": "{serviceAccountId}/{role}/{member}",
     "gcp:logging/projectSink:ProjectSink": "projects/{project}/sinks/{name}",
-    "gcp:logging/projectBucketConfig:ProjectBucketConfig": "{project}/locations/{location}/buckets/{bucketId}",
+    "gcp:logging/projectBucketConfig:ProjectBucketConfig": "projects/{project}/locations/{location}/buckets/{bucketId}",
 }
 _GCP_SHORT = ("router", "instanceGroupManager", "region", "zone")
 """Inputs that may be links where the id has a name."""

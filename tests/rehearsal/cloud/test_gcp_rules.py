@@ -62,6 +62,41 @@ def test_a_name_is_taken_once(gcp: Client, token: str, inputs: dict[str, Any], t
     assert gcp.read(token, made.id).outputs == made.outputs
 
 
+MEMBER = {"project": ids.PROJECT, "role": "roles/logging.logWriter", "member": "user:person@example.com"}
+
+
+@pytest.mark.parametrize(
+    ("token", "inputs", "left"),
+    [
+        ("gcp:projects/service:Service", {"service": "compute.googleapis.com", "disableOnDestroy": False}, True),
+        ("gcp:projects/serviceIdentity:ServiceIdentity", {"service": "lustre.googleapis.com"}, True),
+        ("gcp:projects/iAMMember:IAMMember", MEMBER, False),
+        ("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", {**MEMBER, "repository": "images", "location": "us-central1"}, False),
+    ],
+)  # fmt: skip
+def test_what_is_on_can_be_turned_on_again(
+    gcp: Client, cloud: Cloud, token: str, inputs: dict[str, Any], left: bool
+) -> None:
+    """APIs and members are sets: two stacks make the same one, an API stays on for the other, a member is gone for both."""
+    inputs = {"project": ids.PROJECT, **inputs}
+    first, second = gcp.create(token, inputs, "first"), gcp.create(token, inputs, "second")
+    assert first.id == second.id
+    assert len(cloud.store.list(token)) == 1
+    gcp.delete(first)
+    assert [one.urn for one in cloud.store.list(token)] == ([second.urn] if left else [])
+    gcp.delete(second)
+    assert not cloud.store.list(token)
+
+
+def test_a_log_bucket_is_imported_by_its_whole_path(gcp: Client) -> None:
+    """Its id begins with the project, as sinks and imports name it."""
+    made = gcp.create(
+        "gcp:logging/projectBucketConfig:ProjectBucketConfig",
+        {"project": ids.PROJECT, "location": "us-central1", "bucketId": "audit"},
+    )
+    assert made.id == f"projects/{ids.PROJECT}/locations/us-central1/buckets/audit"
+
+
 def test_subnets_of_one_network_do_not_overlap(gcp: Client) -> None:
     """In another network the same range is free."""
     first = google.network(gcp)

@@ -38,6 +38,10 @@ class Behaviour:
     """Outputs that an update changes, so a preview of one shows them as unknown."""
     ignored: tuple[str, ...] = ()
     """Inputs whose change is none: the cloud cannot read them back."""
+    joins: bool = False
+    """Making it where it is there already is no error: an API that is on, a member that has the role."""
+    stays: bool = False
+    """With `joins`: it goes when the last one who made it lets go of it. False: whoever removes it takes it from all of them."""
 
     def check(self, cloud: Cloud, call: Call) -> Iterable[Failure]:
         """What the SDK's types cannot say. May fill in defaults. Inputs may hold unknowns."""
@@ -105,6 +109,15 @@ _ANSWERS: dict[str, Answer] = {}
 _GENERIC = Behaviour()
 
 
+class Member(Behaviour):
+    """One member of a role on Google Cloud: giving it twice is giving it once, and taking it is taking it from everybody."""
+
+    joins = True
+
+
+_MEMBER = Member()
+
+
 def behaves(cls: type[Behaviour]) -> type[Behaviour]:
     """Registers a behaviour for its types."""
     instance = cls()
@@ -125,7 +138,8 @@ def answers(*tokens: str) -> Callable[[Answer], Answer]:
 def of(token: str) -> Behaviour:
     """The behaviour of a type."""
     _load()
-    return _BEHAVIOURS.get(token, _GENERIC)
+    member = token.startswith("gcp:") and token.endswith(("IAMMember", "IamMember"))
+    return _BEHAVIOURS.get(token, _MEMBER if member else _GENERIC)
 
 
 def answer(token: str) -> Answer | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud import gcp_condition, ids, wire
-from gpuinfra.rehearsal.cloud.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.behaviours import Behaviour, Member, behaves
 from gpuinfra.rehearsal.cloud.behaviours.gcp_common import refused
 from gpuinfra.rehearsal.cloud.check import Failure
 from gpuinfra.rehearsal.cloud.errors import CloudError, GoogleError
@@ -58,7 +58,7 @@ class Account(Behaviour):
 
 
 @behaves
-class Grant(Behaviour):
+class Grant(Member):
     """One role for one member. A member of this project has to exist; a condition has to be one that can be read."""
 
     types = GRANTS
@@ -161,8 +161,17 @@ class ServiceIdentity(Behaviour):
     """The account of one of Google's services in this project."""
 
     types = ("gcp:projects/serviceIdentity:ServiceIdentity",)
+    joins = stays = True
 
     def created(self, cloud: Cloud, call: Call) -> None:
         service = str(call.plain.get("service") or "").removesuffix(".googleapis.com")
         email = f"service-{ids.PROJECT_NUMBER}@gcp-sa-{service}.iam.gserviceaccount.com"
         call.outputs |= {"email": email, "member": f"serviceAccount:{email}"}
+
+
+@behaves
+class Api(Behaviour):
+    """An API of a project: it is on or off, whoever turned it on."""
+
+    types = ("gcp:projects/service:Service",)
+    joins = stays = True
