@@ -6,7 +6,7 @@ STACK ?= aws-p4d
 .PHONY: rehearse test test-long lint bench lock clean engine dev
 
 rehearse: ## bring the cluster of a stack up on Pulumi's engine, with stand-ins for cloud and nodes
-	@$(PYTHON) tools/environment.py aws
+	@$(PYTHON) tools/environment.py --for $(STACK)
 	@$(BIN)/python -m gpuinfra.engine
 	@$(BIN)/gpuinfra rehearse up $(STACK)
 
@@ -38,8 +38,8 @@ UV_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 lock: dev ## take the newest versions that pyproject.toml allows into requirements/
 	$(UV_LOCK) --upgrade pyproject.toml --extra aws --extra azure --extra gcp \
 		--group dev --group build --output-file requirements/dev.txt
-	$(UV_LOCK) --upgrade pyproject.toml --extra aws --group build \
-		--constraint requirements/dev.txt --output-file requirements/aws.txt
+	for cloud in aws azure gcp; do $(UV_LOCK) --upgrade pyproject.toml --extra $$cloud --group build \
+		--constraint requirements/dev.txt --output-file requirements/$$cloud.txt || exit 1; done
 	$(UV_LOCK) --upgrade --group bench \
 		--constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt

@@ -13,7 +13,7 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.clouds import CLOUDS, why_not_built
+from gpuinfra.clouds import CLOUDS, why_not_built, why_not_here
 from gpuinfra.day import today
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
@@ -45,7 +45,7 @@ class GpuCluster(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpuinfra:index:GpuCluster", name, None, opts)
         spec = spec if isinstance(spec, ClusterSpec) else parse_spec(dict(spec))
-        if reason := why_not_built(spec.cloud):
+        if reason := why_not_built(spec.cloud) or why_not_here(spec.cloud):
             raise pulumi.RunError(reason)
         day = today()
         self.plan = _planned(spec, day, self)

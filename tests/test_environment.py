@@ -42,12 +42,12 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
-def install(checkout: Path, target: str, **environment: str) -> tuple[int, str, list[str]]:
+def install(checkout: Path, *target: str, **environment: str) -> tuple[int, str, list[str]]:
     """Exit code, stderr, and what pip and uv were asked for in this run."""
     log = checkout.parent / "log"
     log.write_text("")
     answer = subprocess.run(
-        [sys.executable, checkout / "tools" / "environment.py", target],
+        [sys.executable, checkout / "tools" / "environment.py", *target],
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(checkout.parent),
@@ -98,7 +98,7 @@ def test_unknown_target_is_wrong_use(checkout):
     """A target that does not exist is exit code 2 and names those that do."""
     code, said, asked = install(checkout, "everything")
     assert (code, asked) == (2, [])
-    assert "aws|dev" in said
+    assert "aws|azure|gcp|dev" in said
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -116,10 +116,39 @@ def test_locks_have_hashes_and_no_address(lock):
         assert "--hash=sha256:" in entry, entry
 
 
-def test_rehearsal_lock_is_part_of_the_test_lock():
-    """What `aws.txt` pins, `dev.txt` pins to the same version, so that one environment serves both."""
+@pytest.mark.parametrize(
+    ("stack", "content", "target"),
+    [
+        ("train", "where: {cloud: gcp, region: us-central1}", "gcp"),
+        ("train", "where:\n  cloud: 'azure'\n", "azure"),
+        ("train", "# cloud: gcp\nwhere: {region: us-east-1, cloud: aws}", "aws"),
+        ("train", "config: {}", "dev"),
+        ("typo", "where: {cloud: gcp}", "aws"),
+    ],
+)
+def test_a_stack_gets_what_its_cloud_needs(checkout, stack, content, target):
+    """`--for STACK` installs the SDK of the stack's cloud, all where the file leaves it open; a wrong name is gpuinfra's to tell."""
+    (checkout / "stacks").mkdir()
+    (checkout / "stacks" / "Pulumi.train.yaml").write_text(content)
+    code, said, asked = install(checkout, "--for", stack)
+    assert code == 0, said
+    assert any(f"requirements/{target}.txt" in line for line in asked), asked
+
+
+def test_another_cloud_keeps_the_first(checkout):
+    """Who rehearses on one cloud and then on another installs each once."""
+    assert install(checkout, "aws")[2]
+    assert install(checkout, "gcp")[2]
+    assert install(checkout, "aws")[2] == []
+    assert install(checkout, "gcp")[2] == []
+
+
+@pytest.mark.parametrize("lock", ["aws.txt", "azure.txt", "gcp.txt"])
+def test_a_clouds_lock_is_part_of_the_test_lock(lock):
+    """What a cloud's file pins, `dev.txt` pins to the same version, so that one environment serves all."""
     pins = {
         name: set(re.findall(r"^([a-z0-9-]+==\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
-        for name in ("aws.txt", "dev.txt")
+        for name in (lock, "dev.txt")
     }
-    assert pins["aws.txt"] <= pins["dev.txt"]
+    assert pins[lock]
+    assert pins[lock] <= pins["dev.txt"]

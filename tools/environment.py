@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Make `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|dev|bench`.
+"""Make `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench`.
 
 Standard library only, because it runs before anything is installed.
-One environment serves the first two: `dev` holds all that `aws` holds, in the same versions.
+`--for STACK` in place of the target takes what the cloud of this stack needs, and no other cloud's SDK.
+One environment serves all but the last: `dev` holds all that each cloud's file holds, in the same versions.
 `bench` is one of its own, `.venv-bench`: tools that `bench/` compares with, and nothing that gpuinfra needs.
 A stamp, written last, says what was installed from which files; an interrupted run leaves none and is done again.
 """
@@ -14,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,13 +25,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENVS = {"aws": ROOT / ".venv", "dev": ROOT / ".venv", "bench": ROOT / ".venv-bench"}
+CLOUDS = ("aws", "azure", "gcp")
+VENVS = {**dict.fromkeys((*CLOUDS, "dev"), ROOT / ".venv"), "bench": ROOT / ".venv-bench"}
 WHAT = {
     "aws": "Pulumi with its AWS SDK (half a minute)",
+    "azure": "Pulumi with its Azure SDK (a minute)",
+    "gcp": "Pulumi with its Google Cloud SDK (half a minute)",
     "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools (two minutes)",
     "bench": "the SSH tools that bench/ssh.py compares with",
 }
-INCLUDES = {"aws": ("aws", "dev"), "dev": ("dev",), "bench": ("bench",)}
+INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, "dev": ("dev",), "bench": ("bench",)}
 """Target -> the stamps that satisfy it."""
 OLDEST = (3, 11)
 MISSING = 3
@@ -38,10 +43,10 @@ MISSING = 3
 
 def main() -> int:
     """Install the target named on the command line; silent and fast when it is there already."""
-    if len(sys.argv) != 2 or sys.argv[1] not in WHAT:
-        print(f"usage: {sys.argv[0]} {'|'.join(WHAT)}", file=sys.stderr)
+    target = sys.argv[1] if len(sys.argv) == 2 else needed_by(sys.argv[2]) if sys.argv[1:2] == ["--for"] else ""
+    if target not in WHAT:
+        print(f"usage: {sys.argv[0]} {'|'.join(WHAT)} | --for STACK", file=sys.stderr)
         return 2
-    target = sys.argv[1]
     if sys.version_info < OLDEST:
         return missing(
             f"python3 is {sys.version.split()[0]}; gpuinfra needs Python 3.11 or newer: make ... PYTHON=python3.12"
@@ -72,8 +77,10 @@ def install(target: str) -> int:
             said = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
             return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({said[-1]})")
         (venv / ".base").touch()
+    # Until the end, nothing is said to be whole; then what was there before is there too, for all files pin the same versions.
+    whole = [target, *(name for name in VENVS if VENVS[name] == venv and name != target and fits(name))]
     for stamp in venv.glob(".installed-*.json"):
-        stamp.unlink()  # until the end, nothing is said to be whole
+        stamp.unlink()
 
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
     lock = ROOT / "requirements" / f"{target}.txt"
@@ -94,20 +101,37 @@ def install(target: str) -> int:
     if ours and not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
         return missing("cannot install this checkout into .venv; the lines above say why")
 
-    write(venv / f".installed-{target}.json", fingerprint(target))
+    for name in whole:
+        write(venv / f".installed-{name}.json", fingerprint(name))
     say(f"installed in {time.monotonic() - started:.0f} s")
     return 0
 
 
 def is_there(target: str) -> bool:
-    """Whether a stamp of the target, or of one that includes it, matches the files of now."""
+    """Whether the target, or one that includes it, was installed from the files of now."""
+    return any(fits(name) for name in INCLUDES[target])
+
+
+def fits(target: str) -> bool:
+    """Whether the target's stamp matches the files of now."""
     venv = VENVS[target]
-    for name in INCLUDES[target]:
-        with contextlib.suppress(OSError, ValueError):
-            stamp = json.loads((venv / f".installed-{name}.json").read_text())
-            if stamp == fingerprint(name) and (venv / "bin" / "python").exists():
-                return True
+    with contextlib.suppress(OSError, ValueError):
+        stamp = json.loads((venv / f".installed-{target}.json").read_text())
+        return stamp == fingerprint(target) and (venv / "bin" / "python").exists()
     return False
+
+
+def needed_by(stack: str) -> str:
+    """The target for a stack: its cloud's, or all of them where the file does not say which it is.
+
+    A mistake in the name or the file is told by gpuinfra, better than it could be here.
+    """
+    candidates = [ROOT / "stacks" / f"Pulumi.{stack}.yaml", Path(stack)]
+    text = next((path.read_text(errors="replace") for path in candidates if path.is_file()), "")
+    named = set(re.findall(r"""^[^#\n]*\bcloud:\s*["']?(\w+)""", text, re.MULTILINE))
+    if not text:
+        return "aws"
+    return named.pop() if len(named) == 1 and named <= set(CLOUDS) else "dev"
 
 
 def fingerprint(target: str) -> dict[str, str]:

@@ -7,7 +7,9 @@ A new cloud is one new folder, one line here, one extra in `pyproject.toml` and 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,3 +33,28 @@ def why_not_built(cloud: str) -> str | None:
         f"where.cloud is {cloud}, which gpuinfra can plan and price but not build yet: its components do not exist; "
         f"`gpuinfra plan` answers for it, and {', '.join(built)} can be built and rehearsed"
     )
+
+
+def why_not_here(cloud: str) -> str | None:
+    """None where the packages of this cloud's extra are installed; else one sentence with what to type."""
+    try:
+        wanted = importlib.metadata.requires("gpuinfra") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None  # run from its sources; what is missing then shows at its import
+    extra = re.compile(rf"""extra\s*==\s*["']{cloud}["']""")
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted if extra.search(line)]
+    absent = [name for name in names if not _installed(name)]
+    if not absent:
+        return None
+    return (
+        f"where.cloud is {cloud}, and its packages are not installed here ({', '.join(absent)}): "
+        f"pip install 'gpuinfra[{cloud}]', or in a checkout: python3 tools/environment.py {cloud}"
+    )
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

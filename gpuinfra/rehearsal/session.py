@@ -16,11 +16,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clouds import why_not_built
+from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.day import VARIABLE as DAY
 from gpuinfra.day import today
 from gpuinfra.engine import find_engine
-from gpuinfra.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.handover import wire
 from gpuinfra.handover.names import Names
 from gpuinfra.plan import make_plan
@@ -196,6 +196,9 @@ def read_order(order: Order) -> tuple[Path, Program, LoadedStack | None]:
     if loaded is not None:
         if reason := why_not_built(loaded.spec.cloud):
             raise DeploymentError(f"{path}: {reason}")
+        ours = program.virtualenv is None or program.virtualenv.resolve() == Path(sys.prefix).resolve()
+        if ours and (reason := why_not_here(loaded.spec.cloud)):
+            raise EnvironmentMissing(f"{path}: {reason}")
         fault_list.against_plan(faults, make_plan(loaded.spec, order.day))
     return path, program, loaded
 

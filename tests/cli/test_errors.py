@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pulumi
 import pytest
 
+from gpuinfra import GpuCluster, clouds
 from gpuinfra.cli import main, prefixed
 
 
@@ -30,3 +32,23 @@ def test_a_declaration_with_two_mistakes_tells_both_alike(tmp_path: Path, capsys
     assert len(lines) >= 2, lines
     assert all(line.startswith(("gpuinfra: ", " ")) for line in lines), lines
     assert sum(line.startswith("gpuinfra: ") for line in lines) >= 2
+
+
+def test_a_cloud_whose_packages_are_not_installed_is_told_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who installed one cloud and rehearses or deploys another reads one line with what to type, exit code 3, and no traceback."""
+    monkeypatch.setattr(clouds, "_installed", lambda name: name != "pulumi-gcp")
+    assert clouds.why_not_here("aws") is None
+    assert main(["rehearse", "up", "gcp-a3high", "--folder", str(tmp_path)]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "its packages are not installed here (pulumi-gcp): pip install 'gpuinfra[gcp]'" in line
+    assert list(tmp_path.iterdir()) == []
+
+    spec = {
+        "name": "train",
+        "where": {"cloud": "gcp", "region": "us-central1"},
+        "pools": [{"name": "gpu", "machine": "a2-highgpu-8g", "capacity": {"kind": "spot", "count": 1}}],
+    }
+    with pytest.raises(pulumi.RunError, match=r"gpuinfra\[gcp\]"):
+        GpuCluster("train", spec)
