@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gpuinfra.clouds import CLOUDS
 from gpuinfra.errors import UsageError
@@ -57,6 +58,63 @@ class Permissions:
             "notes": list(self.notes),
             "source": self.source,
         }
+
+
+@dataclass(frozen=True)
+class Row:
+    """The actions of one resource type by operation, as words. `action?input` is asked where that input is given, on an update where it changes."""
+
+    create: str
+    read: str
+    update: str = ""
+    delete: str = ""
+
+    def of(self, operation: str) -> tuple[str, ...]:
+        """The words of one operation."""
+        return tuple(getattr(self, operation).split())
+
+
+OPERATIONS = ("create", "read", "update", "delete")
+
+
+class Made(Protocol):
+    """A resource of a plan, as each cloud's list of them has it."""
+
+    @property
+    def type(self) -> str:
+        """Its type."""
+        ...
+
+    @property
+    def kept(self) -> str | None:
+        """Why a destroy leaves it."""
+        ...
+
+
+def uses_of(
+    things: Iterable[Made],
+    rows: Mapping[str, Row],
+    asked: Mapping[str, tuple[str, ...]],
+    never: frozenset[str] = frozenset(),
+) -> dict[str, list[tuple[str, str]]]:
+    """Action -> what needs it, in a plan's resources and in what the program asks. What is kept is not deleted; inputs in `never` are not given.
+
+    Raises KeyError for a type of a cloud without a row: a list that leaves something out is worse than none.
+    """
+    uses: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    made = list(things)
+    deleted = {thing.type for thing in made if not thing.kept}
+    for type_ in dict.fromkeys(thing.type for thing in made):
+        if type_ not in rows and type_.startswith("gpuinfra:"):
+            continue
+        for operation in OPERATIONS:
+            for action, _, given in (word.partition("?") for word in rows[type_].of(operation)):
+                if given not in never and (operation != "delete" or type_ in deleted):
+                    uses[action].append((type_, operation))
+    for what, actions in asked.items():
+        for action in actions:
+            uses[action].append((what, ""))
+    return dict(uses)
 
 
 def permissions_of(plan: Plan) -> Permissions:

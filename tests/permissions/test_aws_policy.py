@@ -66,7 +66,7 @@ def _life(stack: str, operator: Operator) -> Iterator[str]:
 
 def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Another value of everything that the table looks at."""
-    found = {key: "changed" for key in inputs if key not in ("name", "tags", "bucket", "key", "role", "region", "launchTemplate",
+    found: dict[str, Any] = {key: "changed" for key in inputs if key not in ("name", "tags", "bucket", "key", "role", "region", "launchTemplate",
              "mixedInstancesPolicy", "iamRoleArn", "cloudWatchLogsRoleArn", "autoscalingGroupName", "dataRepositoryPath", "routeTableId")}  # fmt: skip
     tags = inputs.get("tags")
     if isinstance(tags, Mapping):

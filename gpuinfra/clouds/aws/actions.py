@@ -8,118 +8,102 @@ teams: a test holds this table against them and names each difference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-OPERATIONS = ("create", "read", "update", "delete")
+from gpuinfra.permissions import Row
 
 
-@dataclass(frozen=True)
-class Actions:
-    """The actions of one type, as words of a row."""
-
-    create: str
-    read: str
-    update: str = ""
-    delete: str = ""
-
-    def of(self, operation: str) -> tuple[str, ...]:
-        """The words of one operation."""
-        return tuple(getattr(self, operation).split())
-
-
-def _bucket_part(get: str, put: str, delete: str = "") -> Actions:
+def _bucket_part(get: str, put: str, delete: str = "") -> Row:
     """A setting of a bucket: read and written whole. Most are removed by writing them empty."""
-    return Actions(f"s3:{put}", f"s3:{get}", f"s3:{put}", f"s3:{delete or put}")
+    return Row(f"s3:{put}", f"s3:{get}", f"s3:{put}", f"s3:{delete or put}")
 
 
 _TAGS = "ec2:CreateTags?tags ec2:DeleteTags?-tags"
 
-ACTIONS: dict[str, Actions] = {
+ACTIONS: dict[str, Row] = {
     # A network
-    "ec2/vpc:Vpc": Actions(
+    "ec2/vpc:Vpc": Row(
         "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",
         "ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:DescribeNetworkAcls ec2:DescribeRouteTables ec2:DescribeSecurityGroups",
         f"{_TAGS} ec2:ModifyVpcAttribute?enableDnsHostnames ec2:ModifyVpcAttribute?enableDnsSupport",
         "ec2:DeleteVpc",
     ),
-    "ec2/defaultSecurityGroup:DefaultSecurityGroup": Actions(
+    "ec2/defaultSecurityGroup:DefaultSecurityGroup": Row(
         "ec2:CreateTags?tags ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
         "ec2:DescribeSecurityGroups",
         _TAGS,
     ),
-    "ec2/subnet:Subnet": Actions(
+    "ec2/subnet:Subnet": Row(
         "ec2:CreateSubnet ec2:CreateTags?tags",
         "ec2:DescribeSubnets",
         f"{_TAGS} ec2:ModifySubnetAttribute?mapPublicIpOnLaunch",
         "ec2:DeleteSubnet ec2:DescribeNetworkInterfaces",
     ),
-    "ec2/internetGateway:InternetGateway": Actions(
+    "ec2/internetGateway:InternetGateway": Row(
         "ec2:CreateInternetGateway ec2:CreateTags?tags ec2:AttachInternetGateway?vpcId",
         "ec2:DescribeInternetGateways",
         f"{_TAGS} ec2:AttachInternetGateway?vpcId ec2:DetachInternetGateway?vpcId",
         "ec2:DetachInternetGateway ec2:DeleteInternetGateway",
     ),
-    "ec2/eip:Eip": Actions(
+    "ec2/eip:Eip": Row(
         "ec2:AllocateAddress ec2:CreateTags?tags",
         "ec2:DescribeAddresses ec2:DescribeAddressesAttribute",
         _TAGS,
         "ec2:ReleaseAddress",
     ),
-    "ec2/natGateway:NatGateway": Actions(
+    "ec2/natGateway:NatGateway": Row(
         "ec2:CreateNatGateway ec2:CreateTags?tags", "ec2:DescribeNatGateways", _TAGS, "ec2:DeleteNatGateway"
     ),
-    "ec2/routeTable:RouteTable": Actions(
+    "ec2/routeTable:RouteTable": Row(
         "ec2:CreateRouteTable ec2:CreateTags?tags", "ec2:DescribeRouteTables", _TAGS, "ec2:DeleteRouteTable"
     ),
-    "ec2/route:Route": Actions("ec2:CreateRoute", "ec2:DescribeRouteTables", "ec2:ReplaceRoute", "ec2:DeleteRoute"),
-    "ec2/routeTableAssociation:RouteTableAssociation": Actions(
+    "ec2/route:Route": Row("ec2:CreateRoute", "ec2:DescribeRouteTables", "ec2:ReplaceRoute", "ec2:DeleteRoute"),
+    "ec2/routeTableAssociation:RouteTableAssociation": Row(
         "ec2:AssociateRouteTable",
         "ec2:DescribeRouteTables",
         "ec2:ReplaceRouteTableAssociation",
         "ec2:DisassociateRouteTable",
     ),
-    "ec2/vpcEndpoint:VpcEndpoint": Actions(
+    "ec2/vpcEndpoint:VpcEndpoint": Row(
         "ec2:CreateVpcEndpoint ec2:CreateTags?tags route53:AssociateVPCWithHostedZone?privateDnsEnabled",
         "ec2:DescribeVpcEndpoints ec2:DescribePrefixLists",
         f"{_TAGS} ec2:ModifyVpcEndpoint",
         "ec2:DeleteVpcEndpoints",
     ),
-    "ec2/flowLog:FlowLog": Actions(
+    "ec2/flowLog:FlowLog": Row(
         "ec2:CreateFlowLogs ec2:CreateTags?tags iam:PassRole?iamRoleArn",
         "ec2:DescribeFlowLogs",
         _TAGS,
         "ec2:DeleteFlowLogs",
     ),
-    "ec2/securityGroup:SecurityGroup": Actions(
+    "ec2/securityGroup:SecurityGroup": Row(
         "ec2:CreateSecurityGroup ec2:CreateTags?tags ec2:RevokeSecurityGroupEgress",
         "ec2:DescribeSecurityGroups",
         _TAGS,
         "ec2:DeleteSecurityGroup ec2:DescribeNetworkInterfaces"
         " ec2:RevokeSecurityGroupIngress?revokeRulesOnDelete ec2:RevokeSecurityGroupEgress?revokeRulesOnDelete",
     ),
-    "vpc/securityGroupIngressRule:SecurityGroupIngressRule": Actions(
+    "vpc/securityGroupIngressRule:SecurityGroupIngressRule": Row(
         "ec2:AuthorizeSecurityGroupIngress ec2:CreateTags?tags",
         "ec2:DescribeSecurityGroupRules",
         f"{_TAGS} ec2:ModifySecurityGroupRules",
         "ec2:RevokeSecurityGroupIngress",
     ),
-    "vpc/securityGroupEgressRule:SecurityGroupEgressRule": Actions(
+    "vpc/securityGroupEgressRule:SecurityGroupEgressRule": Row(
         "ec2:AuthorizeSecurityGroupEgress ec2:CreateTags?tags",
         "ec2:DescribeSecurityGroupRules",
         f"{_TAGS} ec2:ModifySecurityGroupRules",
         "ec2:RevokeSecurityGroupEgress",
     ),
     # Nodes
-    "ec2/placementGroup:PlacementGroup": Actions(
+    "ec2/placementGroup:PlacementGroup": Row(
         "ec2:CreatePlacementGroup ec2:CreateTags?tags", "ec2:DescribePlacementGroups", _TAGS, "ec2:DeletePlacementGroup"
     ),
-    "ec2/launchTemplate:LaunchTemplate": Actions(
+    "ec2/launchTemplate:LaunchTemplate": Row(
         "ec2:CreateLaunchTemplate ec2:CreateTags?tags",
         "ec2:DescribeLaunchTemplates ec2:DescribeLaunchTemplateVersions",
         f"{_TAGS} ec2:CreateLaunchTemplateVersion ec2:ModifyLaunchTemplate",
         "ec2:DeleteLaunchTemplate",
     ),
-    "autoscaling/group:Group": Actions(
+    "autoscaling/group:Group": Row(
         # With a launch template Auto Scaling starts instances in the caller's right, so the caller has to have it.
         "autoscaling:CreateAutoScalingGroup autoscaling:CreateOrUpdateTags?tags ec2:RunInstances ec2:CreateTags iam:PassRole"
         " iam:CreateServiceLinkedRole",
@@ -128,19 +112,19 @@ ACTIONS: dict[str, Actions] = {
         " autoscaling:CreateOrUpdateTags?tags autoscaling:DeleteTags?-tags",
         "autoscaling:UpdateAutoScalingGroup autoscaling:DeleteAutoScalingGroup",
     ),
-    "autoscaling/schedule:Schedule": Actions(
+    "autoscaling/schedule:Schedule": Row(
         "autoscaling:PutScheduledUpdateGroupAction",
         "autoscaling:DescribeScheduledActions",
         "autoscaling:PutScheduledUpdateGroupAction",
         "autoscaling:DeleteScheduledAction",
     ),
-    "ssm/parameter:Parameter": Actions(
+    "ssm/parameter:Parameter": Row(
         "ssm:PutParameter ssm:AddTagsToResource?tags",
         "ssm:GetParameter ssm:DescribeParameters ssm:ListTagsForResource",
         "ssm:PutParameter ssm:AddTagsToResource?tags ssm:RemoveTagsFromResource?-tags",
         "ssm:DeleteParameter",
     ),
-    "s3/bucketObjectv2:BucketObjectv2": Actions(
+    "s3/bucketObjectv2:BucketObjectv2": Row(
         "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
         "s3:GetObject s3:GetObjectTagging",
         "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
@@ -148,7 +132,7 @@ ACTIONS: dict[str, Actions] = {
         "s3:DeleteObject s3:DeleteObjectVersion s3:ListBucketVersions",
     ),
     # Storage
-    "s3/bucket:Bucket": Actions(
+    "s3/bucket:Bucket": Row(
         "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled"
         " s3:PutBucketObjectLockConfiguration?objectLockEnabled",
         "s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl s3:GetBucketCORS s3:GetBucketLogging s3:GetBucketObjectLockConfiguration s3:GetBucketPolicy"
@@ -175,14 +159,14 @@ ACTIONS: dict[str, Actions] = {
         "GetBucketObjectLockConfiguration", "PutBucketObjectLockConfiguration"
     ),
     "s3/bucketLogging:BucketLogging": _bucket_part("GetBucketLogging", "PutBucketLogging"),
-    "fsx/lustreFileSystem:LustreFileSystem": Actions(
+    "fsx/lustreFileSystem:LustreFileSystem": Row(
         "fsx:CreateFileSystem fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId kms:CreateGrant?kmsKeyId"
         " ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
         "fsx:DescribeFileSystems",
         "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
         "fsx:DeleteFileSystem",
     ),
-    "fsx/dataRepositoryAssociation:DataRepositoryAssociation": Actions(
+    "fsx/dataRepositoryAssociation:DataRepositoryAssociation": Row(
         # FSx makes a service-linked role for the bucket in the caller's right. Amazon FSx for Lustre guide, "Adding permissions to use data repositories".
         "fsx:CreateDataRepositoryAssociation fsx:TagResource?tags iam:CreateServiceLinkedRole iam:AttachRolePolicy iam:PutRolePolicy s3:ListBucket",
         "fsx:DescribeDataRepositoryAssociations fsx:ListTagsForResource",
@@ -190,33 +174,33 @@ ACTIONS: dict[str, Actions] = {
         "fsx:DeleteDataRepositoryAssociation",
     ),
     # Identity and keys
-    "iam/role:Role": Actions(
+    "iam/role:Role": Row(
         "iam:CreateRole iam:TagRole?tags",
         "iam:GetRole iam:ListRolePolicies iam:ListAttachedRolePolicies iam:ListRoleTags",
         "iam:UpdateAssumeRolePolicy?assumeRolePolicy iam:UpdateRoleDescription?description iam:TagRole?tags iam:UntagRole?-tags",
         "iam:DeleteRole iam:ListInstanceProfilesForRole",
     ),
-    "iam/rolePolicy:RolePolicy": Actions(
+    "iam/rolePolicy:RolePolicy": Row(
         "iam:PutRolePolicy", "iam:GetRolePolicy", "iam:PutRolePolicy", "iam:DeleteRolePolicy"
     ),
-    "iam/rolePolicyAttachment:RolePolicyAttachment": Actions(
+    "iam/rolePolicyAttachment:RolePolicyAttachment": Row(
         "iam:AttachRolePolicy", "iam:ListAttachedRolePolicies", "", "iam:DetachRolePolicy"
     ),
-    "iam/instanceProfile:InstanceProfile": Actions(
+    "iam/instanceProfile:InstanceProfile": Row(
         "iam:CreateInstanceProfile iam:TagInstanceProfile?tags iam:AddRoleToInstanceProfile?role iam:PassRole?role",
         "iam:GetInstanceProfile iam:ListInstanceProfileTags",
         "iam:TagInstanceProfile?tags iam:UntagInstanceProfile?-tags",
         "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile",
     ),
-    "kms/key:Key": Actions(
+    "kms/key:Key": Row(
         "kms:CreateKey kms:TagResource?tags kms:PutKeyPolicy?policy kms:EnableKeyRotation?enableKeyRotation",
         "kms:DescribeKey kms:GetKeyPolicy kms:GetKeyRotationStatus kms:ListResourceTags",
         "kms:PutKeyPolicy?policy kms:UpdateKeyDescription?description kms:TagResource?tags kms:UntagResource?-tags",
         "kms:ScheduleKeyDeletion",
     ),
-    "kms/alias:Alias": Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"),
+    "kms/alias:Alias": Row("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"),
     # Audit and money
-    "cloudtrail/trail:Trail": Actions(
+    "cloudtrail/trail:Trail": Row(
         "cloudtrail:CreateTrail cloudtrail:AddTags?tags cloudtrail:StartLogging cloudtrail:PutEventSelectors?advancedEventSelectors"
         " iam:PassRole?cloudWatchLogsRoleArn iam:GetRole?cloudWatchLogsRoleArn",
         "cloudtrail:DescribeTrails cloudtrail:GetTrailStatus cloudtrail:GetEventSelectors cloudtrail:GetInsightSelectors cloudtrail:ListTags",
@@ -224,13 +208,13 @@ ACTIONS: dict[str, Actions] = {
         " cloudtrail:RemoveTags?-tags",
         "cloudtrail:DeleteTrail",
     ),
-    "cloudwatch/logGroup:LogGroup": Actions(
+    "cloudwatch/logGroup:LogGroup": Row(
         "logs:CreateLogGroup logs:TagResource?tags logs:PutRetentionPolicy?retentionInDays logs:AssociateKmsKey?kmsKeyId",
         "logs:DescribeLogGroups logs:ListTagsForResource",
         "logs:PutRetentionPolicy?retentionInDays logs:AssociateKmsKey?kmsKeyId logs:TagResource?tags logs:UntagResource?-tags",
         "logs:DeleteLogGroup",
     ),
-    "budgets/budget:Budget": Actions(
+    "budgets/budget:Budget": Row(
         # All of a budget but reading is one action, and tags are a budget's own.
         "budgets:ModifyBudget budgets:TagResource?tags",
         "budgets:ViewBudget budgets:ListTagsForResource",

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.clouds.aws.actions import ACTIONS, ASKED, OPERATIONS
+from gpuinfra.clouds.aws.actions import ACTIONS, ASKED
 from gpuinfra.clouds.aws.resources import things
 from gpuinfra.naming import short
-from gpuinfra.permissions import Permissions, collect
+from gpuinfra.permissions import Permissions, collect, uses_of
 from gpuinfra.plan.model import Plan
 
 POLICY_LIMIT = 6144
@@ -91,24 +91,12 @@ def _size(document: Mapping[str, Any]) -> int:
 
 def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     """Action -> what needs it."""
-    uses: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    private_names = plan.network is not None and plan.network.interface_endpoints
-    never = set() if private_names else {"privateDnsEnabled"}
-    if not any(thing.type.startswith("aws:s3/bucketObjectLock") for thing in things(plan)):
+    made = things(plan)
+    never = set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
+    if not any(thing.type.startswith("aws:s3/bucketObjectLock") for thing in made):
         never.add("objectLockEnabled")
-    deleted = {thing.type for thing in things(plan) if not thing.kept}
-    for type_ in dict.fromkeys(thing.type for thing in things(plan)):
-        row = ACTIONS.get(type_.removeprefix("aws:"))
-        for operation in OPERATIONS if row else ():
-            if operation != "delete" or type_ in deleted:
-                for action, _, given in (word.partition("?") for word in row.of(operation)):
-                    if given not in never:
-                        uses[action].append((type_, operation))
-    if plan.pools:
-        for what, actions in ASKED.items():
-            for action in actions:
-                uses[action].append((what, ""))
-    return dict(uses)
+    rows = {f"aws:{kind}": row for kind, row in ACTIONS.items()}
+    return uses_of(made, rows, ASKED if plan.pools else {}, frozenset(never))
 
 
 def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from gpuinfra.rehearsal.cloud import azure_groups, azure_identity, wire
 from gpuinfra.rehearsal.cloud.errors import AzureError, CloudError
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
+from gpuinfra.rehearsal.cloud.operator import azure as operator_azure
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -53,6 +54,7 @@ class ResourceManager:
             if not who.operator:
                 text = f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on '{place}' or the scope is invalid."
                 raise AzureError("AuthorizationFailed", text, status=403)
+            self.cloud.operator.calls(operator_azure, operator_azure.http(place))
             return _json(200, self._answer(request, place))
         except CloudError as error:
             self.cloud.store.log(request.method, "azure-arm", path[:500], "", error.code)

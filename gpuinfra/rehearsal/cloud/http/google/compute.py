@@ -17,6 +17,7 @@ from gpuinfra.rehearsal.cloud import gcp_tokens, ids, wire
 from gpuinfra.rehearsal.cloud.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp_groups import GROUP, REQUEST, last, path_of, size_of, waiting
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
+from gpuinfra.rehearsal.cloud.operator import gcp as operator_gcp
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -54,6 +55,8 @@ class Compute:
         if not who.is_operator:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
+        asks = operator_gcp.compute(at["what"], at["name"], at["action"] or "", rest.removeprefix("v1/"))
+        self.cloud.operator.calls(operator_gcp, asks)
         return Response(200, json.dumps(answer(at, request.query)).encode(), "application/json; charset=UTF-8")
 
     # Groups

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from gpuinfra.rehearsal.cloud import gcp_access, gcp_tokens
 from gpuinfra.rehearsal.cloud.errors import GoogleError
 from gpuinfra.rehearsal.cloud.http.server import Request, Response
+from gpuinfra.rehearsal.cloud.operator import gcp as operator_gcp
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -57,7 +58,10 @@ class Storage:
         return _json(self._bucket(bucket))
 
     def _allow(self, who: gcp_tokens.Principal, permission: str, bucket: str, name: str = "") -> None:
-        if who.is_operator or gcp_access.allowed(self.cloud, who.email, permission, bucket, name):
+        if who.is_operator:
+            self.cloud.operator.calls(operator_gcp, operator_gcp.storage(permission, f"projects/_/buckets/{bucket}"))
+            return
+        if gcp_access.allowed(self.cloud, who.email, permission, bucket, name):
             return
         what = "object" if name or permission.startswith("storage.objects") else "bucket"
         raise GoogleError(
