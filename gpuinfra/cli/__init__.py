@@ -20,7 +20,7 @@ COMMANDS = {
     "rehearse": "bring a stack up on Pulumi's engine with stand-ins for cloud and nodes",
     "catalog": "machine types: GPUs, fabric, prices, where they are",
     "schema": "the JSON schema of a stack's declaration",
-    "explain": "any field, finding or check",
+    "explain": "any field, finding, check, bootstrap step or Xid",
     "bootstrap": "run the steps of a stack's nodes over SSH, on hundreds of hosts at once",
     "permissions": "the least that an operator of a stack must be allowed",
     "adopt": "take back what an earlier destroy kept",

@@ -1,10 +1,12 @@
-"""Explaining a field, a rule or a check in the words of its own docstring, so that help cannot drift from the code."""
+"""Explaining a field, a rule, a check, a step or an Xid in the words of the code or table itself, so that help cannot drift."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
+from itertools import takewhile
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -16,28 +18,32 @@ from gpuinfra.spec.shown import shown
 
 
 def explain(word: str) -> str:
-    """What a word means. Raises `UsageError` with the nearest known one."""
+    """All that a word means. Raises `UsageError` with the nearest known one."""
     clean = re.sub(r"\[\d*\]", "", word).strip(".")
-    fields, rules, checks = known_fields(), known_rules(), known_checks()
+    fields, rules, checks, steps = known_fields(), known_rules(), known_checks(), known_steps()
+    named = {text.split()[2]: text for text in checks.values()}
+    found = [text for path, text in fields.items() if clean in (path, path.rsplit(".", 1)[-1])]
     if clean in fields:
-        return fields[clean]
-    by_name = [path for path in fields if path.rsplit(".", 1)[-1] == clean]
-    if by_name:
-        return "\n\n".join(fields[path] for path in by_name)
+        found = [fields[clean]]  # a path means one field; a bare name all that are called so
     if clean in rules:
-        return f"rule {clean}\n  {rules[clean]}"
-    if clean.upper() in checks:
-        return f"check {clean.upper()}\n  {checks[clean.upper()]}"
-    near = nearest(word, [*fields, *rules, *checks])
+        found.append(f"rule {clean}\n  {rules[clean]}")
+    found += [table[key] for table, key in ((checks, clean.upper()), (named, clean), (steps, clean.removesuffix(".sh"))) if key in table]  # fmt: skip
+    if xid := re.fullmatch(r"(?i)xid[ -]?(\d+)", clean):
+        found.append(_xid(int(xid[1])))
+    if found:
+        return "\n\n".join(found)
+    near = nearest(word, [*fields, *rules, *checks, *named, *steps])
     hint = f"did you mean {near}?" if near else f"fields begin with {listed(list(ClusterSpec.model_fields), 20)}"
     raise UsageError(f"nothing is known as {shown(word)}; {hint}")
 
 
+@cache
 def known_fields() -> dict[str, str]:
     """Path without indices -> text."""
     return dict(_fields(ClusterSpec, ""))
 
 
+@cache
 def known_rules() -> dict[str, str]:
     """Name of a rule -> its sentence."""
     from gpuinfra.rules.run import all_rules
@@ -45,14 +51,59 @@ def known_rules() -> dict[str, str]:
     return {name: inspect.cleandoc(rule.__doc__ or "") for name, rule in all_rules().items()}
 
 
+@cache
 def known_checks() -> dict[str, str]:
     """Id of a check -> its text."""
     from gpuinfra.node.checks import ALL
 
-    return {
-        name: f"{check.name}: {inspect.cleandoc(type(check).__doc__ or '')}\n  to do: {check.hint}"
-        for name, check in ALL.items()
-    }
+    return {name: _check(check) for name, check in ALL.items()}
+
+
+@cache
+def known_steps() -> dict[str, str]:
+    """Name of a bootstrap step, with and without its number -> the head of its script."""
+    from gpuinfra.shipped import shipped
+
+    steps = {}
+    for script in sorted(shipped("bootstrap").glob("[0-9]*.sh")):
+        head = takewhile(lambda line: line.startswith("#"), script.read_text().splitlines()[1:])
+        lines = [line.removeprefix("#").removeprefix(" ") for line in head]
+        text = "\n".join([f"step {script.stem}", *(f"  {line}".rstrip() for line in lines)])
+        steps[script.stem] = text
+        steps.setdefault(script.stem.split("-", 1)[-1], text)
+    return steps
+
+
+def _check(check: Any) -> str:
+    from gpuinfra.node.probes import PROBES
+
+    asked = [" ".join(PROBES[name].argv) for name in check.probes]
+    return "\n".join(
+        [
+            f"check {check.id} {check.name}",
+            *(f"  {line}".rstrip() for line in inspect.cleandoc(type(check).__doc__ or "").splitlines()),
+            f"  asked in phase {check.phase.value}; severity {check.severity.value}: {_SEVERITY[check.severity.value]}",
+            *(f"  asks: {line if len(line) <= _WIDE else line[:_WIDE] + ' ...'}" for line in asked),
+            f"  to do: {check.hint}",
+        ]
+    )
+
+
+_SEVERITY = {
+    "block": "the node is not handed over",
+    "drain": "the node takes no new work until somebody acted",
+    "warn": "somebody should look; work goes on",
+    "info": "told, and nothing follows from it",
+}
+_WIDE = 160
+"""Letters of a command that are shown: nvidia-smi is asked for forty columns."""
+
+
+def _xid(number: int) -> str:
+    from gpuinfra.node.xids import UNKNOWN, XIDS
+
+    known = XIDS.get(number, UNKNOWN)
+    return f"Xid {number}: {known.meaning}\n  severity {known.severity}\n  to do: {known.action}"
 
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
