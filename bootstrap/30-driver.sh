@@ -23,6 +23,8 @@ main() {
   found=$(module_version)
   if [[ -z $found ]] || { cut_off && accepted DRIVER "$found"; }; then
     install_driver
+    # Not there when this boot began: check D7 waits for a boot that loads it by itself.
+    dry_run || record driver_boot "$(installed_in_boot)"
   elif accepted DRIVER "$found"; then
     unchanged "driver $found is installed; the lock accepts $(wanted DRIVER)"
   else

@@ -103,12 +103,21 @@ end_dry_run() {
 begin_installing() {
   [[ -n ${GPUINFRA_UNFINISHED:-} ]] || return 0
   mkdir -p "${GPUINFRA_UNFINISHED%/*}"
-  : >"$GPUINFRA_UNFINISHED"
+  this_boot >"$GPUINFRA_UNFINISHED"
   sync "$GPUINFRA_UNFINISHED" 2>/dev/null || true
 }
 
 # cut_off: an earlier run of this step ended while it installed, so what answers now may be half of what belongs together.
 cut_off() { [[ -n ${GPUINFRA_UNFINISHED:-} && -e $GPUINFRA_UNFINISHED ]]; }
+
+this_boot() { cat /proc/sys/kernel/random/boot_id; }
+
+# installed_in_boot: the boot in which this step last installed something; a step that was cut off by a reboot knows it by its mark.
+installed_in_boot() {
+  local boot=
+  ! cut_off || boot=$(<"$GPUINFRA_UNFINISHED")
+  printf '%s\n' "${boot:-$(this_boot)}"
+}
 
 # --- needs ------------------------------------------------------------------------------------------------------
 

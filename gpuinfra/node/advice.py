@@ -20,10 +20,10 @@ ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
 BY_CHECK = {
     **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), "replace"),
     **dict.fromkeys(
-        ("G1", "G3", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7"), "reboot"
+        ("G1", "G3", "G7", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7"), "reboot"
     ),
     **dict.fromkeys(("G5", "G6", "G10", "G12"), "reset"),
-    **dict.fromkeys(("G7", "G8", "G9", "G14", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
+    **dict.fromkeys(("G8", "G9", "G14", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
 }
 """Check -> action when it fails; everything that is not here is a matter of installation: `configure`."""
 
@@ -74,4 +74,16 @@ def _action(check: Mapping[str, Any]) -> str:
         return "reboot" if re.search(r"(?i)reboot|bus", str(found)) else "reset"
     if name == "G6" and "failure Yes" in str(found):
         return "replace"
+    if name == "G5" and "SRAM" in str(check.get("reason")):
+        return "replace"
+    if name in ("B1", "B6"):
+        return max(
+            (do for words, do in _DIAGNOSED if words in str(check.get("reason"))),
+            key=ACTIONS.index,
+            default="configure",
+        )
     return BY_CHECK.get(str(name), "configure")
+
+
+_DIAGNOSED = (("(reset the GPU)", "reset"), ("(isolate the GPU)", "replace"))
+"""What the severity of a diagnostic's error calls for, in the words of `dcgm.py`."""

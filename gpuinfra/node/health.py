@@ -63,7 +63,7 @@ def serve(node: Path, bundle: Path) -> None:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:
             """Asked every few seconds; a line each would fill the journal."""
 
     server = ThreadingHTTPServer((os.environ.get(ADDRESS_VARIABLE) or "127.0.0.1", PORT), Handler)

@@ -132,7 +132,7 @@ JOURNAL = {
         {"id": step, "hash": "a" * 64, "status": "done", "boot_id": EARLIER_BOOT, "changed": True}
         for step in P4D["steps"]
     ],
-    "recorded": {"driver": DRIVER, "kernel": KERNEL},
+    "recorded": {"driver": DRIVER, "kernel": KERNEL, "driver_boot": EARLIER_BOOT},
 }
 
 

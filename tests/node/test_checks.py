@@ -16,6 +16,7 @@ from tests.node.healthy import (
     AZURE_A100,
     BOOT,
     DRIVER,
+    EARLIER_BOOT,
     GOOGLE,
     GOOGLE_B200,
     GOOGLE_RDMA,
@@ -151,8 +152,8 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         lambda one: one["probes"].update(module=record(["modinfo", "nvidia"], "", 1, stderr="modinfo: ERROR: x")),
     ],
     "D7": [
-        journal(lambda j: j["steps"][1].update(boot_id=BOOT)),
-        journal(lambda j: j["steps"][1].pop("changed")),
+        journal(lambda j: j["recorded"].update(driver_boot=BOOT)),
+        journal(lambda j: j["steps"][1].pop("boot_id")),
         journal(lambda j: j["steps"].pop(1)),
         journal(lambda j: j["recorded"].update(driver="580.95.05")),
         says("boot-id", "yesterday\n"),
@@ -665,7 +666,10 @@ def test_a_driver_that_no_reboot_has_proven_is_told_and_holds_nobody_back() -> N
     assert checks["D7"]["outcome"] == "warn"
     assert "no reboot" in checks["D7"]["reason"]
     assert verdict(list(checks.values()), one["expectation"]).verified
-    one["journal"]["steps"][1]["changed"] = False
+    one["journal"]["steps"][1]["boot_id"] = BOOT  # steps that run again in a later boot do not take its proof away
+    one["journal"]["recorded"]["driver_boot"] = EARLIER_BOOT
+    assert judged(one)["D7"]["outcome"] == "pass"
+    del one["journal"]["recorded"]["driver_boot"]  # the image brought it, and this boot loaded it
     assert judged(one)["D7"]["outcome"] == "pass"
 
 

@@ -1,4 +1,4 @@
-"""2,000 faults of eight-GPU nodes, each a different way of being broken; none may leave all checks passing.
+"""2,800 faults of eight-GPU nodes of three clouds, each a different way of being broken; none may leave all checks passing.
 
 The generator only makes what is a fault by definition of the checks' fields: what it changes is listed beside each kind.
 """
@@ -19,9 +19,10 @@ from gpuinfra.node import nvsmi
 from gpuinfra.node.judge import judge
 from gpuinfra.node.states import STATES
 from gpuinfra.node.xids import XIDS
-from tests.node.healthy import H100, JOURNAL, P4D, healthy
+from tests.node.healthy import AZURE, AZURE_A100, GOOGLE, GOOGLE_B200, GOOGLE_RDMA, H100, JOURNAL, MIG, P4D, healthy
 
-FAULTS = 2000
+FAULTS = 2800
+MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200, MIG)
 TOKENS = (
     "[Unknown Error]",
     "[GPU is lost]",
@@ -73,7 +74,10 @@ def _write(one: Node, probe: str, lines: list[str]) -> None:
 
 def bad_cell(rng: random.Random, one: Node) -> str:
     """One judged cell of one GPU holds a value that no healthy GPU shows."""
-    return _cell(rng, one, rng.choice(sorted(BAD)), None)
+    cut = one["expectation"].get("mig", False)  # rows of a cut GPU are absent, and its mode is on
+    return _cell(
+        rng, one, rng.choice(sorted(name for name in BAD if not (cut and name.startswith(("mig", "remapped"))))), None
+    )
 
 
 def error_token(rng: random.Random, one: Node) -> str:
@@ -87,7 +91,8 @@ def _cell(rng: random.Random, one: Node, column: str, value: str | None) -> str:
     header = [re.sub(r" \[.*", "", name) for name in lines[0].split(", ")]
     row = rng.randrange(1, 9)
     cells = lines[row].split(", ")
-    cells[header.index(column)] = value or rng.choice(BAD[column])
+    right = cells[header.index(column)]
+    cells[header.index(column)] = value or rng.choice([bad for bad in BAD.get(column, ()) if bad != right])
     lines[row] = ", ".join(cells)
     _write(one, "nvidia-smi-csv", lines)
     return f"{column} of GPU {row - 1} = {cells[header.index(column)]!r}"
@@ -95,29 +100,32 @@ def _cell(rng: random.Random, one: Node, column: str, value: str | None) -> str:
 
 def lost_line(rng: random.Random, one: Node) -> str:
     """A line that stands for a device is gone."""
-    probe = rng.choice(
-        (
-            "nvidia-smi-csv",
-            "nvidia-smi-list",
-            "nvlink-status",
-            "nvlink-errors",
-            "lspci",
-            "cdi",
-            "topology",
-            "modules",
-            "efa",
-        )
-    )
+    known = [
+        "nvidia-smi-csv",
+        "nvidia-smi-list",
+        "nvlink-status",
+        "nvlink-errors",
+        "lspci",
+        "cdi",
+        "topology",
+        "modules",
+        "efa",
+        "gvnics",
+        "infiniband",
+    ]
+    probe = rng.choice([name for name in known if name in one["probes"]])
     lines = _lines(one, probe)
     wanted = {
         "nvidia-smi-csv": r"^\d", "nvidia-smi-list": "^GPU", "nvlink-status": "Link", "nvlink-errors": "^GPU", "lspci": "controller",
-        "cdi": ".", "topology": r"^GPU\d", "modules": "^nvidia", "efa": "provider: efa",
+        "cdi": ".", "topology": r"^GPU\d", "modules": "^nvidia", "efa": "provider: efa", "gvnics": "1ae0", "infiniband": "CA 'mlx5_ib",
     }[probe]  # fmt: skip
     at = rng.choice([at for at, line in enumerate(lines) if re.search(wanted, line)])
     if probe == "efa":  # a device is all its lines
         device = lines[at + 2]
         blocks = [lines[start : start + 6] for start in range(0, len(lines), 6)]
         lines = [line for block in blocks if block[2] != device for line in block]
+    elif probe == "infiniband":
+        del lines[at : at + 17]
     elif probe == "modules":
         lines = [line for line in lines if not re.match(r"^(nvidia|nvidia_uvm)\s", line)]
     elif probe == "nvlink-errors":
@@ -132,7 +140,7 @@ def doubled_line(rng: random.Random, one: Node) -> str:
     """A GPU is listed twice."""
     probe = rng.choice(("nvidia-smi-csv", "nvidia-smi-list", "lspci"))
     lines = _lines(one, probe)
-    at = rng.randrange(1, 8)
+    at = rng.choice([at for at, line in enumerate(lines) if at and re.search(r"^GPU|^\d+, |controller", line)])
     lines.insert(at, lines[at])
     _write(one, probe, lines)
     return f"line {at} of {probe}"
@@ -193,6 +201,8 @@ def xml_fault(rng: random.Random, one: Node) -> str:
 
 def link_fault(rng: random.Random, one: Node) -> str:
     """An NVLink is down, slow or counts errors, or a pair of GPUs is joined otherwise."""
+    if "nvlink-status" not in one["probes"]:  # a GPU that is cut shows no links
+        return bad_cell(rng, one)
     how = rng.choice(("down", "slow", "errors", "pair"))
     probe = {"down": "nvlink-status", "slow": "nvlink-status", "errors": "nvlink-errors", "pair": "topology"}[how]
     lines = _lines(one, probe)
@@ -302,27 +312,88 @@ def journal_fault(rng: random.Random, one: Node) -> str:
     return how
 
 
+def fabric_fault(rng: random.Random, one: Node) -> str:
+    """A port, interface, key or library of the fabric is not as it should be."""
+    provider = one["expectation"]["fabric_provider"]
+    ways = {
+        "ports": (
+            (r'"link_downed": "0"', f'"link_downed": "{rng.randrange(6, 10**6)}"'),
+            ("gpuinfra.ports/1", "gpuinfra.ports/9"),
+            # State and rate of InfiniBand are read from ibstat, keys from here; of RDMA over Ethernet it is the other way.
+            *(
+                ((r'"0x800b"', f'"{rng.choice(("0x7fff", "0x900c", "none"))}"'),)
+                if provider == "infiniband"
+                else ((r'"4: ACTIVE"', '"1: DOWN"'), (r'"rate": "400[^"]*"', '"rate": "100 Gb/sec (4X EDR)"'))
+            ),
+        ),
+        "infiniband": (
+            (r"State: Active", "State: Initializing"),
+            ("LinkUp", "Disabled"),
+            (r"Rate: [24]00", "Rate: 56"),
+        ),
+        "efa": (("provider: efa", "provider: tcp"), ("FI_EP_RDM", "FI_EP_DGRAM")),
+        "gvnics": (("1ae0:0042", "1af4:1000"), (r"\A(.*\n)", r"\1\1")),
+        "fabric-libraries": ((r"/\S+", "/usr/lib/x"),),
+        "link-log": ((r"\Z", "2026-11-21T10:00:00+0000 gpu-1 systemd-networkd[1]: ib3: Lost carrier\n" * 9),),
+    }
+    probe = rng.choice([name for name in sorted(ways) if name in one["probes"]])
+    text = one["probes"][probe]["stdout"]
+    if probe == "ports" and provider in ("tcpx", "tcpxo"):
+        return bad_exit(rng, one)  # such a machine has no RDMA port to break
+    pattern, replacement = rng.choice([way for way in ways[probe] if re.search(way[0], text)])
+    # Azure's Ethernet function comes first and is nobody's fabric.
+    start = text.find("mlx5_ib") if pattern[0] not in "g\\" and "mlx5_ib" in text else 0
+    broken = text[:start] + re.sub(pattern, replacement, text[start:], count=1)
+    assert broken != text, f"{probe}: {pattern} changed nothing"
+    one["probes"][probe]["stdout"] = broken
+    return f"{probe}: {pattern}"
+
+
+def software_fault(rng: random.Random, one: Node) -> str:
+    """A container runtime, NVIDIA's diagnostics, the module on disk or the boot is not as it should be."""
+    ways = {
+        "docker": (
+            ('"ServerVersion": "[^"]*"', '"ServerVersion": ""'),
+            ('"CgroupDriver": "[a-z]*"', '"CgroupDriver": "?"'),
+            (r"\A\{", "["),
+        ),
+        "containerd": ((r"(?s).*", "version = 2\n[plugins]\n"), (r"(?s).*", "")),
+        "dcgm": (('"status": "Pass"', '"status": "Fail"'), ('"status": "Pass"', '"status": "Error"'), (r"\{", "x")),
+        "module": (("version: .*", "version:        550.163.01"), (r"(?s).*", "")),
+        "boot-id": ((r"(?s).*", "\n"),),
+        "cdi": (("nvidia.com/gpu=all", "nvidia.com/gpu=none"), ("nvidia.com/gpu=0", "amd.com/gpu=0")),
+    }
+    probe = rng.choice([name for name in sorted(ways) if name in one["probes"]])
+    pattern, replacement = rng.choice(ways[probe])
+    text = one["probes"][probe]["stdout"]
+    one["probes"][probe]["stdout"] = re.sub(pattern, replacement, text, count=1)
+    assert one["probes"][probe]["stdout"] != text, f"{probe}: {pattern} changed nothing"
+    return f"{probe}: {pattern} -> {replacement[:40]}"
+
+
 KINDS: tuple[Callable[[random.Random, Node], str], ...] = (
     bad_cell, error_token, lost_line, doubled_line, broken_state, bad_exit, no_answer, xml_fault, link_fault, kernel_fault,
-    version_fault, host_fault, journal_fault,
+    version_fault, host_fault, journal_fault, fabric_fault, software_fault,
 )  # fmt: skip
 
 
 def test_no_generated_fault_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2,000 generated faults of eight-GPU nodes, none leaves every check passing."""
+    """Of 2,800 generated faults of eight-GPU nodes of three clouds, none leaves every check passing."""
     # Most faults leave the XML as it is; reading it is pure, so one reading serves them all.
     monkeypatch.setattr(nvsmi, "parse", lru_cache(maxsize=8)(nvsmi.parse))
     rng = random.Random(20261121)
-    escaped, seen = [], Counter()
+    escaped, seen, clouds = [], Counter(), Counter()
     for number in range(FAULTS):
         kind = KINDS[number % len(KINDS)]
-        machine = rng.choice((P4D, H100))
+        machine = rng.choice(MACHINES)
         one = {"probes": healthy(machine), "journal": copy.deepcopy(JOURNAL), "expectation": machine}
         what = kind(rng, one)
         checks = judge(one["probes"], machine, journal=one["journal"])
         if all(check["outcome"] in ("pass", "skip") for check in checks):
             escaped.append(f"{machine['machine']} {kind.__name__}: {what}")
         seen[kind.__name__] += 1
+        clouds[machine["cloud"]] += 1
     assert escaped == []
     assert sum(seen.values()) == FAULTS
     assert min(seen.values()) > 100
+    assert min(clouds.values()) > 700

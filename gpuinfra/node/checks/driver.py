@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
@@ -164,7 +164,7 @@ class DriverAfterReboot(Check):
     hint = "reboot the node when it has no work; the checks run again by themselves after it"
     source = "fact sheet on nodes, sections 11 and 13: drivers that were gone after a restart"
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, dict[str, Any]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, object]:
         boot = answers.text("boot-id").strip()
         if not re.match(r"^[0-9a-f-]{32,36}$", boot):
             raise Unreadable("the kernel's boot id is none: %s" % shortened(boot, 40))
@@ -174,20 +174,22 @@ class DriverAfterReboot(Check):
             if isinstance(steps, list)
             else None
         )
-        if entry is None or not isinstance(entry.get("boot_id"), str) or not isinstance(entry.get("changed"), bool):
+        if entry is None or not isinstance(entry.get("boot_id"), str):
             raise Unreadable("the journal does not say in which boot the driver step ran", "rerun the bootstrap")
-        return boot, loaded_driver(answers)[0], dict(entry)
+        told = machine.journal.get("recorded") if machine.journal is not None else None
+        installed_in = told.get("driver_boot") if isinstance(told, Mapping) else None
+        return boot, loaded_driver(answers)[0], installed_in
 
-    def judge(self, found: tuple[str, str, dict[str, Any]], machine: Machine) -> Outcome:
-        boot, loaded, entry = found
+    def judge(self, found: tuple[str, str, object], machine: Machine) -> Outcome:
+        boot, loaded, installed_in = found
         recorded = machine.version("driver")
         if loaded != recorded:
             why = "%s was proven, and this boot has loaded %s" % (recorded, loaded or "no driver")
             return failed(loaded or None, recorded, why)
-        if entry["boot_id"] == boot and entry["changed"]:
-            return warned(
-                loaded, recorded, "the driver was installed in this boot, and no reboot has shown yet that it stays"
-            )
+        # What the image brought was loaded by this boot itself; only a driver that the step installed has to show it yet.
+        if installed_in == boot:
+            why = "the driver was installed in this boot, and no reboot has shown yet that it stays"
+            return warned(loaded, recorded, why)
         return passed(loaded, recorded)
 
 

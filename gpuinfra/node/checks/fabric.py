@@ -6,7 +6,7 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..words import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check, all_same, by_gpu, gpu_rows, listed, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
@@ -74,6 +74,15 @@ class FabricState(Check):
         return by_gpu(seen, "Completed, Success")
 
 
+def refuse_cut(text: str) -> None:
+    """A GPU that is cut by MIG shows no links: that is the finding, not a line that cannot be read."""
+    if "not supported for Devices in MIG mode" in text:
+        raise Broken(
+            "a GPU is cut by MIG and shows no NVLink",
+            "see G12: nvidia-smi -mig 0 and a reset make whole GPUs of them again",
+        )
+
+
 class NvlinkActive(Check):
     """Every NVLink of every GPU is up at the machine's rate."""
 
@@ -86,6 +95,7 @@ class NvlinkActive(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[float | None]]:
+        refuse_cut(answers.text("nvlink-status"))
         gpus: dict[int, dict[int, float | None]] = {}
         current: dict[int, float | None] | None = None
         for line in answers.lines("nvlink-status"):
@@ -131,6 +141,7 @@ class NvlinkErrors(Check):
     hint = "watch whether the counters rise; drain and replace the node if they do"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str]]:
+        refuse_cut(answers.text("nvlink-errors"))
         gpus: set[int] = set()
         current, counted = None, []
         for line in answers.lines("nvlink-errors"):

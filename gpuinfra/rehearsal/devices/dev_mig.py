@@ -71,7 +71,8 @@ def manage(state, args, change):
 
 def _memory(state, profile):
     """Eighths of a GPU's memory that a profile takes."""
-    return round(int(profile.split(".")[1][:-2]) * 8 * 1024 / int(dev_gpus.model(state)["MEMORY"]))
+    record = dev_gpus.model(state)
+    return round(int(profile.split(".")[1][:-2]) * 8 * 1024 / int(record["MEMORY"])) if record else 0
 
 
 def _kept(state):

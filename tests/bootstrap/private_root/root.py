@@ -190,5 +190,8 @@ done
 """
         names = "^(nvidia|libnvidia|cuda|libnccl|lustre|linux-|dkms|mdadm|xfsprogs|pciutils|datacenter|nvlsm|doca|mlnx|amlfs|kmod|nccl|dmabuf|docker)"
         said = self.run("bash", "-c", script, "-", names, check=True)[1]
-        recorded = "".join(f"{key} {value}\n" for key, value in sorted(self.state["recorded"].items()))
+        recorded = "".join(
+            f"{key} {'A-BOOT' if key == 'driver_boot' else value}\n"
+            for key, value in sorted(self.state["recorded"].items())
+        )
         return f"{said}# recorded\n{recorded}"
