@@ -54,6 +54,10 @@ class Registered:
     retained: bool
     protected: bool
     ignored: tuple[str, ...]
+    fixed: tuple[str, ...]
+    """Inputs whose change the engine makes a replacement, whatever the provider thinks."""
+    old_first: bool | None
+    """Whether a replacement begins with the end of its predecessor; None where the provider says it."""
     depends_on: tuple[str, ...]
     urn: str
     id: str
@@ -107,6 +111,8 @@ class _Monitor(mocks.MockMonitor):
                 retained=request.retainOnDelete,
                 protected=request.protect,
                 ignored=tuple(request.ignoreChanges),
+                fixed=tuple(request.replaceOnChanges),
+                old_first=request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None,
                 depends_on=tuple(request.dependencies),
                 urn=response.urn,
                 id=response.id,
@@ -144,7 +150,7 @@ class _Cloud(pulumi.runtime.Mocks):
             "keyId": id_,
             "latestVersion": 1,
             "uniqueId": "AROA00000000000000001",
-            "allocationId": f"eipalloc-{_hex(args.name)}",
+            "allocationId": allocation_id(args.name),
             "name": args.name,
         }
         return id_, {**known, **args.inputs}
@@ -202,6 +208,11 @@ _NAMED_BY_ID = ("aws:iam/", "aws:autoscaling/group")
 
 def _hex(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:17]
+
+
+def allocation_id(name: str) -> str:
+    """What an address is called when somebody takes it."""
+    return f"eipalloc-{_hex(name)}"
 
 
 def _id(type_: str, name: str) -> str:

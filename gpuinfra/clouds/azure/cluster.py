@@ -17,7 +17,7 @@ from gpuinfra.clouds.azure.endpoints import Endpoints, EndpointsArgs
 from gpuinfra.clouds.azure.groups import resource_group
 from gpuinfra.clouds.azure.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.nodes import NodePool, NodePoolArgs
-from gpuinfra.clouds.azure.resources import ENDPOINTS_SUBNET, kept_subnets
+from gpuinfra.clouds.azure.resources import ENDPOINTS_SUBNET, kept_subnets, way_out_zone
 from gpuinfra.clouds.azure.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.azure.scope import Scope, after
 from gpuinfra.clouds.azure.security import Security, SecurityArgs
@@ -210,14 +210,13 @@ def _network(
         return handed_in, existing.wanted("subnet_ids")
     if network.existing_id is not None:
         return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
-    (zone,) = plan.zones if len(plan.zones) == 1 and plan.zones[0].isdigit() else (None,)
     made = Network(
         naming.logical(plan.name, "network"),
         NetworkArgs(
             scope=scope,
             plan=network,
             group_ids=security.group_ids,
-            zone=zone,
+            zone=way_out_zone(plan),
             sealed=ground.data_key.sealed,
             workspace_id=ground.workspace_id,
             keep_subnets=kept_subnets(plan),

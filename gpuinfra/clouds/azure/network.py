@@ -13,8 +13,9 @@ import pulumi
 from pulumi_azure_native import managedidentity, network
 
 from gpuinfra import naming
+from gpuinfra.clouds.azure.fixed import ZONAL
 from gpuinfra.clouds.azure.grants import BLOB_CONTRIBUTOR, grant
-from gpuinfra.clouds.azure.resources import BASTION_SUBNET, has_way_out, uses_way_out
+from gpuinfra.clouds.azure.resources import BASTION_SUBNET, has_way_out, uses_way_out, way_out_name
 from gpuinfra.clouds.azure.scope import Scope, child
 from gpuinfra.clouds.azure.stores import PrivateStore, PrivateStoreArgs, Sealed
 from gpuinfra.plan.model import NetworkPlan, Subnet
@@ -79,18 +80,19 @@ class Network(pulumi.ComponentResource):
         return naming.logical(self._name, *parts)
 
     def _way_out(self) -> network.NatGateway:
-        scope, keep = self._args.scope, self._stays_open()
+        scope, keep, zone = self._args.scope, self._stays_open(), self._args.zone
+        called = way_out_name(zone)
         return network.NatGateway(
             self._logical("way-out"),
-            nat_gateway_name=scope.unique_name("way-out", 80),
+            nat_gateway_name=scope.unique_name(called, 80),
             resource_group_name=scope.group,
             location=scope.region,
             sku=network.NatGatewaySkuArgs(name="Standard"),
             idle_timeout_in_minutes=10,
-            zones=[self._args.zone] if self._args.zone else None,
-            public_ip_addresses=[network.SubResourceArgs(id=self._address("way-out", keep=keep).id)],
+            zones=[zone] if zone else None,
+            public_ip_addresses=[network.SubResourceArgs(id=self._address("way-out", called, zone=zone, keep=keep).id)],
             tags=scope.tagged(self._logical("way-out")),
-            opts=child(self, keep=keep),
+            opts=child(self, keep=keep, fixed=ZONAL, old_first=False),
         )
 
     def _stays_open(self) -> bool:
@@ -98,18 +100,20 @@ class Network(pulumi.ComponentResource):
         args = self._args
         return any(uses_way_out(one, args.plan) for one in args.plan.subnets if one.name in args.keep_subnets)
 
-    def _address(self, what: str, *, keep: bool = False) -> network.PublicIPAddress:
+    def _address(
+        self, what: str, called: str, *, zone: str | None = None, keep: bool = False
+    ) -> network.PublicIPAddress:
         scope = self._args.scope
         return network.PublicIPAddress(
             self._logical(what, "address"),
-            public_ip_address_name=scope.unique_name(f"{what}-address", 80),
+            public_ip_address_name=scope.unique_name(f"{called}-address", 80),
             resource_group_name=scope.group,
             location=scope.region,
             sku=network.PublicIPAddressSkuArgs(name="Standard"),
             public_ip_allocation_method="Static",
-            zones=[self._args.zone] if self._args.zone and what == "way-out" else None,
+            zones=[zone] if zone else None,
             tags=scope.tagged(self._logical(what, "address")),
-            opts=child(self, keep=keep),
+            opts=child(self, keep=keep, fixed=ZONAL, old_first=False),
         )
 
     def _subnets(self, way_out: network.NatGateway | None) -> dict[str, network.Subnet]:
@@ -215,7 +219,7 @@ class Network(pulumi.ComponentResource):
                 network.BastionHostIPConfigurationArgs(
                     name="bastion",
                     subnet=network.SubResourceArgs(id=subnet.id),
-                    public_ip_address=network.SubResourceArgs(id=self._address("bastion").id),
+                    public_ip_address=network.SubResourceArgs(id=self._address("bastion", "bastion").id),
                     private_ip_allocation_method="Dynamic",
                 )
             ],

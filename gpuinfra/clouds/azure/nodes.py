@@ -15,6 +15,7 @@ import pulumi
 from pulumi_azure_native import compute
 
 from gpuinfra import bundle, naming
+from gpuinfra.clouds.azure.fixed import SCALE_SET
 from gpuinfra.clouds.azure.images import pinned_version
 from gpuinfra.clouds.azure.model import ModelArgs, machine_model, node_user_data, template_hash
 from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, REGIONAL
@@ -152,7 +153,8 @@ class NodePool(pulumi.ComponentResource):
             spot_restore_policy=compute.SpotRestorePolicyArgs(enabled=True, restore_timeout="PT1H") if spot else None,
             virtual_machine_profile=machine_model(model),
             tags={**tags, "gpuinfra:template": version},
-            opts=child(self, depends_on=[upload]),
+            # Where capacity is full there is no room for a second set beside the first.
+            opts=child(self, depends_on=[upload], fixed=SCALE_SET, old_first=group.terminate_first or None),
         )
         return RunningGroup(plan=group, id=scale_set.id, template_version=version, resource=scale_set)
 

@@ -129,6 +129,16 @@ def has_way_out(plan: NetworkPlan) -> bool:
     return any(uses_way_out(subnet, plan) for subnet in plan.subnets)
 
 
+def way_out_zone(plan: Plan) -> str | None:
+    """The zone of the NAT gateway, where all nodes are in one; elsewhere it belongs to none."""
+    return plan.zones[0] if len(plan.zones) == 1 and plan.zones[0].isdigit() else None
+
+
+def way_out_name(zone: str | None) -> str:
+    """What gateway and address are called: with their zone, which cannot be changed, so that another zone's stand beside them."""
+    return f"way-out-{zone}" if zone else "way-out"
+
+
 GROUP = "azure-native:resources:ResourceGroup"
 _CLUSTER = "gpuinfra:index:GpuCluster"
 _BLOB = "azure-native:storage:BlobContainer"
@@ -290,6 +300,7 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
         handle = Handle(kind="subnet", layer="site", purpose="network", part=subnet.name)
         yield _thing("azure-native:network:Subnet", within, name, subnet.name, kept=why, handle=handle)
     if has_way_out(network):
+        called = way_out_name(way_out_zone(plan))
         # A kept file system's subnet always has the gateway.
         yield _thing(
             "azure-native:network:NatGateway",
@@ -297,9 +308,9 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
             name,
             "way-out",
             kept=standing,
-            handle=_at("gateway", "site", "way-out"),
+            handle=_at("gateway", "site", called),
         )
-        handle = _at("address", "site", "way-out-address")
+        handle = _at("address", "site", f"{called}-address")
         yield _thing(_ADDRESS, within, name, "way-out", "address", kept=standing, handle=handle)
     yield from _store(within, naming.logical(name, "flow"), _at("account", "site", "flow"), (), AUDIT)
     yield _thing(_IDENTITY, within, name, "flow")

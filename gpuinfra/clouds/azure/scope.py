@@ -93,18 +93,26 @@ def child(
     keep: bool = False,
     depends_on: Iterable[pulumi.Resource] = (),
     ignore_changes: Iterable[str] = (),
+    fixed: Iterable[str] = (),
+    old_first: bool | None = None,
 ) -> pulumi.ResourceOptions:
     """Options of a component's child; with `keep` the cloud's thing outlives a destroy of the stack.
 
     Kept things are not protected as well: the engine refuses to destroy a stack that holds protected resources,
     and a kept one is out of danger already.
+    `fixed` are inputs that Azure cannot change (`fixed.py`): the provider knows few of them, and would show an update that fails half way.
+    `old_first` says whether a replacement begins with the end of its predecessor; what is kept never does, so that its name, which is taken,
+    stops the replacement before anything is lost.
     """
+    old_first = False if keep else old_first
     return pulumi.ResourceOptions(
         parent=parent,
         retain_on_delete=keep or None,
+        delete_before_replace=old_first,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
-        hooks=when_kept_before() if keep else None,
+        replace_on_changes=list(fixed),
+        hooks=when_kept_before() if old_first is False else None,
     )
 
 

@@ -14,6 +14,7 @@ from pulumi_azure_native import storagecache
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure.endpoints import private_endpoint
+from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
 from gpuinfra.clouds.azure.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.resources import DATA_CONTAINER, LOG_CONTAINER
 from gpuinfra.clouds.azure.scope import Scope, child
@@ -104,7 +105,14 @@ class SharedFilesystem(pulumi.ComponentResource):
             root_squash_settings=storagecache.AmlFilesystemRootSquashSettingsArgs(mode="None"),
             hsm=hsm,
             tags=scope.tagged(name),
-            opts=child(self, keep=plan.lifetime is Lifetime.KEPT, depends_on=ready),
+            # A replacement would lose what nobody exported: its name is taken, so that it stops, and whoever means it removes the old one first.
+            opts=child(
+                self,
+                keep=plan.lifetime is Lifetime.KEPT,
+                depends_on=ready,
+                fixed=FILE_SYSTEM,
+                old_first=False,
+            ),
         )
         self.file_system_id = file_system.id
         self.dns_name = file_system.client_info.apply(lambda info: info.mgs_address)
