@@ -85,6 +85,19 @@ class Cost:
         """True when every line has a price."""
         return all(line.usd_per_unit_hour is not None for line in self.lines)
 
+    @property
+    def nodes_priced(self) -> bool:
+        """False when the nodes themselves have no known price: the sum of the rest says nothing about the cluster."""
+        return all(line.usd_per_unit_hour is not None for line in self.lines if line.pool)
+
+    @property
+    def in_words(self) -> str:
+        """The price of an hour as a sentence can hold it; a sum that lacks something says so."""
+        known = f"{self.usd_per_hour:,.2f} USD an hour"
+        if not self.nodes_priced:
+            return f"a price that is not known here, because that of the nodes is not (what is known of the rest makes {known})"
+        return known if self.complete else f"at least {known}"
+
     def as_dict(self) -> dict[str, object]:
         """For `--json` and the report."""
         return {
@@ -95,6 +108,8 @@ class Cost:
             "usd_for_duration": None if self.usd_for_duration is None else round(self.usd_for_duration, 2),
             "duration_hours": self.duration_hours,
             "complete": self.complete,
+            "nodes_priced": self.nodes_priced,
+            "in_words": self.in_words,
             "oldest_price": self.oldest.isoformat() if self.oldest else None,
             "stale": list(self.stale),
             "unknown": list(self.unknown),

@@ -56,7 +56,8 @@ def _body(answer: Answer) -> Iterator[str]:
     yield f"<h1>{escape(plan.name)}</h1>"
     yield f'<p class="sub">{plan.nodes} nodes on {escape(place)}{day}. A plan: nothing was created.</p>'
     least = "" if cost.complete else "at least "
-    yield f'<p class="big">{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month</p>'
+    sums = f"{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month"
+    yield f'<p class="big">{sums if cost.nodes_priced else "price not known"}</p>'
     yield from _findings(answer)
     yield "<h2>Topology</h2>"
     yield from _topology(plan)

@@ -103,7 +103,11 @@ def _cost(cost: Cost) -> Iterator[str]:
         total += f", {least}{cost.usd_rest_of_month:,.0f} until the end of this month"
     if cost.usd_for_duration is not None:
         total += f", {least}{cost.usd_for_duration:,.0f} for {cost.duration_hours} hours"
-    yield f"price    {total}"
+    yield (
+        f"price    {total}"
+        if cost.nodes_priced
+        else "price    not known, because that of the nodes is not; `--prices FILE` sets your own"
+    )
     for line in cost.unknown:
         yield f"  not counted: {line}"
     if cost.stale:

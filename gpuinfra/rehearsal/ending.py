@@ -93,9 +93,7 @@ def _cost(report: Mapping[str, Any]) -> list[str]:
     cost = report.get("cost")
     if not cost:
         return []
-    hour = cost.get("usd_per_hour")
-    text = f"{hour:,.2f} USD an hour" if isinstance(hour, int | float) else "a price that is not known"
-    return [f"the real thing would cost {text}; `gpuinfra plan {report['stack']}` says what for"]
+    return [f"the real thing would cost {cost['in_words']}; `gpuinfra plan {report['stack']}` says what for"]
 
 
 def _kept(report: Mapping[str, Any]) -> list[str]:

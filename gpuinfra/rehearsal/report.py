@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.day import today
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import FleetVerdict
@@ -29,7 +30,7 @@ NOT_SHOWN = (
     "quota and permissions of a real account",
     "whether the cloud has these machines today, and how long it takes to get them",
     "the cloud's own validation where our tables of it are incomplete",
-    "real bandwidth: NVLink, EFA, the file system and object storage are not measured by stand-ins",
+    "real bandwidth: NVLink, the fabric between nodes, the file system and object storage are not measured by stand-ins",
     "real hardware: device outputs are synthesised, see provenance",
     "prices of today: each price has the date it was read on",
     "the time that a real boot, driver installation and file system take",
@@ -133,7 +134,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
         return None
     from gpuinfra.cost import price
 
-    return price(plan, datetime.now().astimezone().date()).as_dict()
+    return price(plan, plan.today or today()).as_dict()
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:

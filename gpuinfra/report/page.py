@@ -61,11 +61,10 @@ def _header(report: Mapping[str, Any], title: str) -> str:
     sums = report["totals"]
     good = "good" if report["ok"] else "bad"
     where = " · ".join(_t(v) for v in (report.get("cluster"), report.get("cloud"), report.get("region")) if v)
-    hour = (report.get("cost") or {}).get("usd_per_hour")
     tiles = [
         _tile(f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
         _tile(f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
-        _tile(f"{hour:,.2f} USD" if isinstance(hour, int | float) else "unknown", "an hour, if it were real"),
+        _tile(_hour(report.get("cost") or {}), "an hour, if it were real"),
         _tile(str(report["engine"]["resources"]), "resources in the state"),
     ]
     banner = (
@@ -79,6 +78,14 @@ def _header(report: Mapping[str, Any], title: str) -> str:
         f'<p class="quiet">{where} · {_t(report.get("finished"))} · {_t(report.get("seconds"))} s in the engine</p>{banner}{faults}'
         f'<div class="tiles">{"".join(tiles)}</div></header>'
     )
+
+
+def _hour(cost: Mapping[str, Any]) -> str:
+    """A sum without the nodes says nothing about a cluster; one that lacks less says that it is the least."""
+    hour = cost.get("usd_per_hour")
+    if not isinstance(hour, int | float) or not cost.get("nodes_priced", True):
+        return "unknown"
+    return f"{'' if cost.get('complete', True) else 'at least '}{hour:,.2f} USD"
 
 
 def _tile(value: str, label: str) -> str:
@@ -173,9 +180,14 @@ def _cost(cost: Mapping[str, Any] | None) -> str:
             '<p class="quiet">The declaration is not in the stack file, so the price of the plan is not known here.</p>',
         )
     rows = [[_what(line), _number(line.get("usd_per_hour")), _price_of(line)] for line in cost.get("lines", [])]
-    head = f"<p>{_money(cost.get('usd_per_hour'))} an hour, {_money(cost.get('usd_per_month'))} a month of running.</p>"
-    unknown = cost.get("unknown") or []
-    rest = f'<p class="quiet">Not known, so not in the sum: {_t(unknown)}.</p>' if unknown else ""
+    least = "" if cost.get("complete", True) else "at least "
+    head = f"<p>{least}{_money(cost.get('usd_per_hour'))} an hour, {least}{_money(cost.get('usd_per_month'))} a month of running.</p>"
+    if not cost.get("nodes_priced", True):
+        head = f"<p><b>Not known</b>, because the nodes' own price is not; what is known of the rest makes {_money(cost.get('usd_per_hour'))} an hour.</p>"
+    # What has a row of its own says there that its price is unknown.
+    told = {str(line.get("what")) for line in cost.get("lines", [])}
+    others = [text for text in cost.get("unknown") or [] if not any(text.startswith(f"{what}: ") for what in told)]
+    rest = f'<p class="quiet">Not in the sum: {_t("; ".join(others))}.</p>' if others else ""
     return _section(
         "Price, if it were real", head + rest + (_table(("what", "USD/h", "price of"), rows) if rows else "")
     )

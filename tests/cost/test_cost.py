@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,23 @@ def test_an_unknown_price_is_said_and_not_zero() -> None:
     assert not cost.complete
     assert any("no on-demand price of p4d.24xlarge in eu-west-2 is known" in text for text in cost.unknown)
     assert cost.as_dict()["complete"] is False
+    # The sum of a gateway and an address must not be read as the price of a cluster.
+    assert not cost.nodes_priced
+    assert cost.in_words.startswith("a price that is not known here")
+
+
+def test_a_sum_that_lacks_a_file_system_is_the_least_that_it_costs() -> None:
+    """Nodes with a price and storage without one: at least so much; with all prices no reservation is made."""
+    known = _cost(storage=lustre())
+    lacking = replace(
+        known,
+        lines=tuple(
+            replace(line, usd_per_unit_hour=line.usd_per_unit_hour if line.pool else None) for line in known.lines
+        ),
+    )
+    assert lacking.nodes_priced
+    assert lacking.in_words == f"at least {lacking.usd_per_hour:,.2f} USD an hour"
+    assert known.in_words == f"{known.usd_per_hour:,.2f} USD an hour"
 
 
 def test_old_prices_are_named() -> None:

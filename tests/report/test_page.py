@@ -144,3 +144,16 @@ def test_checks_are_summed_up_in_words_that_do_not_mislead() -> None:
     text = page(report([node_entry(node(checks=checks)), silent]))
     for words in ("2 checks passed, 1 does not apply", "no evidence"):
         assert words in text, words
+
+
+def test_a_price_that_lacks_the_nodes_is_no_price() -> None:
+    """Without the nodes' own price the page shows no sum; without another price it says that it is the least."""
+    given = {"usd_per_hour": 0.07, "usd_per_month": 51.1, "lines": [{"what": "/scratch: Lustre", "usd_per_hour": None}]}
+    more = {"unknown": ["/scratch: Lustre: no price of it", "traffic: by the gigabyte"], "complete": False}
+    text = page(report([], cost={**given, **more, "nodes_priced": False}))
+    assert "<b>unknown</b><span>an hour, if it were real" in text
+    assert "the nodes' own price is not" in text.replace("&#x27;", "'")
+    text = page(report([], cost={**given, **more, "nodes_priced": True}))
+    assert "<b>at least 0.07 USD</b><span>an hour, if it were real" in text
+    # The file system's own row says that its price is unknown.
+    assert "Not in the sum: traffic: by the gigabyte." in text
