@@ -510,6 +510,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
     ],
+    "lustre_is_exported_by_hand": [
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"storage": [{"kind": "home"}]}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto"), "use.site": "organization/gpuinfra/site"}),
+    ],
     "site_machines_are_known": [("gcp", {"network.machines": ["a3-ultragpu-8g"]})],
     "first_lot_is_the_canary": [
         ("gcp", {f"{_C}.0.count": 9}),
@@ -956,6 +961,7 @@ REJECTED: dict[str, list[Case]] = {
             {"storage": lustre(capacity_gib=18000), "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}},
         )
     ],
+    "lustre_is_exported_by_hand": [("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto")})],
     "site_machines_are_known": [("gcp", {"network.machines": ["a3-megagpu-9g"]})],
     "first_lot_is_the_canary": [("gcp", {f"{_C}.0.count": 10})],
     "registry_is_ours_to_open": [("gcp", {"software.registry": "registry.example.com/gpudirect"})],

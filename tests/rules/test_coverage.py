@@ -60,7 +60,7 @@ def test_every_rule_is_on_the_page_or_is_gpuinfras_own() -> None:
         "site_storage_is_repeated", "reservation_covers_pool", "fallback_replaces_reservations", "trail_is_made", "floor_is_reachable",
         "tags_fit", "spot_price_is_left_alone", "reservation_id_has_its_form", "reserved_p_needs_account_team", "one_local_zone",
         "existing_network_has_zone", "node_subnet_is_large_enough", "project_has_its_form", "fabric_is_there",
-        "flavours_do_not_share_data_networks", "existing_subnets_are_named", "first_lot_is_the_canary", "registry_is_ours_to_open", "mig_layout_fits", "burn_in_has_time",
+        "flavours_do_not_share_data_networks", "existing_subnets_are_named", "lustre_is_exported_by_hand", "first_lot_is_the_canary", "registry_is_ours_to_open", "mig_layout_fits", "burn_in_has_time",
         "evidence_is_reached", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_has_room", "existing_network_is_named_by_ids",
         "batch_is_one_that_azure_takes",
     }  # fmt: skip

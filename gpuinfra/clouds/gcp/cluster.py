@@ -113,7 +113,7 @@ def _site(
             file_systems=existing.get("file_systems") or (),
         )
     network_id, subnet_ids = _network(parent, plan, existing, scope)
-    file_systems, imports = [], {}
+    file_systems, imports, exports = [], {}, {}
     for one in plan.file_systems:
         if one.kind not in ("lustre", "home"):
             continue
@@ -124,12 +124,13 @@ def _site(
         )
         file_systems.append({"kind": one.kind, "mount": one.mount, "dns_name": made.server, "mount_name": made.path})
         if made.import_command is not None:
-            imports[one.mount] = made.import_command
+            imports[one.mount], exports[one.mount] = made.import_command, made.export_command
     outputs |= {
         "network_id": network_id,
         "subnet_ids": subnet_ids,
         "file_systems": file_systems,
         "import_commands": imports,
+        "export_commands": exports,
     }
     made_here = plan.network is not None and plan.network.existing_id is None and existing.get("network_id") is None
     return Place(subnet_ids=subnet_ids, another_s=None if made_here else network_id, file_systems=file_systems)

@@ -66,9 +66,10 @@ class Key(pulumi.ComponentResource):
 
 
 def grant(
-    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource, *, keep: bool = True
+    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource
 ) -> gcp.kms.CryptoKeyIAMMember:
-    """Lets one service use a key. Kept where what it encrypted is kept; made again it is the same grant."""
+    """Lets one service use a key. It is kept, because Google's services have one account for the whole project: what is taken
+    from one stack's things is taken from everybody's, and what was encrypted is closed. Made again it is the same grant."""
     return gcp.kms.CryptoKeyIAMMember(
-        name, crypto_key_id=key_id, role=USE, member=member, opts=child(parent, keep=keep)
+        name, crypto_key_id=key_id, role=USE, member=member, opts=child(parent, keep=True)
     )

@@ -224,7 +224,9 @@ class GcpProfile:
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
         """Managed Lustre, Filestore, or a bucket that is mounted."""
         stays = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
-        reason = "holds the only copy of its data" if stays else "the bucket keeps the data"
+        reason = (
+            "holds the only copy of its data" if stays else "its bucket keeps what was exported; nothing is by itself"
+        )
         lustre = isinstance(entry, Lustre)
         return FileSystemPlan(
             name=name,

@@ -269,12 +269,7 @@ def _file_system(plan: Plan, one: FileSystemPlan) -> Iterator[Thing]:
     stays = one.lifetime_reason or DATA if one.lifetime is Lifetime.KEPT else None
     lustre = one.kind == "lustre"
     yield Thing(type="gcp:projects/serviceIdentity:ServiceIdentity", name=naming.logical(name, "agent"))
-    yield Thing(
-        type=GRANT_ON_KEY,
-        name=naming.logical(name, "key"),
-        kept=GRANT if stays else None,
-        parents=within if stays else (),
-    )
+    yield Thing(type=GRANT_ON_KEY, name=naming.logical(name, "key"), kept=GRANT, parents=within)
     yield Thing(
         type="gcp:lustre/instance:Instance" if lustre else "gcp:filestore/instance:Instance",
         name=naming.logical(name, "lustre" if lustre else "home"),

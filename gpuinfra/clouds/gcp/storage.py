@@ -1,6 +1,7 @@
 """The shared file system: Managed Lustre with the bucket that it is fed from, or Filestore for home directories.
 
-Google moves data between a bucket and Managed Lustre when it is told to, and no resource tells it (gcp.md 5.1); `import_command` is what to run.
+Google moves data between a bucket and Managed Lustre when it is told to, and no resource tells it (gcp.md 5.1); `import_command` and
+`export_command` are what to run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class SharedFilesystemArgs:
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """Managed Lustre or Filestore. It is kept where it holds the only copy of its data; its bucket always is."""
+    """Managed Lustre or Filestore. It is kept where it holds the only copy of its data; its bucket always is.
+
+    A Lustre with a bucket goes with its stack, and with it goes what was not exported: nothing is by itself.
+    """
 
     server: pulumi.Output[str]
     """Address that nodes mount it from."""
@@ -44,19 +48,27 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Bucket that it is fed from, None where there is none."""
     import_command: pulumi.Output[str] | None
     """What brings the bucket's content into it, for people; None without a bucket."""
+    export_command: pulumi.Output[str] | None
+    """What writes its content into the bucket, for people, before it is destroyed or replaced; None without a bucket."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, opts)
         self._name, self._args = name, args
         self._keep = args.plan.lifetime is Lifetime.KEPT
-        self.bucket, self.import_command = None, None
+        self.bucket, self.import_command, self.export_command = None, None, None
         agent = self._agent() if args.key_id is not None or args.plan.bucket is not None else None
         if args.plan.kind == "home":
             self.server, self.path = self._filestore(agent)
         else:
             self.server, self.path = self._lustre(agent)
         self.register_outputs(
-            {"server": self.server, "path": self.path, "bucket": self.bucket, "import_command": self.import_command}
+            {
+                "server": self.server,
+                "path": self.path,
+                "bucket": self.bucket,
+                "import_command": self.import_command,
+                "export_command": self.export_command,
+            }
         )
 
     def _logical(self, *parts: str) -> str:
@@ -76,7 +88,8 @@ class SharedFilesystem(pulumi.ComponentResource):
     def _key(self, agent: pulumi.Output[str] | None) -> pulumi.Output[str] | None:
         if self._args.key_id is None or agent is None:
             return None
-        allowed = grant(self._logical("key"), self._args.key_id, agent, self, keep=self._keep)
+        # The account is one for the whole project: taking the grant away would close every other file system under this key.
+        allowed = grant(self._logical("key"), self._args.key_id, agent, self)
         return after(self._args.key_id, [allowed])
 
     def _lustre(self, agent: pulumi.Output[str] | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
@@ -98,9 +111,12 @@ class SharedFilesystem(pulumi.ComponentResource):
         )
         if plan.bucket is not None and agent is not None:
             self.bucket = self._fed_from(plan.bucket, agent)
-            self.import_command = pulumi.Output.concat(
-                "gcloud lustre instances import-data ", made.instance_id, " --location=", made.location,
-                " --project=", scope.project, " --gcs-path-uri=gs://", self.bucket, f"/{plan.bucket_prefix} --lustre-path=/",
+            self.import_command, self.export_command = (
+                pulumi.Output.concat(
+                    f"gcloud lustre instances {what}-data ", made.instance_id, " --location=", made.location,
+                    " --project=", scope.project, " --gcs-path-uri=gs://", self.bucket, f"/{plan.bucket_prefix} --lustre-path=/",
+                )
+                for what in ("import", "export")
             )  # fmt: skip
         # `10.64.0.3@tcp:/scratch0`
         return made.mount_point.apply(lambda point: point.split("@")[0]), made.filesystem

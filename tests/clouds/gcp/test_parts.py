@@ -163,6 +163,14 @@ def test_what_holds_the_only_copy_refuses_to_be_deleted() -> None:
     assert recorded("lustre without a bucket").one(LUSTRE).inputs["deletionPolicy"] == "PREVENT"
 
 
+@pytest.mark.parametrize("name", ["home directories beside lustre", "lustre without a bucket"])
+def test_nobody_s_key_is_taken_away(name: str) -> None:
+    """A service has one account in a project, so a grant that goes with one stack would close the file systems of others."""
+    grants = recorded(name).of("gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember")
+    assert len(grants) > 4
+    assert [one.name for one in grants if not one.retained] == []
+
+
 def test_nodes_are_told_where_their_file_systems_are() -> None:
     """Server and name of each go into the first script, Lustre's without its transport."""
     script = recorded("home directories beside lustre").one(TEMPLATE).inputs["metadata"]["user-data"]
@@ -180,6 +188,8 @@ def test_people_are_told_how_the_bucket_is_brought_in() -> None:
         "/scratch": f"gcloud lustre instances import-data {instance} --location=us-central1-a --project={PROJECT} "
         f"--gcs-path-uri=gs://{bucket}/ --lustre-path=/"
     }
+    out = recording.outputs[top.urn]["export_commands"]["/scratch"]
+    assert out == recording.outputs[top.urn]["import_commands"]["/scratch"].replace("import-data", "export-data")
 
 
 # --- order -----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
+from gpuinfra.spec.storage import Lustre
 
 MAILS = 5
 """Notification channels of one budget."""
@@ -87,6 +88,15 @@ def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Findi
         yield info(existing_network_is_peered, "network.existing.id", what, hint)
 
 
+def lustre_is_exported_by_hand(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A file system with a bucket goes with its stack, and the bucket has what somebody exported: Google exports nothing by itself."""
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
+            what = f"is {entry.bucket}, which gets what is written to {entry.mount} when somebody exports it and not before"
+            hint = "run the output export_commands before a destroy or a change of the tier, or leave bucket out: then it is kept"
+            yield info(lustre_is_exported_by_hand, f"storage[{i}].bucket", what, hint)
+
+
 def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Machines that a site makes networks for are in the catalogue."""
     known = machines_of(spec)
@@ -135,6 +145,7 @@ RULES: tuple[Rule, ...] = (
     ssh_comes_through_the_tunnel,
     existing_subnets_are_named,
     existing_network_is_peered,
+    lustre_is_exported_by_hand,
     site_machines_are_known,
     first_lot_is_the_canary,
     registry_is_ours_to_open,
