@@ -7,7 +7,7 @@ Which names there are is the cloud's own business: each `cluster.py` has a table
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,22 @@ class Existing:
             reference = pulumi.StackReference(stack, opts=opts)
             for name, given in table.items():
                 if given.layer == layer and given.joined and name not in things:
-                    things[name] = reference.require_output(name) if given.always else reference.get_output(name)
+                    told = reference.get_output(name)
+                    things[name] = told.apply(_required(name, stack)) if given.always else told
         result = Existing(**things)
         result._table = table
         return result
+
+
+def _required(name: str, stack: str) -> Callable[[Any], Any]:
+    """What another stack has to have made; one that stopped half-way lacks it, which people are told without a traceback."""
+
+    def found(value: Any) -> Any:
+        if value is None:
+            raise pulumi.RunError(
+                f"the stack {stack} has no output {name}: its last `pulumi up` did not come to its end, or it makes something else; "
+                f"bring it up first (pulumi up --stack {stack.rpartition('/')[2]}), then this one again"
+            )
+        return value
+
+    return found

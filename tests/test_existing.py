@@ -6,11 +6,13 @@ import ast
 import importlib
 from pathlib import Path
 
+import pulumi
 import pytest
 
 import gpuinfra.existing
 from gpuinfra.clouds import CLOUDS, why_not_built
 from gpuinfra.existing import Existing, Given
+from tests.clouds import recorder
 
 BUILT = [cloud for cloud in CLOUDS if not why_not_built(cloud)]
 
@@ -54,3 +56,20 @@ def test_what_is_missing_names_who_has_to_give_it() -> None:
     with pytest.raises(ValueError, match=r"needs vpc_id; name the stack that made it under use\.site"):
         existing.wanted("vpc_id")
     assert existing.get("vpc_id") is None
+
+
+def test_a_layer_that_stopped_half_way_is_told_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack whose `up` failed has no outputs; who uses it reads which stack, which output and what to do."""
+    monkeypatch.setattr(recorder, "OTHER_STACKS", {"evidence_bucket": "base-evidence"})
+    table = {
+        "evidence_bucket": Given(layer="foundation", what="bucket"),
+        "file_systems": Given(layer="foundation", what="file systems", always=False),
+    }
+
+    def using(table: dict[str, Given]) -> None:
+        Existing().joined(table, foundation="organization/gpuinfra/base", site=None)
+
+    recorder.record(lambda: using(table))
+    said = r"the stack organization/gpuinfra/base has no output network_id: .*pulumi up --stack base"
+    with pytest.raises(pulumi.RunError, match=said):
+        recorder.record(lambda: using({**table, "network_id": Given(layer="foundation", what="network")}))
