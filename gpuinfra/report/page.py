@@ -115,10 +115,12 @@ def _nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 def _node(node: Mapping[str, Any]) -> str:
     sums = _t(checks_text(node))
-    bad = [c for c in node["checks"] if c["id"] in node.get("blocking", [])]
+    bad = _blocking(node)
     hints = "".join(
-        f'<div class="problem"><b>{_t(c["id"])} {_t(c.get("name"))}</b><br>{_t(c.get("reason") or _found(c))}<br><b>What to do:</b> {_t(c.get("hint"))}</div>'
-        for c in bad
+        f'<div class="problem"><b>{_t(first["id"])} {_t(first.get("name"))}</b><br>{_t(first.get("reason") or _found(first))}'
+        + (f"<br>The same holds for {_t([c['id'] for c in others])}." if others else "")
+        + f"<br><b>What to do:</b> {_t(first.get('hint'))}</div>"
+        for first, *others in bad
     )
     reason = f'<p class="problem">{_t(node["reason"])}</p>' if node.get("reason") and not bad else ""
     console = f'<pre class="console">{_t(chr(10).join(node["console"]))}</pre>' if node.get("console") else ""
@@ -146,6 +148,15 @@ def _node(node: Mapping[str, Any]) -> str:
         )
         + "</details>"
     )
+
+
+def _blocking(node: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
+    """The checks that keep the node back, causes first; those that say the same are one problem: a lost GPU fails fifteen."""
+    by_id = {check["id"]: check for check in node["checks"]}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for check in (by_id[name] for name in node.get("blocking", []) if name in by_id):
+        groups.setdefault(str(check.get("reason") or _found(check)), []).append(check)
+    return list(groups.values())
 
 
 def _value(value: object) -> str:

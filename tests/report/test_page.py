@@ -157,3 +157,14 @@ def test_a_price_that_lacks_the_nodes_is_no_price() -> None:
     assert "<b>at least 0.07 USD</b><span>an hour, if it were real" in text
     # The file system's own row says that its price is unknown.
     assert "Not in the sum: traffic: by the gigabyte." in text
+
+
+def test_checks_that_fail_for_one_reason_are_one_problem_of_the_page() -> None:
+    """A GPU that is lost fails many checks in the same words; a person reads them once, the cause first."""
+    lost = [check(id=name, outcome="fail", reason="a GPU is lost", hint="reboot") for name in ("G1", "G3", "G5")]
+    xid = check(id="X1", outcome="fail", reason="Xid 79", hint="drain")
+    failed = node(outcome="failed", reason="x", checks=(*lost, xid), blocking=(xid, *lost))
+    text = page(report([node_entry(failed)]))
+    assert text.count("<b>What to do:</b>") == 2
+    assert text.index("<b>X1") < text.index("<b>G1")
+    assert "The same holds for G3, G5." in text
