@@ -257,6 +257,13 @@ def _not_shown(report: Mapping[str, Any]) -> str:
 
 
 def _table(head: Iterable[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{_t(h)}</th>" for h in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    names = list(head)
+    top = "".join(f"<th>{_t(name)}</th>" for name in names)
+    # On a phone a row is a block, and each cell says of which column it is (page.css).
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td data-of="{_t(name)}">{cell}</td>' for name, cell in zip(names, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'

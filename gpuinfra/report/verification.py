@@ -45,22 +45,27 @@ def _to_do(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Whoever needs most comes first; nodes that are ready come last."""
     rows = [
         [
-            f'<span class="badge {_CLASS.get(node["action"], "bad")}">{_t(node["action"])}</span>',
-            f'<code style="white-space: nowrap">{_t(node["instance_id"])}</code>',
+            _action(node["action"]),
+            f'<code class="id">{_t(node["instance_id"])}</code>',
             _t(node["machine"]),
             _t(node["what_to_do"]),
             f'<span class="quiet">{_t(node["reason"])}</span>',
         ]
         for node in sorted(nodes, key=lambda node: -ACTIONS.index(node["action"]))
     ]
-    return _table(("", "node", "machine", "what to do", "because"), rows)
+    counts = {action: sum(node["action"] == action for node in nodes) for action in reversed(ACTIONS)}
+    sums = " ".join(_action(action, f"{count} ") for action, count in counts.items() if count)
+    return f"<p>{sums}</p>" + _table(("", "node", "machine", "what to do", "because"), rows)
+
+
+def _action(action: str, count: str = "") -> str:
+    word = "ready" if action == "nothing" else action
+    return f'<span class="badge {_CLASS.get(action, "bad")}">{count}{_t(word)}</span>'
 
 
 def _worse(nodes: Sequence[Mapping[str, Any]]) -> str:
     rows = [
-        [f'<code style="white-space: nowrap">{_t(node["instance_id"])}</code>', _t(text)]
-        for node in nodes
-        for text in node["worse"]
+        [f'<code class="id">{_t(node["instance_id"])}</code>', _t(text)] for node in nodes for text in node["worse"]
     ]
     return _table(("node", "what changed"), rows) if rows else ""
 

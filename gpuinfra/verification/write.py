@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from gpuinfra.node.advice import ACTIONS
 from gpuinfra.report.document import CHECK_FIELDS
 from gpuinfra.verification.judged import Judged
 from gpuinfra.verification.read import Absent, Found
@@ -129,7 +130,8 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         if node.missing:
             yield f"  did not run: {', '.join(node.missing)}"
         for worse in node.worse:
-            yield f"  worse than before: {_line(worse)}"
+            told = next((f" ({c['reason']})" for c in shown if worse.endswith(f" ({c['reason']})")), "")
+            yield f"  worse than before: {_line(worse.removesuffix(told))}"
     for one in found.absent:
         yield ""
         yield _line(f"{one.name}: {one.outcome}: {one.reason}")
@@ -139,7 +141,20 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         yield from (f"note: {_line(problem)}" for problem in found.problems)
     good = sum(node.verified for node in nodes)
     yield ""
-    yield f"{good} of {len(nodes) + len(found.absent)} nodes verified. {found.about}"
+    yield f"{good} of {len(nodes) + len(found.absent)} nodes verified{_to_do(nodes, len(found.absent))}. {found.about}"
+
+
+def _to_do(nodes: Sequence[Judged], absent: int) -> str:
+    """`: 2 to replace, 1 to reboot, 1 without an answer`: what a shift plans with; nothing where every node is ready."""
+    counts = {action: sum(node.advice.action == action for node in nodes) for action in reversed(ACTIONS)}
+    told = [
+        f"{count} to {_VERBS.get(action, action)}" for action, count in counts.items() if count and action != "nothing"
+    ]
+    told += [f"{absent} without an answer"] if absent else []
+    return f": {', '.join(told)}" if told else ""
+
+
+_VERBS = {"look": "look at"}
 
 
 def _name(node: Judged) -> str:

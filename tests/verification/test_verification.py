@@ -189,3 +189,28 @@ def test_files_that_are_no_evidence_are_refused(tmp_path: Path, text: str) -> No
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(UsageError, match="there is no evidence"):
         read_folder(tmp_path)
+
+
+def test_the_last_line_and_the_page_sum_up_what_a_shift_has_to_do(tmp_path: Path, write: Write) -> None:
+    """How many nodes to replace, to reset and so on, most urgent first; nothing where every node is ready."""
+    write(documented("i-00000000000000001"))
+    write(documented("i-00000000000000002", "ecc-sram"))
+    write(documented("i-00000000000000003", "remap-pending"))
+    write(documented("i-00000000000000004", "power-capped"))
+    page = tmp_path / "page.html"
+    last = verify(tmp_path, "--html", str(page)).output.splitlines()[-1]
+    assert last.startswith("2 of 4 nodes verified: 1 to replace, 1 to reset, 1 to look at. ")
+    badges = [f">{words}</span>" for words in ("1 replace", "1 reset", "1 look", "1 ready")]
+    places = [page.read_text().index(badge) for badge in badges]
+    assert places == sorted(places)
+
+
+def test_what_got_worse_is_told_without_saying_its_reason_twice(tmp_path: Path, write: Write) -> None:
+    """The reason stands once, at the check; programs get it with the change."""
+    write(documented("i-00000000000000001"), "before")
+    write(documented("i-00000000000000001", "power-capped"))
+    words = ("--baseline", str(tmp_path / "before"))
+    text = verify(tmp_path, *words).output
+    assert text.count("limited to 300 W of 400 W") == 1
+    (node,) = json.loads(verify(tmp_path, *words, "--json").output)["nodes"]
+    assert [said.endswith("limited to 300 W of 400 W)") for said in node["worse"]] == [True]
