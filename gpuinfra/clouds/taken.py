@@ -1,6 +1,7 @@
-"""What is said when something that an earlier destroy kept is made a second time.
+"""What is said when something that an earlier destroy kept, or that a change would replace, is made a second time.
 
 The engine reports the provider's words (`BucketAlreadyOwnedByYou`), which do not say what to do; this adds the command that does it.
+The engine does not tell which of the two it was, so both are said.
 Every cloud's components use it for what they keep.
 """
 
@@ -51,6 +52,8 @@ def explain(failed: pulumi.ErrorHookArgs) -> bool:
         _told.add(stack)
         pulumi.log.error(
             f"{failed.name} is there already: an earlier destroy of {stack} kept it. "
-            f"`gpuinfra adopt {stack}` finds everything that was kept and says how to take it back; then go on with `pulumi up`."
+            f"`gpuinfra adopt {stack}` finds everything that was kept and says how to take it back; then go on with `pulumi up`. "
+            f"Where nothing was destroyed, this change would replace {failed.name}, and that would lose what it holds, so it is refused: "
+            f"undo the change (`pulumi preview --diff` shows it), or declare another thing beside it and remove this one when its content is safe."
         )
     return False

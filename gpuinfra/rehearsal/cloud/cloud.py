@@ -103,6 +103,7 @@ class Cloud:
             if call.urn:
                 self.operator.resource(self, "create", call.token, call.plain, call.region)
             with self.store.change():
+                self._look_first(call, behaviour)
                 behaviour.before_create(self, call)
                 call.id = call.id or behaviour.identify(self, call) or self._identify(call)
                 self._complete(call)
@@ -132,6 +133,14 @@ class Cloud:
             raise AnswerLost(
                 "RequestTimeout", "the connection broke before the answer arrived (ordered by --fault)", status=500
             )
+
+    def _look_first(self, call: Call, behaviour: behaviours.Behaviour) -> None:
+        """Azure's provider asks whether the id is in use before it sends anything, so that nothing else is said of a name that is taken."""
+        if not call.token.startswith("azure-native:") or behaviour.joins:
+            return
+        call.id = call.id or behaviour.identify(self, call) or self._identify(call)
+        if self.store.find(call.token, call.id) is not None:
+            raise Taken(call.id, call.token, call.id)
 
     def existing(self, token: str, id: str, inputs: dict[str, Any], region: str = "") -> None:
         """Something that the account had before: it is there under its own id, and no engine made it."""

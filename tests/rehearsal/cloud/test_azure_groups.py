@@ -330,3 +330,17 @@ def test_groups_of_another_kind_are_refused_by_the_handover(cloud: Cloud) -> Non
 
     with pytest.raises(PortUnavailable, match="'asg-1' is not the id of a scale set"):
         ScaleSets(Rest()).members([GroupExpected(name="g", group="asg-1", count=1)])
+
+
+def test_a_name_that_is_taken_is_said_before_anything_else(azure: Client, cloud: Cloud, subnet: Made) -> None:
+    """As Azure's provider does: it asks whether the id is in use, and only then sends what might be refused for another reason."""
+    inputs = {
+        "amlFilesystemName": "scratch", "resourceGroupName": "rg", "location": "southcentralus", "filesystemSubnet": subnet.id,
+        "sku": {"name": "AMLFS-Durable-Premium-250"}, "storageCapacityTiB": 8, "zones": ["1"],
+        "maintenanceWindow": {"dayOfWeek": "Sunday", "timeOfDayUTC": "03:00"},
+    }  # fmt: skip
+    azure.create("azure-native:storagecache:AmlFilesystem", inputs, "scratch")
+    with pytest.raises(grpc.RpcError, match="cannot create already existing resource '/subscriptions/"):
+        azure.create("azure-native:storagecache:AmlFilesystem", inputs, "scratch")
+    with pytest.raises(grpc.RpcError, match="is used by the file system scratch"):
+        azure.create("azure-native:storagecache:AmlFilesystem", {**inputs, "amlFilesystemName": "other"}, "other")

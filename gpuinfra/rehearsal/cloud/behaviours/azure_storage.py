@@ -43,6 +43,8 @@ class StorageAccount(Behaviour):
             yield Failure("accountName", f"{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.")  # fmt: skip
 
     def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        if taken.holder_id == call.id:
+            return super().conflict(cloud, call, taken)
         return AzureError("StorageAccountAlreadyTaken", f"The storage account named {call.plain.get('accountName')} is already taken.", status=409)  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
