@@ -451,6 +451,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
     ],
     "import_takes_account_keys": [("azure", {"storage": lustre(capacity_gib=8192)})],
+    "changes_are_exported_by_hand": [("azure", {"storage": lustre(capacity_gib=8192)})],
     "existing_network_is_named_by_ids": [
         ("azure", {}),
         ("azure", {"network.existing": _azure_network()}),
@@ -912,6 +913,10 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "import_takes_account_keys": [
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
+    ],
+    "changes_are_exported_by_hand": [
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
     ],
     "existing_network_is_named_by_ids": [
         ("azure", {"network.existing": {**_azure_network(), "id": "corp"}}),

@@ -185,7 +185,9 @@ class AzureProfile:
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
                 lifetime=lifetime,
-                lifetime_reason="the only copy of its data" if kept else "linked to a container, which keeps the data",
+                lifetime_reason="the only copy of its data"
+                if kept
+                else "imported from a container; what was not exported ends with it",
             )
         return FileSystemPlan(
             name=name,

@@ -120,6 +120,17 @@ def import_takes_account_keys(spec: ClusterSpec, today: date) -> Iterator[Findin
             yield info(import_takes_account_keys, f"storage[{i}].bucket", what)
 
 
+def changes_are_exported_by_hand(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Managed Lustre exports when a person starts it, so a file system that ends with its container kept still ends with something."""
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, Lustre) and entry.bucket is not None:
+            what = "is imported from, and nothing is exported to it by itself: what nodes wrote since the last export is lost when the file system ends"
+            hint = (
+                "start an export before a destroy (az amlfs archive); without a bucket the file system itself is kept"
+            )
+            yield warn(changes_are_exported_by_hand, f"storage[{i}].bucket", what, hint)
+
+
 def existing_network_is_named_by_ids(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A network that is there is named by its id, with a subnet for nodes and one for each file system."""
     existing = spec.network.existing
@@ -203,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     bastion_has_room,
     importer_may_import,
     import_takes_account_keys,
+    changes_are_exported_by_hand,
     existing_network_is_named_by_ids,
     reservation_is_a_group,
     audit_goes_where_azure_writes,
