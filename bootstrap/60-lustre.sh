@@ -7,13 +7,18 @@
 #         LUSTRE_PACKAGES                   what to install, the client for this kernel first; @KERNEL@ is the running one:
 #                                           lustre-client-modules-@KERNEL@ lustre-client-modules-aws on AWS,
 #                                           amlfs-lustre-client-2.17.0-24-gf517bc4=@KERNEL@ on Azure
+#         LNET_EFA_DEVICES                  EFA devices that Lustre uses: 8; empty where it goes over TCP (lib-lnet.sh)
 #         GPUINFRA_FILE_SYSTEMS             lines of `kind mount dns_name mount_name`, from node.json
-# Proves: the module fits the running kernel, and each file system is mounted from its own server and takes a write.
+# Proves: the module fits the running kernel, each file system is mounted from its own server and takes a write, and where
+#         Lustre is to use EFA, answers come over it.
+# With the word `at-boot` it only tells LNet again what a reboot made it forget.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 # shellcheck source=bootstrap/lib-mounts.sh
 . "${BASH_SOURCE[0]%/*}/lib-mounts.sh"
+# shellcheck source=bootstrap/lib-lnet.sh
+. "${BASH_SOURCE[0]%/*}/lib-lnet.sh"
 
 readonly MOUNT_OPTIONS=noatime,flock,$WAIT_FOR_NETWORK
 
@@ -23,6 +28,10 @@ main() {
   need_tools apt-get dpkg-query modprobe modinfo uname mount mountpoint findmnt
   need_variables LUSTRE_CLIENT_RANGE_MIN LUSTRE_CLIENT_RANGE_MAX
   local kind mount server name
+  if [[ ${1:-} == at-boot ]]; then
+    lnet_over_efa
+    return
+  fi
 
   if ! cut_off && module_fits lustre && in_range; then
     unchanged "Lustre client $(client_version) fits kernel $(uname -r)"
@@ -30,6 +39,10 @@ main() {
     install_client
   fi
   load_module lustre
+  if [[ -n ${LNET_EFA_DEVICES:-} ]]; then
+    lnet_over_efa
+    lnet_at_boot
+  fi
   while read -r kind mount server name; do
     [[ $kind != lustre ]] || mount_one lustre "$mount" "$server@tcp:/$name" "$MOUNT_OPTIONS"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
@@ -40,6 +53,10 @@ main() {
   while read -r kind mount server name; do
     [[ $kind != lustre ]] || prove_mount lustre "$mount" "$server@tcp:/$name"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+  if [[ -n ${LNET_EFA_DEVICES:-} ]]; then
+    prove_lnet
+    record lnet_efa "$(lnet_up efa)"
+  fi
   record lustre_client "$(client_version)"
   proved "Lustre client $(client_version) fits kernel $(uname -r), and its file systems take writes"
 }

@@ -36,6 +36,8 @@ _UNITS_OF = {"gpuinfra-health.service": ("azure",)}
 """Units that only some clouds' nodes have."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
 """Units that a step enables, and that only its nodes have."""
+_UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES"}
+"""Units that a step enables where a variable of `versions.env` says so."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -51,8 +53,12 @@ class Bundle:
 
     @property
     def key(self) -> str:
-        """Where it lies in the evidence bucket."""
+        """Where it lies in an evidence bucket of one cluster's own."""
         return f"bootstrap/{self.sha256}.tar.gz"
+
+    def key_of(self, cluster: str, pool: str) -> str:
+        """Where it lies in the evidence bucket. Each pool has its own: clusters that share a foundation would remove each other's."""
+        return f"bootstrap/{cluster}/{pool}/{self.sha256}.tar.gz"
 
 
 def build(pool: PoolPlan) -> Bundle:
@@ -83,6 +89,8 @@ def build(pool: PoolPlan) -> Bundle:
         if pool.expectation.get("cloud") not in _UNITS_OF.get(unit.name, (pool.expectation.get("cloud"),)):
             continue
         if unit.name in _UNITS_OF_STEP and _UNITS_OF_STEP[unit.name] not in {step.id for step in pool.steps}:
+            continue
+        if unit.name in _UNITS_OF_VERSION and not pool.versions.get(_UNITS_OF_VERSION[unit.name]):
             continue
         files[f"units/{unit.name}"] = unit.read_bytes()
     data = _gzip(_tar(files))

@@ -115,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     mig = commands.add_parser("mig", help="cut the GPUs by MIG as the pool declares; exit code 194 asks for a reboot")
     mig.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
     mig.set_defaults(run=_mig)
+    mounts = commands.add_parser("mounts", help="which network file systems are mounted and answer; one JSON object")
+    mounts.set_defaults(run=_mounts)
     ports = commands.add_parser("ports", help="what the kernel says about each RDMA port; prints one JSON object")
     ports.set_defaults(run=_ports)
     explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
@@ -392,6 +394,18 @@ def _mig(args: argparse.Namespace) -> int:
     except (mig.MigError, Unreadable) as error:
         _say(str(error))
         return NOT_VERIFIED
+    return OK
+
+
+def _mounts(args: argparse.Namespace) -> int:
+    from . import mounts
+
+    try:
+        result = mounts.mounts()
+    except mounts.MountError as error:
+        raise Missing(str(error)) from None
+    json.dump(result, sys.stdout)
+    print()
     return OK
 
 

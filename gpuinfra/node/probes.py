@@ -119,7 +119,8 @@ PROBES: dict[str, Probe] = {
     "docker": Probe(("docker", "info", "--format", "{{json .}}")),
     "containerd": Probe(("containerd", "config", "dump")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
-    "mounts": Probe(("findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE")),
+    "mounts": Probe((NODE_PART, "mounts"), timeout_s=120),
+    "lnet": Probe(("lnetctl", "net", "show", "-v")),
     "infiniband": Probe(("ibstat",)),
     "ports": Probe((NODE_PART, "ports")),
     # The kernel does not tell of a link that comes and goes; the one who configures the interface does.

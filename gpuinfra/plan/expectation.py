@@ -24,6 +24,9 @@ class Facts(NamedTuple):
     cloud: str
     mig: bool = False
     burn_in: int = 1
+    home: bool = False
+    lnet_efa: int = 0
+    """EFA devices that Lustre uses."""
 
 
 def _always(_: Facts) -> bool:
@@ -79,6 +82,14 @@ def _lustre(f: Facts) -> bool:
     return f.lustre
 
 
+def _home(f: Facts) -> bool:
+    return f.home
+
+
+def _over_efa(f: Facts) -> bool:
+    return f.lnet_efa > 0
+
+
 def _fabric_state(f: Facts) -> bool:
     """Hopper and later report the state of their fabric."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
@@ -113,6 +124,8 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "N8": _several_gvnics,
     "N9": _provider("infiniband"),
     "L1": _lustre,
+    "L2": _home,
+    "L3": _over_efa,
 }
 """Check -> when a machine needs it. One that is not here (N5, B2 to B5, M1) is run when a person asks for it, and the report lists it as not checked."""
 
@@ -126,11 +139,22 @@ def expectation(
     file_systems: tuple[str, ...],
     lustre: bool,
     steps: tuple[Step, ...],
+    homes: tuple[str, ...] = (),
+    lnet_efa: int = 0,
     mig: tuple[str, ...] = (),
     burn_in: int = 1,
 ) -> dict[str, object]:
     """The content of `expectation.json` for one pool."""
-    facts = Facts(machine=machine, fabric=fabric, lustre=lustre, cloud=cloud, mig=bool(mig), burn_in=burn_in)
+    facts = Facts(
+        machine=machine,
+        fabric=fabric,
+        lustre=lustre,
+        cloud=cloud,
+        mig=bool(mig),
+        burn_in=burn_in,
+        home=bool(homes),
+        lnet_efa=lnet_efa,
+    )
     gpu = machine.gpu
     content: dict[str, object] = {
         "schema": "gpuinfra.expectation/1",
@@ -161,6 +185,10 @@ def expectation(
             "ecc": gpu.ecc,
             "arch": gpu.arch,
         }
+    if lnet_efa:
+        content["lnet_efa"] = lnet_efa
+    if homes:
+        content["homes"] = list(homes)
     if mig:
         content |= {"mig": True, "mig_profiles": list(mig)}
     if burn_in > 1:

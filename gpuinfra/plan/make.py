@@ -26,7 +26,7 @@ from gpuinfra.plan.model import (
     PoolPlan,
 )
 from gpuinfra.plan.steps import steps
-from gpuinfra.plan.storage import named
+from gpuinfra.plan.storage import lnet_efa_devices, named
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.software import Lock, Wanted, environment, lock
 from gpuinfra.spec.machines import machines_of
@@ -129,6 +129,7 @@ def _pool(
     )
     lustre = any(entry.kind == "lustre" for entry in file_systems)
     home = any(entry.kind == "home" for entry in file_systems)
+    lnet = lnet_efa_devices(file_systems, machine, fabric=fabric)
     todo = steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig))
     return PoolPlan(
         name=pool.name,
@@ -146,11 +147,15 @@ def _pool(
             fabric=fabric,
             file_systems=tuple(entry.mount for entry in file_systems if entry.kind == "lustre"),
             lustre=lustre,
+            lnet_efa=lnet,
+            homes=tuple(entry.mount for entry in file_systems if entry.kind == "home"),
             steps=todo,
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
         ),
-        versions=environment(machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url, home=home),
+        versions=environment(
+            machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url, home=home, lnet_efa=lnet
+        ),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),
         ssh_keys=spec.access.ssh_keys,

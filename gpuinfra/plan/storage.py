@@ -1,10 +1,12 @@
-"""What file systems are called: after where they are mounted, in the order of their mounts."""
+"""What file systems are called, after where they are mounted; and over how many EFA devices a node reaches them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
+from gpuinfra.clouds.records import MachineType
+from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 
@@ -16,3 +18,15 @@ def named(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str,
         index = names.get(stem, 0)
         names[stem] = index + 1
         yield f"{stem}-{index}", entry
+
+
+def lnet_efa_devices(file_systems: Iterable[FileSystemPlan], machine: MachineType, *, fabric: bool) -> int:
+    """EFA devices that Lustre uses on a machine: 8 of 32, else the two at the ends of its buses; 0 where it goes over TCP.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html, read 2026-11-21.
+    """
+    if not fabric or machine.fabric is None or machine.fabric.provider != "efa":
+        return 0
+    if not any(entry.efa for entry in file_systems):
+        return 0
+    return 8 if machine.fabric.devices == 32 else min(2, machine.fabric.devices)

@@ -31,7 +31,13 @@ read 2026-11-21. Azure Files speaks 4.1, the Filestore that a plan makes speaks 
 
 
 def environment(
-    machine: MachineType, chosen: Lock, *, cloud: str, mirror_url: str | None, home: bool = False
+    machine: MachineType,
+    chosen: Lock,
+    *,
+    cloud: str,
+    mirror_url: str | None,
+    home: bool = False,
+    lnet_efa: int = 0,
 ) -> dict[str, str]:
     """Variables for the steps of one pool, sorted by name."""
     distribution = tables.DISTRIBUTIONS[chosen.os]
@@ -85,6 +91,8 @@ def environment(
     if lustre := chosen.choice("lustre_client"):
         values |= {"LUSTRE_CLIENT_RANGE_MIN": lustre.low, "LUSTRE_CLIENT_RANGE_MAX": lustre.high}
         values |= _lustre(cloud, chosen.os, distribution.suite)
+        if lnet_efa:
+            values["LNET_EFA_DEVICES"] = str(lnet_efa)
     if chosen.kernel_series and chosen.os in tables.AZURE_LTS_KERNEL:
         values["KERNEL_FLAVOUR"] = tables.AZURE_LTS_KERNEL[chosen.os]
     values |= _fabric(machine, chosen)

@@ -42,7 +42,7 @@ def members(pool: PoolPlan) -> dict[str, bytes]:
 
 def test_it_holds_the_pools_steps_and_no_others(pool: PoolPlan, members: dict[str, bytes]) -> None:
     """The layout is the one of docs/design.md."""
-    shared = {"lib.sh", "lib-downloads.sh", "lib-images.sh", "lib-mounts.sh", "lib-packages.sh"}
+    shared = {"lib.sh", "lib-downloads.sh", "lib-images.sh", "lib-lnet.sh", "lib-mounts.sh", "lib-packages.sh"}
     expected = {"versions.env", "node.pyz", "expectation.json", "steps.json"} | {f"bootstrap/{part}" for part in shared}
     expected |= {f"bootstrap/{step.id}.sh" for step in pool.steps} | {f"units/gpuinfra-{unit}" for unit in UNITS}
     assert set(members) == expected
@@ -64,6 +64,14 @@ def test_only_a_cloud_that_asks_for_health_gets_the_unit_that_answers(pool: Pool
     azure = replace(pool, expectation={**pool.expectation, "cloud": "azure"})
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(azure).data))) as archive:
         assert "units/gpuinfra-health.service" in archive.getnames()
+
+
+def test_only_nodes_that_reach_lustre_over_efa_get_the_unit_that_tells_lnet(pool: PoolPlan) -> None:
+    """User data enables every unit that is there, so it is only where it is wanted."""
+    over = replace(pool, versions={**pool.versions, "LNET_EFA_DEVICES": "8"})
+    for one, there in ((pool, False), (over, True)):
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(one).data))) as archive:
+            assert ("units/gpuinfra-lnet.service" in archive.getnames()) is there
 
 
 def test_the_same_plan_gives_the_same_bytes(pool: PoolPlan, tmp_path: Path) -> None:

@@ -110,12 +110,22 @@ H100 = {
     "fabric_devices": 32,
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
-    "required": [*P4D["required"], "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
+    "lnet_efa": 8,
+    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
     "skips": {},
 }
 """An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
 
 PAIR = {"schema": "gpuinfra.pair/1", "ranks": 16, "busbw_gb_s": 441.5, "wrong": 0, "network": ["AWS Libfabric"]}
+LNET = "net:\n" + "".join(
+    f"    - net type: {net}\n      local NI(s):\n"
+    + "".join(
+        f"        - nid: 10.0.{at}.10@{net}\n          status: up\n          interfaces:\n              0: {net}{at}\n"
+        f"          statistics:\n              send_count: {count}\n              recv_count: {count}\n"
+        for at in range(number)
+    )
+    for net, number, count in (("lo", 1, 0), ("tcp", 1, 90), ("efa", 8, 4096))
+)
 NCCL = {"schema": "gpuinfra.nccl/1", "ranks": 8, "busbw_gb_s": 478.2, "wrong": 0, "network": ["AWS Libfabric"]}
 COPIES = {
     "nvbandwidth": {
@@ -149,7 +159,7 @@ def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
 AZURE = machine("azure", "Standard_ND96isr_H100_v5")
 AZURE["required"] = [*AZURE["required"], "N5"]
 AZURE_A100 = machine("azure", "Standard_ND96amsr_A100_v4")
-GOOGLE = machine("gcp", "a3-megagpu-8g")
+GOOGLE = machine("gcp", "a3-megagpu-8g", homes=("/home",))
 GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
 GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
 MIG = machine("aws", "p5.48xlarge", mig=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"))
@@ -194,6 +204,7 @@ def links(machine: dict[str, Any]) -> dict[str, Any]:
 _MODULE = f"filename:       /lib/modules/{KERNEL}/updates/dkms/nvidia.ko\nversion:        {DRIVER}\nvermagic:       {KERNEL} SMP mod_unload modversions \n"
 _HOST = {
     "docker": json.dumps(DOCKER) + "\n",
+    "lnetctl": LNET,
     "containerd": CONTAINERD,
     "curl": "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
     + "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}"}} 30\n' for index in range(8)),
@@ -209,10 +220,21 @@ _HOST = {
     "systemctl": "active\n",
     "nv-fabricmanager": f"Fabric Manager version is : {DRIVER}\n",
     "grep": "* soft memlock unlimited\n* hard memlock unlimited\n",
-    "findmnt": "/ ext4 /dev/root\n/scratch lustre 10.0.0.1@tcp:/abc\n",
     "cloud-init": '{"status": "done", "errors": [], "recoverable_errors": {}}\n',
     "modinfo": f"{KERNEL} SMP mod_unload modversions \n",
 }
+
+
+def network_mounts(machine: dict[str, Any]) -> dict[str, Any]:
+    """What `node.pyz mounts` finds on a healthy machine."""
+    lustre = [(mount, "lustre", "10.0.0.1@tcp:/abc") for mount in machine["file_systems"]]
+    homes = [(mount, "nfs4", "10.0.0.9:" + mount) for mount in machine.get("homes", ())]
+    return {
+        "schema": "gpuinfra.mounts/1",
+        "mounts": [
+            {"mount": mount, "kind": kind, "source": source, "problem": None} for mount, kind, source in lustre + homes
+        ],
+    }
 
 
 def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> dict[str, Any]:
@@ -264,6 +286,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             cut = range(len(expectation.get("mig_profiles", ())))
             gpus = [f"{gpu}:{at}" for gpu in range(expectation["gpus"]) for at in cut] or range(expectation["gpus"])
             return record(words, "".join(f"nvidia.com/gpu={name}\n" for name in [*gpus, "all"]))
+        if words == [NODE_PART, "mounts"]:
+            return record(words, json.dumps(network_mounts(expectation)) + "\n")
         if words == [NODE_PART, "pair"]:
             return record(words, json.dumps(PAIR) + "\n")
         if words == [NODE_PART, "heat"]:

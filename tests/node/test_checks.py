@@ -29,7 +29,26 @@ from tests.node.healthy import (
     record,
 )
 
-ON_DEMAND = ["N2", "N3", "N7", "N8", "G15", "N6", "N9", "M1", "N5", "B1", "B2", "B3", "B4", "B5", "B6", "B7"]
+ON_DEMAND = [
+    "N2",
+    "N3",
+    "N7",
+    "N8",
+    "L2",
+    "G15",
+    "N6",
+    "N9",
+    "L3",
+    "M1",
+    "N5",
+    "B1",
+    "B2",
+    "B3",
+    "B4",
+    "B5",
+    "B6",
+    "B7",
+]
 """What a p4d is not asked for: other clouds' checks, and those that measure."""
 MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200, MIG)
 ASKED = (H100, *MACHINES, {**H100, "burn_in": 2}, {**H100, "burn_in": 4})
@@ -288,9 +307,28 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
     ],
     "C2": [swaps("cdi", r"^nvidia.com/gpu=all\n", ""), swaps("cdi", r"^nvidia.com/gpu=3\n", "")],
     "L1": [
-        swaps("mounts", r"^/scratch.*\n", ""),
+        swaps("mounts", "/scratch", "/data"),
         swaps("mounts", "lustre", "nfs4"),
+        swaps("mounts", "null", '"does not answer"'),
+        swaps("mounts", "null", "3"),
+        swaps("mounts", "mounts/1", "mounts/9"),
         swaps("lustre-module", KERNEL, "6.8.0-1039-aws"),
+    ],
+    "L3": [
+        swaps("lnet", r"(@efa\n +status:) up", r"\1 down"),
+        swaps("lnet", r"(?s)    - net type: efa.*", ""),
+        swaps("lnet", "recv_count: 4096", "recv_count: 0", 8),
+        swaps("lnet", "recv_count: 4096", "recv_count: many"),
+        swaps("lnet", "net type: efa", "net type: o2ib"),
+        swaps("lnet", r"10\.0\.7\.10@efa", "10.0.6.10@efa"),
+        says("lnet", "lnetctl: /dev/lnet: No such device\n", 1),
+        says("lnet", "net:\n{{{\n"),
+    ],
+    "L2": [
+        swaps("mounts", '"/home"', '"/home2"'),
+        swaps("mounts", "nfs4", "ext4"),
+        swaps("mounts", "nfs4(.*?)null", r'nfs4\1"Stale file handle"'),
+        says("mounts", '{"schema": "gpuinfra.mounts/1", "mounts": [{"mount": "/home"}]}\n'),
     ],
     "S1": [
         says("cloud-init", '{"status": "running"}', 0),

@@ -17,6 +17,7 @@ from . import (
     ports,
     software,
     speed,
+    storage,
 )
 from .base import Check
 
@@ -30,6 +31,7 @@ _MODULES = (
     network,
     ports,
     containers,
+    storage,
     software,
     speed,
     links,

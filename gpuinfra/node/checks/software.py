@@ -1,4 +1,4 @@
-"""L, S: Lustre client and mounts, cloud-init and the bootstrap's own journal."""
+"""S: cloud-init and the bootstrap's own journal."""
 
 from __future__ import annotations
 
@@ -8,47 +8,8 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from .base import Check, listed
-
-
-class LustreMounts(Check):
-    """The Lustre module fits the running kernel, and every file system of the pool is mounted."""
-
-    id, name = "L1", "lustre_mounts"
-    phase, severity = Phase.PRESENCE, Severity.BLOCK
-    probes = ("lustre-module", "uname", "mounts")
-    hint = (
-        "rerun the Lustre step: the client must be built for exactly the running kernel; then mount the file "
-        "system and look at dmesg"
-    )
-
-    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, dict[str, str]]:
-        mounts = {}
-        for line in answers.raw("mounts").stdout.splitlines():
-            words = line.split()
-            if len(words) >= 2:
-                mounts[words[0]] = words[1]
-        return answers.text("uname").strip(), " ".join(answers.text("lustre-module").split()[:1]), mounts
-
-    def judge(self, found: tuple[str, str, dict[str, str]], machine: Machine) -> Outcome:
-        wanted = [str(mount) for mount in machine.need("file_systems", list)]
-        if not wanted:
-            return skipped("the pool has no shared file system")
-        kernel, built_for, mounts = found
-        mounted = [mount for mount in wanted if mounts.get(mount) == "lustre"]
-        if built_for != kernel:
-            return failed(
-                mounted,
-                wanted,
-                "the Lustre module is built for %s, the kernel is %s" % (built_for or "nothing", kernel),
-            )
-        missing = [mount for mount in wanted if mount not in mounted]
-        return (
-            failed(mounted, wanted, "not mounted as Lustre: %s" % ", ".join(missing))
-            if missing
-            else passed(mounted, wanted)
-        )
 
 
 class CloudInit(Check):
@@ -127,4 +88,4 @@ class BootstrapSteps(Check):
         return failed(done, len(wanted), listed(wrong), "steps") if wrong else passed(done, len(wanted), "steps")
 
 
-CHECKS = (LustreMounts, CloudInit, BootstrapSteps)
+CHECKS = (CloudInit, BootstrapSteps)

@@ -15,6 +15,7 @@ Everything that a stand-in tool prints comes from this file, so a step that did 
 | `modules`, `module_files`, `dkms` | loaded modules; kernel -> module -> facts; what DKMS has built |
 | `driver` | `userspace` and `loaded` version, `open`; None where there is none |
 | `fabric_manager`, `efa`, `persistenced` | what is installed of them |
+| `lnet` | what Lustre's network was told in this boot |
 | `mounts` | Lustre and scratch mounts that this node's own /proc/mounts cannot show |
 """
 
@@ -34,6 +35,7 @@ NODE_FAULTS: dict[str, str] = {
     "driver-mismatch": "the loaded kernel module is older than the driver's libraries, as after an unattended upgrade",
     "fabric-manager-stopped": "fabric manager ends right after it started",
     "lustre-mount-fails": "the file system's server does not answer",
+    "lustre-over-tcp": "a rule of a security group is missing, so Lustre falls back from EFA to TCP without a word",
     "download-corrupt": "one byte of every vendor download is wrong",
     "repository-503": "vendors' repositories and download servers answer 503",
 }

@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lctl": ("vendor", "lctl"),
     "ldconfig": ("machine", "ldconfig"),
     "lfs": ("vendor", "lfs"),
-    "lnetctl": ("vendor", "lctl"),
+    "lnetctl": ("lnet", "lnetctl"),
     "logger": ("machine", "logger"),
     "lsblk": ("disks", "lsblk"),
     "lsmod": ("kernel", "lsmod"),

@@ -20,6 +20,8 @@ NEEDS = {
     "gdrdrv": ["nvidia"],
     "lnet": ["libcfs"],
     "lustre": ["lnet"],
+    "ksocklnd": ["lnet"],
+    "kefalnd": ["lnet", "efa"],
 }
 SIZES = {"nvidia": 14000000, "nvidia_uvm": 2076672, "efa": 98304, "lustre": 1073152}
 NETWORK = {"aws": ["ena"], "azure": ["mlx5_core", "mlx5_ib"], "gcp": ["gve"]}

@@ -194,7 +194,7 @@ def lfs(argv: list[str]) -> int:
 
 
 def lctl(argv: list[str]) -> int:
-    """`lctl`, `lnetctl`: networking that a stand-in has no use for, but only with the module loaded."""
+    """`lctl`: networking that a stand-in has no use for, but only with the module loaded."""
     if "--version" in argv or argv[:1] == ["version"]:
         return lfs(["--version"])
     return (

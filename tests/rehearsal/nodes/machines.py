@@ -48,6 +48,8 @@ class Metadata:
         self.asked.append(path)
         if path.endswith("/instance/id") or path.endswith("/meta-data/instance-id"):
             return NAME.encode()
+        if path.endswith("/instance-identity/document"):
+            return json.dumps({"instanceId": NAME, "region": "us-east-1", "accountId": "1"}).encode()
         if "/metadata/instance?" in path:
             return json.dumps({"compute": {"vmId": NAME}}).encode()
         if path.endswith("/token"):
@@ -179,12 +181,23 @@ class Machine:
         }
 
 
-def pool_of(cloud: str, machine: str, os_name: str, image: str, *, home: bool = False, **more: object) -> PoolPlan:
+def pool_of(
+    cloud: str,
+    machine: str,
+    os_name: str,
+    image: str,
+    *,
+    home: bool = False,
+    lustre: dict[str, object] | None = None,
+    **more: object,
+) -> PoolPlan:
     """One pool with Lustre, and with home directories where asked for; `more` goes to the pool."""
     software: dict[str, object] = {"os": os_name, "image": image}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
-    storage: list[dict[str, object]] = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 18000}]
+    storage: list[dict[str, object]] = [
+        {"kind": "lustre", "mount": "/scratch", "capacity_gib": 18000, **(lustre or {})}
+    ]
     if home:
         storage.append({"kind": "home", "mount": "/home", "capacity_gib": 2560})
     declared = {

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.node import mounts
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `findmnt` that prints a file, and what it was asked."""
+    tool = tmp_path / "bin/findmnt"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\necho "$*" >>"{tmp_path}/asked"\ncat "{tmp_path}/list"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    return tmp_path / "list"
+
+
+def test_network_mounts_are_listed_with_what_is_wrong(listed: Path, tmp_path: Path) -> None:
+    """Local ones are nobody's business; one that cannot be opened says why."""
+    there = tmp_path / "data of all"
+    there.mkdir()
+    spelled = str(there).replace(" ", "\\x20")
+    listed.write_text(
+        f"/ ext4 /dev/root\n{spelled} lustre 10.0.0.1@tcp:/abc\n{tmp_path}/gone nfs4 10.0.0.9:/home\n/proc proc proc\n"
+    )
+    found = mounts.mounts()
+    assert found["schema"] == "gpuinfra.mounts/1"
+    assert [(one["mount"], one["kind"], one["source"]) for one in found["mounts"]] == [
+        (str(there), "lustre", "10.0.0.1@tcp:/abc"),
+        (f"{tmp_path}/gone", "nfs4", "10.0.0.9:/home"),
+    ]
+    assert found["mounts"][0]["problem"] is None
+    assert "No such file" in found["mounts"][1]["problem"]
+
+
+def test_a_mount_that_is_made_on_demand_is_asked_for_first(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a reboot nobody has looked into it yet, so systemd has not mounted it: looking mounts it."""
+    (tmp_path / "scratch").mkdir()
+    listed.write_text(f"{tmp_path}/scratch autofs systemd-1\n/proc/sys/fs/binfmt_misc autofs systemd-1\n")
+    # What the look does on a node: systemd mounts.
+    mounting = f"import sys; assert sys.argv[1] == '{tmp_path}/scratch' or 'lustre' in open('{listed}').read()"
+    mounting += f"; open('{listed}', 'a').write('{tmp_path}/scratch lustre 10.0.0.1@tcp:/abc\\n')"
+    monkeypatch.setattr(mounts, "_ASK", mounting)
+    found = mounts.mounts()["mounts"]
+    assert [(one["mount"], one["kind"], one["problem"]) for one in found] == [(f"{tmp_path}/scratch", "lustre", None)]
+
+
+def test_a_server_that_is_silent_is_told_and_holds_nobody(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All mounts are asked at once, each with a limit."""
+    listed.write_text("/a lustre 1@tcp:/a\n/b nfs 2:/b\n")
+    monkeypatch.setattr(mounts, "_ASK", "import time; time.sleep(60)")
+    monkeypatch.setenv("GPUINFRA_MOUNT_ANSWER_S", "0.5")
+    assert [one["problem"] for one in mounts.mounts()["mounts"]] == ["does not answer"] * 2
+
+
+def test_without_a_list_there_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose mounts cannot be listed has not shown any."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(mounts.MountError, match="findmnt"):
+        mounts.mounts()

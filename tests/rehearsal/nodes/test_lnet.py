@@ -1,0 +1,66 @@
+"""Lustre over EFA on stand-in nodes: what the step tells LNet, what a reboot forgets, and a fallback to TCP that nobody would see."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gpuinfra.rehearsal.nodes import NodeHost
+from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of
+
+__all__ = ["host", "metadata"]
+
+NODE_PART = "/opt/gpuinfra/current/node.pyz"
+ONE = """import json, sys
+print(json.dumps(next(one for one in json.load(sys.stdin)["checks"] if one["id"] == "L3")))"""
+OVER_EFA = {"fabric": True, "throughput_mb_s_per_tib": 500, "capacity_gib": 19200}
+
+
+def node_of(host: NodeHost, machine: str, *faults: str) -> Machine:
+    """A machine on AWS's own image, with the one step that this is about."""
+    node = Machine(host, pool_of("aws", machine, "ubuntu-22.04", "default", lustre=OVER_EFA))
+    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id == "60-lustre"))
+    node.launch("aws", faults=faults)
+    return node
+
+
+def judged(node: Machine) -> dict[str, str]:
+    """What the check about it says, on the node itself."""
+    said = node.run("bash", "-c", f"python3 {NODE_PART} verify --json --phase correctness | python3 -c '{ONE}'")[1]
+    check = json.loads(said.splitlines()[-1])
+    return {"outcome": check["outcome"], "reason": check["reason"]}
+
+
+@pytest.mark.parametrize(
+    ("machine", "devices"), [("p5.48xlarge", 8), pytest.param("p5en.48xlarge", 2, marks=pytest.mark.long)]
+)
+def test_lustre_uses_efa_and_again_after_a_reboot(host: NodeHost, machine: str, devices: int) -> None:
+    """As many devices as AWS says, at even distances; a reboot makes LNet forget them and the unit tells it again."""
+    node = node_of(host, machine)
+    code, said = node.steps()
+    assert code == 0, said
+    assert node.state["recorded"]["lnet_efa"] == str(devices)
+    shown = node.run("lnetctl", "net", "show", "--net", "efa")[1]
+    assert shown.count("status: up") == devices
+    names = node.run("ls", "/sys/class/infiniband")[1].split()
+    every = len(names) // devices
+    assert [line.split()[1] for line in shown.splitlines() if " 0: " in line or ": rdmap" in line] == names[::every]
+    assert judged(node)["outcome"] == "pass"
+    code, said = node.steps("--again")
+    assert "none of them changed something" in said, said
+    node.reboot()
+    assert node.run("systemctl", "is-active", "gpuinfra-lnet.service")[1] == "active\n"
+    assert node.run("lnetctl", "net", "show", "--net", "efa")[1] == shown
+    assert judged(node)["outcome"] == "pass"
+
+
+def test_a_fallback_to_tcp_fails_the_step_and_the_check(host: NodeHost) -> None:
+    """With a rule missing in a security group the mount takes writes all the same; only the counters of EFA tell."""
+    node = node_of(host, "p5.48xlarge", "lustre-over-tcp")
+    code, said = node.steps()
+    assert code == 1
+    assert "nothing came in over EFA, so Lustre goes over TCP" in said
+    assert "security groups" in said
+    assert judged(node) == {"outcome": "fail", "reason": "nothing came in over EFA: Lustre goes over TCP"}
