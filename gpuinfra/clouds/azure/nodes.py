@@ -78,21 +78,22 @@ class NodePool(pulumi.ComponentResource):
         """What the pool was planned as."""
         built = bundle.build(args.plan)
         self.bundle_sha256 = built.sha256
-        upload = self._upload(built)
+        key = built.key_of(args.scope.cluster, args.plan.name)
+        upload = self._upload(built, key)
         image = pinned_version(name, args.scope, args.plan, self)
-        user_data = node_user_data(self._node_config(built.key), bundle.user_data)
+        user_data = node_user_data(self._node_config(key), bundle.user_data)
         self.groups = tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
         """The groups, in the plan's order."""
         self.group_names = {group.plan.name: group.id for group in self.groups}
         self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
 
-    def _upload(self, built: bundle.Bundle) -> Upload:
-        """The bundle in the container, under a name that is its checksum: what a model names never changes under it."""
+    def _upload(self, built: bundle.Bundle, key: str) -> Upload:
+        """The bundle in the container, under a name with its checksum: what a model names never changes under it."""
         return Upload(
             naming.logical(self._name, "bundle"),
             UploadArgs(
                 container=self._args.bucket,
-                blob=built.key,
+                blob=key,
                 sha256=built.sha256,
                 source=pulumi.FileAsset(str(bundle.on_disk(built))),
             ),

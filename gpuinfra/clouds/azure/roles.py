@@ -59,7 +59,9 @@ class NodeRole(pulumi.ComponentResource):
             at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
             principal=identity.principal_id,
             why=f"nodes of {scope.cluster}: fetch their bundle, write their evidence",
-            condition=held_to(reads=(BUNDLES, args.evidence_prefix), writes=(args.evidence_prefix,)),
+            condition=held_to(
+                reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix), writes=(args.evidence_prefix,)
+            ),
             opts=child(self),
         )
         self.identity_id = after(identity.id, [may])
