@@ -47,9 +47,13 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         known = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
         near = nearest(zone, known)
-        hint = (
-            f"did you mean {near}?" if near else f"zones there are written like {cloud.first_zone(spec.where.region)}"
-        )
+        first = cloud.first_zone(spec.where.region)
+        # Where the cloud itself picks when none is named, its zones are numbers.
+        like = first if cloud.region_of_zone(first, spec.where.region) else "1, 2 or 3; left out, the cloud picks"
+        hint = f"did you mean {near}?" if near else f"zones there are written like {like}"
+        # `us-east-1a` is what AWS shows beside the id; the nearest id would be another zone.
+        if zone[:-1] == spec.where.region and not first.startswith(spec.where.region):
+            hint = f"name it by its id, such as {first}, because letters differ between accounts; `aws ec2 describe-availability-zones` shows yours"
         what = f"is in {region}" if region else f"is no zone of {cloud.title}"
         yield error(zone_is_in_region, path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 

@@ -321,6 +321,8 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 
 def _value_at(value: object, route: Loc) -> object:
     for part in route:
+        if part == 0 and isinstance(value, dict):
+            continue  # one entry may be written without its list
         try:
             value = value[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):

@@ -587,6 +587,9 @@ REJECTED: dict[str, list[Case]] = {
     "zone_is_in_region": [
         ("aws", {"where.zone": "use2-az1"}),
         ("aws", {"where.zone": "us-east-1a"}),
+        ("aws", {"where.zone": "use1-az0"}),
+        ("aws", {"where.zone": "use1-az9"}),
+        ("gcp", {"where.zone": "us-central1-A"}),
         ("aws", {"pools.0.zone": "usw2-az1"}),
         ("aws", {"storage": lustre(zone="usw2-az1")}),
         ("azure", {"where.zone": "4"}),

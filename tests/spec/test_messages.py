@@ -148,3 +148,9 @@ def test_a_single_capacity_needs_no_list() -> None:
     """One kind of capacity is written without a list."""
     spec = parse_spec(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": 3}})))
     assert spec.nodes == 3
+
+
+def test_an_entry_without_its_list_is_quoted_like_one_in_a_list() -> None:
+    """`capacity: {count: -1}` is one entry; the message shows -1 and not what it stands in."""
+    said = "\n".join(_refused(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": -1}}))))
+    assert "pools[0].capacity[0].count is -1; allowed is 1 or more" in said

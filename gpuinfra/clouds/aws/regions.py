@@ -58,7 +58,7 @@ def region_of(zone: str) -> str | None:
     for region, zones in LOCAL_ZONES.items():
         if zone in zones:
             return region
-    match = re.fullmatch(r"([a-z]+\d)-az\d", zone)
+    match = re.fullmatch(r"([a-z]+\d)-az[1-6]", zone)
     return _REGIONS.get(match[1]) if match else None
 
 

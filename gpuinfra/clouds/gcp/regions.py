@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from gpuinfra.clouds.records import ServicePrice
@@ -29,7 +30,7 @@ RESERVED_ADDRESSES = 4
 def region_of(zone: str) -> str | None:
     """The region of a zone name, None when no region has such zones."""
     region, dash, letter = zone.rpartition("-")
-    return region if dash and region in REGIONS and len(letter) == 1 and letter.isalpha() else None
+    return region if dash and region in REGIONS and re.fullmatch("[a-z]", letter) else None
 
 
 LUSTRE_TIERS = {
