@@ -6,6 +6,7 @@ Azure's own rules, read 2026-11-21 (https://learn.microsoft.com/azure/virtual-ma
 - Manual changes nobody, Automatic everybody at once, Rolling a batch, and the next one when the batch is healthy.
 - A machine gets a new disk only for another image, disk or size; its custom data are those of its disk's day.
 - The agent on a machine runs a script extension once for each setting that the machine gets, the first one included, after cloud-init.
+- A machine's upgrade is over when its extensions are: what it answers before its new script ended is an answer about its old model.
 - Health is what the machine itself answers, where the model asks; a machine that does not answer is Unknown, which is not healthy.
 
 Here a machine that is not healthy after PATIENCE_S stops the upgrade where the policy's share is passed; Azure waits longer.
@@ -80,7 +81,7 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
         cloud.store.put("azure-upgrade", group.id, {"model": wanted, "at": begun})
     done = [one for one in have if one["model"] == wanted and one.get("brought", 0) >= begun]
     waiting = [one for one in done if not _well(cloud, one)]
-    late = [one for one in waiting if time.time() - one["brought"] > PATIENCE_S or one.get("health") == "Unhealthy"]
+    late = [one for one in waiting if _late(one)]
     if waiting and len(late) < len(waiting):
         return
     share = int(rules.get("maxUnhealthyUpgradedInstancePercent", 20))
@@ -121,14 +122,31 @@ def bring(cloud: Cloud, group: Resource, one: Made) -> None:
 
 def _well(cloud: Cloud, one: Made) -> bool:
     """Whether an upgrade may go on after this machine; where nobody asks, or nothing runs, there is nothing to wait for."""
-    return cloud.fleet.host is None or not one["asked_for_health"] or one.get("health") == "Healthy"
+    return cloud.fleet.host is None or (_given(one) and (not one["asked_for_health"] or one.get("health") == "Healthy"))
+
+
+def _late(one: Made) -> bool:
+    """Whether an upgrade waits no longer for this machine: its script never ended, or it is ill after it."""
+    if not _given(one):
+        return time.time() - one["brought"] > SCRIPT_LIMIT_S
+    begun = max(one["brought"], (one.get("agent") or {}).get("at", 0.0))
+    return one.get("health") == "Unhealthy" or time.time() - begun > PATIENCE_S
+
+
+def _given(one: Made) -> bool:
+    """Whether the machine has what its model's script brings, well or not."""
+    return not one["script"] or (one.get("agent") or {}).get("script") == _mark(one["script"])
+
+
+def _mark(script: str) -> str:
+    return hashlib.sha256(script.encode()).hexdigest()
 
 
 def _agent(cloud: Cloud, one: Made) -> None:
     """Run the script that the machine's model wants and that this machine was not given yet."""
     if cloud.fleet.host is None or not one["script"] or one["id"] in _running:
         return
-    mark = hashlib.sha256(one["script"].encode()).hexdigest()
+    mark = _mark(one["script"])
     if (one.get("agent") or {}).get("script") == mark:
         return
     _running.add(one["id"])
@@ -163,7 +181,9 @@ def _told(cloud: Cloud, id: str, mark: str, code: int, said: str) -> None:
     with cloud.store.change():
         now = cloud.store.get("instance", id)
         if now is not None:
-            cloud.store.put("instance", id, {**now, "agent": {"script": mark, "code": code, "said": said[-2000:]}})
+            agent = {"script": mark, "code": code, "said": said[-2000:], "at": time.time()}
+            cloud.store.put("instance", id, {**now, "agent": agent, "health": "Unknown"})
+    _asked.pop(id, None)
 
 
 def _ask(cloud: Cloud, one: Made) -> None:

@@ -155,6 +155,24 @@ def test_a_new_script_rolls_through_the_machines_where_they_are(azure: Client, c
     assert {one["custom_data"] for one in running(cloud).values()} == {microsoft.encoded(microsoft.CUSTOM_DATA)}
 
 
+def test_a_roll_does_not_go_on_with_an_answer_about_the_old_model(
+    azure: Client, cloud: Cloud, host: Host, health: dict[str, str], subnet: Made
+) -> None:
+    """A machine says that it is healthy until its new script has done something; the next one waits for the script's end."""
+    policy = {"mode": "Rolling", "rollingUpgradePolicy": {"maxBatchInstancePercent": 25}}
+    made = microsoft.scale_set(azure, microsoft.profile(subnet, script=SCRIPT), 4, upgradePolicy=policy)
+    settle(cloud)
+    ids = [one["id"] for one in running(cloud).values()]
+    health.update(dict.fromkeys(ids, "Healthy"))
+    host.down = {ids[0]}
+    azure.update(made, {"virtualMachineProfile": microsoft.profile(subnet, script=SCRIPT + "# 2")})
+    settle(cloud, 6)
+    assert list(wanted(cloud).values()) == [True, False, False, False]
+    host.down = set()
+    settle(cloud, 12)
+    assert list(wanted(cloud).values()) == [True] * 4
+
+
 def test_a_canary_that_is_ill_stops_the_upgrade(
     azure: Client, cloud: Cloud, host: Host, health: dict[str, str], subnet: Made
 ) -> None:
