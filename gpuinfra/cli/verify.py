@@ -204,7 +204,7 @@ def _ask(
 
 def _asked_for(expectation: Expectation, one: Evidence, ssh: dict[str, Any]) -> Expectation:
     """What was asked for: a person who asks for one phase is told about that phase."""
-    from gpuinfra.node.__main__ import burn_in_checks
+    from gpuinfra.node.verify import burn_in_checks
 
     also = [*ssh["also"], *burn_in_checks(ssh["burn_in"])]
     required = list(dict.fromkeys([*expectation.get("required", ()), *also]))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import resource
 import subprocess
 import sys
 import zipfile
@@ -43,6 +44,14 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_it_is_small() -> None:
     """The zipapp stays under 300 KB: each node fetches it."""
     assert len(node_part()) < 300_000
+
+
+def test_it_starts_at_once(zipapp: Path) -> None:
+    """A prolog waits for it: less than 0.2 s of processor time from start to answer, on a machine of today well less."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert call(zipapp, "--version").returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.2
 
 
 def test_what_is_left_out_changes_no_program() -> None:
@@ -165,3 +174,18 @@ def test_watching_tells_what_changed(zipapp: Path, files: tuple[Path, Path]) -> 
     assert "G1" in first["changed"]
     assert second["changed"] == {}
     assert call(zipapp, "verify", "--watch", "0", "--expectation", str(files[0])).returncode == 2
+    assert call(zipapp, "verify", "--watch", "1", "--also", "Z9", "--expectation", str(files[0])).returncode == 2
+
+
+def test_watching_one_phase_can_end_well(zipapp: Path, tmp_path: Path) -> None:
+    """A round of one phase judges that phase: what is asked in the others does not hold the node back."""
+    record = {**P4D, "required": ["P3", "B2"], "skips": {}, "root_free_gib": 0}
+    (tmp_path / "expectation.json").write_text(json.dumps(record))
+    command = [sys.executable, "-I", str(zipapp), "verify", "--watch", "1", "--phase", "presence", "--expectation"]
+    with subprocess.Popen(
+        [*command, str(tmp_path / "expectation.json")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = json.loads(process.stdout.readline())
+        process.terminate()
+    assert (line["changed"], line["verified"]) == ({"P3": "pass"}, True)
