@@ -244,6 +244,8 @@ def record(
     """
     held = held or {}
     recording = Recording()
+    # The root of an earlier recording would be the parent of everything in this one, under that stack's name.
+    settings.ROOT.set(None)
     mocks.set_mocks(
         _Cloud(recording, held),
         project=project,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from gpuinfra.plan import Plan, make_plan
+from gpuinfra.rules import check
 from gpuinfra.shipped import shipped
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
+from gpuinfra.spec.policy import Use
 from tests.clouds.recorder import Recording, record
 
 TODAY = date(2026, 11, 21)
@@ -52,3 +55,26 @@ def recording_of_spec(spec: ClusterSpec | dict[str, Any], **options: Any) -> Rec
         GpuCluster(parsed.name, parsed)
 
     return record(program, **options)
+
+
+@functools.cache
+def peer_specs(cloud: str) -> dict[str, ClusterSpec]:
+    """Clusters that other projects publish, on one cloud, without the storage that waits for a part of ours."""
+    found = {}
+    for path in sorted((Path(__file__).parents[1] / "peers/specs").glob("*.yaml")):
+        spec = read_stack(path).spec
+        if spec.where.cloud == cloud:
+            errors = [finding for finding in check(spec, TODAY) if finding.level == "error"]
+            waits = {n for n in range(len(spec.storage)) if any(f"storage[{n}]." in one.path for one in errors)}
+            made = tuple(one for n, one in enumerate(spec.storage) if n not in waits)
+            found[path.stem] = spec.model_copy(update={"storage": made})
+    return found
+
+
+@functools.cache
+def peer_recording_of(cloud: str, name: str) -> Recording:
+    """What the program of such a cluster registers; layers that it does not make are another stack's."""
+    spec = peer_specs(cloud)[name]
+    if spec.layers and "foundation" not in spec.layers and not spec.use.foundation:
+        spec = spec.model_copy(update={"use": Use(foundation="organization/gpuinfra/base")})
+    return recording_of_spec(spec)

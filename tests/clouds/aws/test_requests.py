@@ -1,7 +1,7 @@
-"""Every AWS resource of every shipped stack, as the API call it becomes, against the request models that AWS publishes in botocore.
+"""Every AWS resource of every shipped stack and peer cluster, as the API call it becomes, against the request models that AWS publishes in botocore.
 
 The models know required members, types, lengths, ranges, patterns and enumerations. They do not know what goes together;
-that is what the rules, the oracle and a real account are for.
+that is what `test_models.py`, the rules, the oracle and a real account are for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from botocore.model import Shape
 from botocore.validate import ParamValidator
 
 from tests.clouds.aws import requests, requests_ec2, requests_other
-from tests.clouds.stacks import recording_of, shipped_aws_stacks
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import peer_recording_of, peer_specs, recording_of, shipped_aws_stacks
 
 assert requests_ec2, requests_other
 
@@ -79,18 +80,25 @@ def _matches(pattern: str, value: str) -> bool:
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_resource_is_a_request_that_the_models_accept(stack: str) -> None:
     """No shape, range, pattern or enumeration of AWS's models is broken by a shipped stack."""
-    found = []
-    for resource in recording_of(stack).custom:
-        if resource.type in requests.NO_CALL:
-            continue
-        for call in requests.calls(resource):
-            found += [f"{resource.name}: {one}" for one in findings(call)]
-    assert found == []
+    assert _refused(recording_of(stack)) == []
+
+
+@pytest.mark.parametrize("name", peer_specs("aws"))
+def test_so_is_every_resource_of_a_peer_s_cluster(name: str) -> None:
+    """What other projects publish for AWS becomes requests that the models accept too."""
+    assert _refused(peer_recording_of("aws", name)) == []
+
+
+def _refused(recording: Recording) -> list[str]:
+    made = [one for one in recording.custom if one.type not in requests.NO_CALL]
+    assert made
+    return [f"{one.name}: {found}" for one in made for call in requests.calls(one) for found in findings(call)]
 
 
 def test_every_type_has_a_mapping_or_a_reason() -> None:
     """A new resource type comes with its calls, and a reason is not kept for a type that has them."""
-    used = {one.type for stack in STACKS for one in recording_of(stack).custom}
+    recordings = [recording_of(one) for one in STACKS] + [peer_recording_of("aws", one) for one in peer_specs("aws")]
+    used = {one.type for recording in recordings for one in recording.custom}
     assert used - set(requests.MAPPERS) - set(requests.NO_CALL) == set()
     assert not set(requests.MAPPERS) & set(requests.NO_CALL)
     assert all(reason for reason in requests.NO_CALL.values())

@@ -1,0 +1,142 @@
+"""A recording made in moto, another project's model of AWS: each resource's calls, with the ids that the model gives in place of those of the recording.
+
+What a call refers to has to be there, because the model looks it up: the order, the references and the names of a program are tried with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import jmespath
+from botocore.exceptions import ClientError
+
+from tests.clouds.aws import requests
+from tests.clouds.recorder import ACCOUNT, Recording, Registered, allocation_id
+
+MODEL_ACCOUNT = "123456789012"
+"""The account that moto stands for."""
+REGION = "us-east-1"
+"""S3's own."""
+ITSELF = ("vpc-1", "subnet-1", "igw-1", "00000000-0000-0000-0000-000000000001")
+"""How the second call of a mapping names what the first one made."""
+
+IDS = {
+    "aws:ec2/vpc:Vpc": "Vpc.VpcId",
+    "aws:ec2/subnet:Subnet": "Subnet.SubnetId",
+    "aws:ec2/internetGateway:InternetGateway": "InternetGateway.InternetGatewayId",
+    "aws:ec2/eip:Eip": "AllocationId",
+    "aws:ec2/natGateway:NatGateway": "NatGateway.NatGatewayId",
+    "aws:ec2/routeTable:RouteTable": "RouteTable.RouteTableId",
+    "aws:ec2/securityGroup:SecurityGroup": "GroupId",
+    "aws:ec2/launchTemplate:LaunchTemplate": "LaunchTemplate.LaunchTemplateId",
+    "aws:ec2/vpcEndpoint:VpcEndpoint": "VpcEndpoint.VpcEndpointId",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "FileSystem.FileSystemId",
+    "aws:kms/key:Key": "KeyMetadata.KeyId",
+}
+"""Where the answer to the first call of a type says the id. Other types are known by their names."""
+
+NOT_IN_MOTO = {
+    "s3 PutBucketLogging": "moto 5.2 takes a principal for a mapping while it looks who may write logs, and falls over our denial for `*`",
+    "ec2 CreatePlacementGroup": "moto has no placement groups",
+    "autoscaling StartInstanceRefresh": "moto has no instance refresh; botocore's model has looked at it",
+    "fsx CreateDataRepositoryAssociation": "moto has file systems of FSx and nothing that belongs to them",
+}
+"""Calls that moto does not have, each with its reason."""
+
+REFUSED = {
+    "s3 PutObject": "403: moto reads a bucket's policy without the conditions of its statements, so what denies an unencrypted request denies each",
+}
+"""Calls that moto refuses and AWS would not, each with its reason."""
+
+_GIVEN = re.compile(r"\b(vpc|subnet|sg)-[0-9a-f]{17}\b")
+_ACCOUNT = re.compile(rf"(?<![0-9a-f]){ACCOUNT}(?![0-9a-f])")
+
+
+class Model:
+    """One account of moto, filled resource by resource. To be used inside `moto.mock_aws()`."""
+
+    def __init__(self, region: str, *, managed: bool) -> None:
+        self.region = region
+        self.managed = managed
+        """Whether moto was told to hold AWS's own policies, which takes it a second."""
+        self.made: dict[str, str] = {}
+        """Id in the recording -> id in the model."""
+        self.missing: set[str] = set()
+        """Calls that moto turned out not to have, or not to understand."""
+
+    def make(self, recording: Recording) -> Iterator[str]:
+        """Make everything; gives what the model refuses."""
+        self._give(recording)
+        for resource in recording.custom:
+            if resource.type not in requests.NO_CALL:
+                yield from self._make(resource)
+
+    def _give(self, recording: Recording) -> None:
+        """What the program was handed in: a network of somebody else, the bucket of another stack."""
+        own = {one.id for one in recording.custom}
+        text = json.dumps([one.inputs for one in recording.custom], default=str)
+        given = sorted({match[0] for match in _GIVEN.finditer(text)} - own, reverse=True)  # networks first
+        network = {"VpcId": self._client("ec2").create_vpc(CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]} if given else {}
+        for index, id in enumerate(given):
+            if id.startswith("vpc-"):
+                self.made[id] = network["VpcId"]
+            elif id.startswith("subnet-"):
+                subnet = self._client("ec2").create_subnet(CidrBlock=f"10.99.{index}.0/24", **network)
+                self.made[id] = subnet["Subnet"]["SubnetId"]
+            else:
+                group = self._client("ec2").create_security_group(GroupName=id[3:], Description="given", **network)
+                self.made[id] = group["GroupId"]
+        buckets = {one.inputs["bucket"] for one in recording.of("aws:s3/bucket:Bucket")}
+        named = {str(one.inputs["bucket"]) for one in recording.of("aws:s3/bucketObjectv2:BucketObjectv2")}
+        for name in sorted(named - buckets):
+            _client("s3", REGION).create_bucket(Bucket=_here(name))
+
+    def _client(self, service: str) -> Any:
+        # S3 wants its region said twice anywhere else, which the provider does; a bucket is one everywhere.
+        return _client(service, REGION if service == "s3" else self.region)
+
+    def _make(self, resource: Registered) -> Iterator[str]:
+        own = ""
+        for call in requests.calls(resource):
+            if not self.managed and ":iam::aws:policy/" in str(call.params.get("PolicyArn")):
+                continue
+            try:
+                answer = self._ask(call, own)
+            except (NotImplementedError, AttributeError):  # the second: it falls over itself
+                self.missing.add(f"{call.service} {call.operation}")
+                continue
+            except ClientError as error:
+                if f"{call.service} {call.operation}" in REFUSED:
+                    self.missing.add(f"{call.service} {call.operation}")
+                    continue
+                yield f"{resource.type} {resource.name}: {call.operation}: {error}"
+                return
+            if not own and resource.type in IDS:
+                own = str(jmespath.search(IDS[resource.type], answer))
+                self.made[resource.id] = own
+                if resource.type == "aws:ec2/eip:Eip":
+                    self.made[allocation_id(resource.name)] = own
+
+    def _ask(self, call: requests.Call, own: str) -> dict[str, Any]:
+        text = json.dumps(call.params, default=lambda raw: raw.decode())
+        for known, here in [*self.made.items(), *((one, own) for one in ITSELF if own)]:
+            text = text.replace(known, here)
+        text = _here(text)
+        client = self._client(call.service)
+        method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in call.operation).lstrip("_")
+        return getattr(client, method)(**json.loads(text))
+
+
+def _here(text: str) -> str:
+    """The same in the model's account, which knows no local zone."""
+    return _ACCOUNT.sub(MODEL_ACCOUNT, text).replace("use1-atl2-az1", "use1-az6")
+
+
+@functools.cache
+def _client(service: str, region: str) -> Any:
+    return boto3.client(service, region_name=region, aws_access_key_id="testing", aws_secret_access_key="testing")
