@@ -165,14 +165,22 @@ def node_part() -> bytes:
 
 
 def _thin(source: bytes) -> bytes:
-    """The same Python with one blank where four indent: a fifth less to fetch, and line numbers in a traceback stay true.
+    """The same Python with one blank where four indent and without comments: a quarter less to fetch, and line numbers in a
+    traceback stay true.
 
     Lines inside a text that spans several are left as they are.
     """
     lines = source.decode().splitlines(keepends=True)
     inside: set[int] = set()
     for token in tokenize.tokenize(io.BytesIO(source).readline):
-        if token.start[0] != token.end[0] and token.type not in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
+        elif token.start[0] != token.end[0] and token.type not in (
+            tokenize.NEWLINE,
+            tokenize.NL,
+            tokenize.ENDMARKER,
+        ):
             inside.update(range(token.start[0] + 1, token.end[0] + 1))
     for at, line in enumerate(lines):
         indent = len(line) - len(line.lstrip(" "))
