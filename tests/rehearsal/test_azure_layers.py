@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from .conftest import Rehearse, Told, cloud_resources
+from .conftest import REPOSITORY, Rehearse, Told, cloud_resources
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
-LUSTRE = (
-    "{kind: lustre, mount: /scratch, capacity_gib: 16384, throughput_mb_s_per_tib: 250, bucket: auto, "
-    "importer_id: 00000000-0000-4000-8000-000000000000}"
+PAGE = REPOSITORY / "docs" / "azure.md"
+STACKS = dict(
+    re.findall(r"```yaml\n# Pulumi\.(azure-\w+)\.yaml: (.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 )
-STACKS = {
-    "azure-foundation": "name: base\n    layers: [foundation]\n    access: {evidence_from: [203.0.113.0/24]}",
-    "azure-site": (
-        "name: lab\n    layers: [site]\n    use: {foundation: organization/gpuinfra/azure-foundation}\n"
-        f"    storage: [{LUSTRE}]"
-    ),
-    "azure-cluster": (
-        "name: train\n    use: {foundation: organization/gpuinfra/azure-foundation, site: organization/gpuinfra/azure-site}\n"
-        "    pools: [{name: gpu, machine: Standard_ND96amsr_A100_v4, capacity: {kind: on_demand, count: 2}}]\n"
-        f"    storage: [{LUSTRE}]"
-    ),
-}
-"""The layers in the order in which they are brought up."""
+"""The layers as the page prints them, in the order in which they are brought up."""
 
 
 @pytest.fixture
 def layers(tmp_path: Path) -> dict[str, str]:
     """Paths of the three stack files, by stack."""
     paths = {}
-    for stack, declared in STACKS.items():
+    for stack, text in STACKS.items():
         path = tmp_path / f"Pulumi.{stack}.yaml"
-        where = "where: {cloud: azure, region: southcentralus}"
-        path.write_text(
-            f"config:\n  azure-native:location: southcentralus\n  gpuinfra:cluster:\n    {where}\n    {declared}\n"
-        )
+        path.write_text(f"# {text}", encoding="utf-8")
         paths[stack] = str(path)
     return paths
 
@@ -54,8 +40,10 @@ def _made(told: Told) -> dict[str, str]:
     }
 
 
-def test_three_layers_on_azure_come_go_and_come_back(rehearse: Rehearse, layers: dict[str, str]) -> None:
-    """Each layer stands on the one before; destroyed in reverse, each prints what it keeps; brought up again, it has the same ids, and then nothing changes."""
+def test_three_layers_on_azure_come_go_and_come_back(
+    rehearse: Rehearse, layers: dict[str, str], tmp_path: Path
+) -> None:
+    """Each layer stands on the one before, and two clusters on one site leave each other alone; destroyed in reverse, each prints what it keeps; brought up again, it has the same ids, and then nothing changes."""
     early = rehearse("up", layers["azure-site"])
     assert early.code == 1
     assert "first: gpuinfra rehearse up azure-foundation" in early.err
@@ -67,10 +55,19 @@ def test_three_layers_on_azure_come_go_and_come_back(rehearse: Rehearse, layers:
     for node in told.report["nodes"]:
         assert "L1" in {check["id"] for check in node["checks"] if check["outcome"] == "pass"}
 
+    other = tmp_path / "Pulumi.azure-eval.yaml"
+    other.write_text(f"# {STACKS['azure-cluster'].replace('name: train', 'name: eval')}", encoding="utf-8")
+    assert _good(rehearse("up", str(other))).report["totals"]["nodes_verified"] == 2
+    _good(rehearse("destroy", layers["azure-cluster"]))
+    assert set(_good(rehearse("up", str(other))).report["engine"]["operations"]) == {"same"}
+    _good(rehearse("destroy", str(other)))
+    _good(rehearse("up", layers["azure-cluster"]))
+
+    ground = tmp_path / "r" / "azure-foundation"  # the one cloud of stacks that use each other
     kept: dict[str, set[str]] = {}
     for stack in reversed(layers):
         gone = _good(rehearse("destroy", layers[stack]))
-        left = {identity for _, identity, urn in cloud_resources(gone.root) if f"::{_name(stack)}" in urn}
+        left = {identity for _, identity, urn in cloud_resources(ground) if f"::{_name(stack)}" in urn}
         kept[stack] = left
         for identity in left:
             (name,) = [urn.rsplit("::", 1)[1] for urn, one in first[stack].items() if one == identity]
@@ -89,4 +86,5 @@ def test_three_layers_on_azure_come_go_and_come_back(rehearse: Rehearse, layers:
 
 def _name(stack: str) -> str:
     """What logical names of a layer begin with."""
-    return STACKS[stack].split("\n", 1)[0].removeprefix("name: ") + "-"
+    (name,) = re.findall(r"^    name: (\w+)$", STACKS[stack], flags=re.MULTILINE)
+    return f"{name}-"

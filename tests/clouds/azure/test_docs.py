@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.plan import make_plan
+from gpuinfra.spec import read_stack
 from tests.clouds.azure.models import WITHOUT
 from tests.clouds.azure.variants import VARIANTS
 from tests.clouds.recorder import record
+from tests.clouds.stacks import TODAY
 
 PAGE = Path(__file__).parents[3] / "docs" / "azure.md"
+LAYERS = re.findall(r"```yaml\n(# Pulumi\..*?)```", PAGE.read_text(), flags=re.DOTALL)
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 
@@ -49,3 +53,20 @@ def test_the_page_says_what_the_models_cannot_see() -> None:
     assert all("DiagnosticSetting" in kind for kind in WITHOUT)
     assert "diagnostic settings: their client left them out" in text
     assert len(VARIANTS) >= 20
+
+
+def test_the_layers_on_the_page_are_stacks_that_fit_together(tmp_path: Path) -> None:
+    """Three files that load, one layer each, where the later ones name the earlier ones and the cluster's storage is its site's."""
+    specs = []
+    for text in LAYERS:
+        path = tmp_path / text.split()[1].rstrip(":")
+        path.write_text(text, encoding="utf-8")
+        specs.append(read_stack(path).spec)
+    foundation, site, cluster = specs
+    assert [plan.layers for plan in (make_plan(spec, TODAY) for spec in specs)] == [
+        ("foundation",), ("site",), ("cluster",),
+    ]  # fmt: skip
+    assert site.use.foundation == cluster.use.foundation == "organization/gpuinfra/azure-foundation"
+    assert cluster.use.site == "organization/gpuinfra/azure-site"
+    assert foundation.access.evidence_from
+    assert cluster.storage == site.storage

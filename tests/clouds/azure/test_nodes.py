@@ -45,6 +45,20 @@ def test_a_fabric_is_one_set_that_says_so() -> None:
     assert "platformFaultDomainCount" not in _set(recording_of("azure-ndv4"))
 
 
+def test_every_size_with_infiniband_is_one_fabric() -> None:
+    """H200 as A100 and H100: one uniform set with a single placement group, no reservation, no address outside."""
+    for recording in (variant("an H200 fabric"), recording_of("azure-ndv4"), recording_of("azure-ndv5")):
+        here = _set(recording)
+        assert here["sku"]["name"] in (
+            "Standard_ND96isr_H200_v5",
+            "Standard_ND96amsr_A100_v4",
+            "Standard_ND96isr_H100_v5",
+        )
+        assert (here["orchestrationMode"], here["singlePlacementGroup"]) == ("Uniform", True)
+        assert "publicIPAddressConfiguration" not in str(here)
+        assert "capacityReservation" not in here["virtualMachineProfile"]
+
+
 def test_nodes_without_a_fabric_are_spread() -> None:
     """Where nobody needs to be near, a failing rack should take one node; a reservation goes with no placement group at all."""
     recording = variant("reserved and spot without a fabric")

@@ -80,6 +80,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         ]
     },
     "a zone": {"where": {"cloud": "azure", "region": "swedencentral", "zone": "3"}, "storage": [LUSTRE]},
+    "an H200 fabric": {
+        "where": {"cloud": "azure", "region": "uksouth"},
+        "pools": [{**POOL, "machine": "Standard_ND96isr_H200_v5"}],
+    },
     "budget for many": {"budget": {"recipients": ["a@example.com"], "thresholds_percent": [10, 20, 50, 80, 100]}},
 }  # fmt: skip
 
