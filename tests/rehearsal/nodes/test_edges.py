@@ -1,0 +1,62 @@
+"""What steps must leave alone, and what has to go first: disks that hold something, and a driver that holds the GPUs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from gpuinfra.rehearsal.nodes import NodeHost
+from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_of
+
+__all__ = ["host", "metadata"]
+
+
+def node_of(host: NodeHost, image: str, step: str) -> Machine:
+    """A p4d with one step."""
+    node = Machine(host, pool_of("aws", "p4d.24xlarge", "ubuntu-22.04", image))
+    node.pool = replace(node.pool, steps=tuple(one for one in node.pool.steps if one.id == step))
+    node.launch("aws")
+    return node
+
+
+def test_a_disk_that_holds_something_is_never_formatted(host: NodeHost) -> None:
+    """The array is made of the empty ones; where none is empty the step refuses."""
+    node = node_of(host, "plain", "80-scratch")
+    names = node.run("bash", "-c", "lsblk -dnpo NAME,MODEL | awk '/Instance Storage/ { print $1 }'")[1].split()
+    assert len(names) > 2
+    node.run("mkfs.ext4", "-L", "theirs", names[0])
+    code, said = node.steps()
+    assert code == 0, said
+    assert f"made a scratch of {len(names) - 1} local disks" in node.run("cat", "/var/log/gpuinfra/bootstrap.log")[1]
+    assert node.run("lsblk", "-dno", "LABEL", names[0])[1].strip() == "theirs"
+
+
+def test_without_an_empty_disk_the_scratch_is_refused(host: NodeHost) -> None:
+    """Nothing is formatted, and the message says where to look."""
+    node = node_of(host, "plain", "80-scratch")
+    node.run(
+        "bash",
+        "-c",
+        "for d in $(lsblk -dnpo NAME,MODEL | awk '/Instance Storage/ { print $1 }'); do mkfs.ext4 -L theirs $d; done",
+    )
+    code, said = node.steps()
+    assert code == 1
+    assert "no empty local disk" in said
+    assert "again in" not in said
+
+
+def test_nouveau_leaves_the_gpus_before_the_driver_is_proven(host: NodeHost) -> None:
+    """Where the distribution's own driver holds the GPUs it is kept away and the machine rebooted, then the step goes on."""
+    node = node_of(host, "default", "30-driver")
+    path = host._nodes[NAME].folder / "standin.json"
+    state = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**state, "modules": [*state["modules"], "nouveau"]}), encoding="utf-8")
+    code, said = node.steps()
+    assert code == 194, said
+    assert "nouveau holds the GPUs" in said
+    assert "blacklist nouveau" in node.run("cat", "/etc/modprobe.d/gpuinfra-nouveau.conf")[1]
+    node.reboot()
+    code, said = node.steps()
+    assert code == 0, said
+    assert node.state["recorded"]["driver_flavour"] == "open"
+    assert "driver_boot" not in node.state["recorded"]  # the image brought the driver
