@@ -91,7 +91,7 @@ class NodePool(pulumi.ComponentResource):
         uploaded = aws.s3.BucketObjectv2(
             naming.logical(self._name, "bundle"),
             bucket=args.bucket,
-            key=f"bootstrap/{built.sha256}.tar.gz",
+            key=built.key_of(args.scope.cluster, args.plan.name),
             source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
             region=args.scope.region,

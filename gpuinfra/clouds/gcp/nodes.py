@@ -86,7 +86,7 @@ class NodePool(pulumi.ComponentResource):
         uploaded = gcp.storage.BucketObject(
             naming.logical(self._name, "bundle"),
             bucket=self._args.bucket,
-            name=built.key,
+            name=built.key_of(self._args.scope.cluster, self._args.plan.name),
             source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
             # Its name is its checksum, so the new one can be there before the old one goes.

@@ -55,7 +55,7 @@ class NodeRole(pulumi.ComponentResource):
         )
         evidence = f"{args.evidence_prefix}/"
         grants: list[pulumi.Resource] = [
-            self._grant("bundle", "roles/storage.objectViewer", "bootstrap/"),
+            self._grant("bundle", "roles/storage.objectViewer", f"bootstrap/{scope.cluster}/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
             self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
             self._grant("meeting", "roles/storage.objectViewer", evidence, MEETING),
