@@ -25,7 +25,7 @@ WHOLE = {"aws": "aws-p4d", "azure": "azure-ndv5", "gcp": "gcp-a3mega"}
 CARRIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "aws": ("pulumi_aws", "gpuinfra:cluster", ("tags",)),
     "azure-native": ("pulumi_azure_native", "gpuinfra:cluster", ("tags",)),
-    "gcp": ("pulumi_gcp", "gpuinfra-cluster", ("labels", "user_labels", "resource_labels")),
+    "gcp": ("pulumi_gcp", "gpuinfra-cluster", ("user_labels", "labels", "resource_labels")),
 }
 """Package of the types -> SDK, the key of the cluster's name, the arguments that carry tags."""
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from .conftest import Rehearse
+from .conftest import Rehearse, Told, cloud_resources
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 
@@ -39,3 +43,83 @@ def test_nodes_come_into_a_network_that_is_there_already(rehearse: Rehearse) -> 
     ]
     (group,) = [one for one in told.state if one["type"] == "aws:autoscaling/group:Group"]
     assert group["inputs"]["vpcZoneIdentifiers"] == ["subnet-0123456789abcdef0"]
+
+
+SECOND = """\
+config:
+  gcp:region: us-central1
+  gpuinfra:cluster:
+    name: eval
+    where: {cloud: gcp, region: us-central1, zone: us-central1-b}
+    use: {foundation: organization/gpuinfra/gcp-foundation, site: organization/gpuinfra/gcp-site}
+    pools:
+      - {name: gpu, machine: a3-ultragpu-8g, capacity: [{kind: spot, count: 1}]}
+    storage:
+      - {kind: lustre, mount: /scratch, capacity_gib: 18000, throughput_mb_s_per_tib: 500, bucket: auto}
+"""
+LAYERS = ("gcp-foundation", "gcp-site", "gcp-cluster")
+TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
+NETWORK = "gcp:compute/network:Network"
+
+
+@pytest.mark.long
+def test_three_layers_on_google_cloud_and_back(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Two clusters share a site's networks and file system; destroyed in reverse, layers keep what they print, and the next up takes it back."""
+    told = _up(rehearse, *LAYERS)
+    assert told.report["totals"]["nodes_verified"] == 2
+    for node in told.report["nodes"]:
+        assert "L1" in {check["id"] for check in node["checks"] if check["outcome"] == "pass"}
+
+    second = tmp_path / "Pulumi.gcp-eval.yaml"
+    second.write_text(SECOND, encoding="utf-8")
+    other = rehearse("up", str(second))
+    assert other.code == 0, other.out[-4000:] + other.err
+    assert other.report["totals"]["nodes_verified"] == 1
+    ground = tmp_path / "r" / "gcp-foundation"
+    first_of, other_of = _subnets(ground, "gcp-cluster"), _subnets(ground, "gcp-eval")
+    assert len(first_of) == 10
+    assert first_of[:2] == other_of[:2]
+    assert not set(first_of[2:]) & set(other_of[2:])
+    assert len([type_ for type_, _, _ in cloud_resources(ground) if type_ == NETWORK]) == 4
+
+    gone = rehearse("destroy", str(second))
+    assert gone.code == 0, gone.out[-4000:] + gone.err
+    again = rehearse("up", "gcp-cluster")
+    assert again.code == 0, again.out[-4000:] + again.err
+    assert set(again.report["engine"]["operations"]) == {"same"}
+    assert again.report["totals"]["nodes_verified"] == 2
+
+    kept = 0
+    for stack in reversed(LAYERS):
+        gone = rehearse("destroy", stack)
+        assert gone.code == 0, gone.out[-4000:] + gone.err
+        assert _state(ground, stack) == []
+        left = [urn for _, _, urn in cloud_resources(ground) if urn.startswith(f"urn:pulumi:{stack}::")]
+        assert [urn for urn in left if f"{urn.rpartition('::')[2]} (" not in gone.out] == []
+        kept += len(left)
+    assert kept == len(cloud_resources(ground)) > 10
+
+    before = {(type_, identity) for type_, identity, _ in cloud_resources(ground)}
+    told = _up(rehearse, *LAYERS)
+    assert told.report["totals"]["nodes_verified"] == 2
+    assert before <= {(type_, identity) for type_, identity, _ in cloud_resources(ground)}
+
+
+def _up(rehearse: Rehearse, first: str, *then: str) -> Told:
+    """Bring stacks up one after the other, none of which replaces anything; answers what the last one told."""
+    told = rehearse("up", first)
+    assert told.code == 0, told.out[-4000:] + told.err
+    assert "replace" not in str(told.report["engine"]["operations"])
+    return _up(rehearse, *then) if then else told
+
+
+def _state(ground: Path, stack: str) -> list[dict[str, Any]]:
+    """Resources in the state of one of several joined stacks."""
+    text = (ground / f"state/.pulumi/stacks/gpuinfra/{stack}.json").read_text(encoding="utf-8")
+    return list(json.loads(text)["checkpoint"]["latest"].get("resources") or [])
+
+
+def _subnets(ground: Path, stack: str) -> list[str]:
+    """What a stack's nodes are connected to, interface by interface."""
+    (template,) = [one for one in _state(ground, stack) if one["type"] == TEMPLATE]
+    return [one["subnetwork"] for one in template["inputs"]["networkInterfaces"]]
