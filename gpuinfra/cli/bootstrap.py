@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.cli.options import ssh_options
 from gpuinfra.cli.standing import plan_of, pool_of, rehearsal_options, standing
 from gpuinfra.errors import INTERRUPTED, UsageError
 
@@ -24,26 +25,13 @@ SCHEMA = "gpuinfra.bootstrap/1"
 
 @click.command("bootstrap", short_help="run the steps of a stack's nodes over SSH")
 @click.argument("stack", required=False)
-@click.option(
-    "--hosts",
-    "hosts_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Hosts to work on (docs/remote.md), instead of the nodes of STACK that is up.",
+@ssh_options(
+    hosts="Hosts to work on (docs/remote.md), instead of the nodes of STACK that is up.",
+    pool="Only the hosts of this pool; needed where the stack has several.",
+    timeout_s=7200,
 )
-@click.option("--pool", metavar="POOL", help="Only the hosts of this pool; needed where the stack has several.")
-@click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=7200, show_default=True, help="Seconds that one host may take.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what the steps would change; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
-@click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel.")
-@click.option(
-    "--known-hosts",
-    type=click.Path(dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.",
-)
 @rehearsal_options
 def command(
     stack: str | None,

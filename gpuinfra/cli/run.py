@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.cli.options import ssh_options
 from gpuinfra.cli.standing import plan_of, rehearsal_options, standing
 from gpuinfra.errors import INTERRUPTED, UsageError
 
@@ -25,13 +26,12 @@ SHOWN_LINES = 200
 @click.command("run", short_help="one command on all nodes at once", context_settings={"ignore_unknown_options": True})
 @click.argument("stack", required=False)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@click.option("--hosts", "hosts_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Run on the hosts of this file (docs/remote.md); the first word is then the command's.")  # fmt: skip
-@click.option("--pool", metavar="POOL", help="Only the hosts of this pool.")
-@click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=300, show_default=True, help="Seconds that one host may take.")  # fmt: skip
+@ssh_options(
+    hosts="Run on the hosts of this file (docs/remote.md); the first word is then the command's.",
+    pool="Only the hosts of this pool.",
+    timeout_s=300,
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel.")
-@click.option("--known-hosts", type=click.Path(dir_okay=False, path_type=Path), multiple=True, metavar="FILE", help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.")  # fmt: skip
 @rehearsal_options
 def command(
     stack: str | None,

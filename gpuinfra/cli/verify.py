@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.cli.options import ssh_options
 from gpuinfra.cli.standing import plan_of, pool_of, rehearsal_options, standing
 from gpuinfra.errors import INTERRUPTED, UsageError
 
@@ -21,13 +22,6 @@ Expectation = Mapping[str, Any]
 
 @click.command("verify")
 @click.argument("stack", required=False)
-@click.option(
-    "--hosts",
-    "hosts_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Check these hosts now, over SSH (docs/remote.md).",
-)
 @click.option("--ssh", "over_ssh", is_flag=True, help="Check the nodes of STACK now, over SSH, in place of reading its evidence bucket.")  # fmt: skip
 @click.option(
     "--evidence",
@@ -48,19 +42,13 @@ Expectation = Mapping[str, Any]
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write one self-contained page.")
-@click.option("--pool", metavar="POOL", help="Over SSH: only the hosts of this pool.")
 @click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Over SSH: only this phase. May be given several times.")  # fmt: skip
 @click.option("--also", multiple=True, metavar="CHECK", help="Over SSH: this check too (B2, B4 and B5 measure). May be given several times.")  # fmt: skip
 @click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Over SSH: DCGM's diagnostics too: 1 seconds, 2 minutes, 3 a quarter of an hour and stress until the heat is steady, 4 hours.")  # fmt: skip
-@click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=900, show_default=True, help="Seconds that one host may take.")  # fmt: skip
-@click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel.")
-@click.option(
-    "--known-hosts",
-    type=click.Path(dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.",
+@ssh_options(
+    hosts="Check these hosts now, over SSH (docs/remote.md).",
+    pool="Over SSH: only the hosts of this pool.",
+    timeout_s=900,
 )
 @rehearsal_options
 def command(

@@ -23,7 +23,6 @@ CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def page(report: Mapping[str, Any]) -> str:
     """The page."""
     title = f"{'Rehearsal' if report['rehearsal'] else 'Report'} of {report['stack']}"
-    style = (files("gpuinfra.report") / "page.css").read_text(encoding="utf-8")
     body = [
         _header(report, title),
         _problems(report.get("problems", [])),
@@ -34,6 +33,12 @@ def page(report: Mapping[str, Any]) -> str:
         _kept(report.get("kept", [])),
         _not_shown(report),
     ]
+    return whole(title, body)
+
+
+def whole(title: str, body: Iterable[str]) -> str:
+    """A page of its own: head, style, and the parts of the body that are there."""
+    style = (files("gpuinfra.report") / "page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'

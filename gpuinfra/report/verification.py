@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from gpuinfra.node.advice import ACTIONS
-from gpuinfra.report.page import CSP, _badge, _node, _section, _t, _table, _tile
+from gpuinfra.report.page import _badge, _node, _section, _t, _table, _tile, whole
 
 _CLASS = {"nothing": "good", "look": "warn"}
 
 
 def verification_page(document: Mapping[str, Any], title: str = "Verification") -> str:
     """The page of a `gpuinfra.verification/1` document."""
-    style = (files("gpuinfra.report") / "page.css").read_text(encoding="utf-8")
     sums, nodes = document["totals"], document["nodes"]
     tiles = [
         _tile(f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
@@ -31,14 +29,7 @@ def verification_page(document: Mapping[str, Any], title: str = "Verification") 
         _section("Not checked", _unchecked(nodes), open_=False),
         _section("About the files", "".join(f'<p class="problem">{_t(text)}</p>' for text in document["problems"])),
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{CSP}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
-        f"<title>{_t(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(part for part in body if part)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    return whole(title, body)
 
 
 def _to_do(nodes: Sequence[Mapping[str, Any]]) -> str:
