@@ -27,6 +27,13 @@ def what_to_do(text: str) -> str:
             "this failure may pass: run the same command again; what is made stays, and it goes on from there. "
             "If it repeats, look at the health of the cloud's service and at the end of engine.log beside the report"
         )
+    if "VirtualMachineScaleSet" in text:
+        # Azure fails the set itself, where other clouds' groups come up empty and the handover says why.
+        from gpuinfra.handover.azure import classify
+        from gpuinfra.handover.wording import TROUBLE_HINTS
+
+        if (kind := classify(text)) != "other":
+            return TROUBLE_HINTS[kind]
     return (
         "mend what the text above names, then run the same command again; what is made stays, and it goes on from there. "
         "If it repeats, engine.log beside the report holds all that the engine said"

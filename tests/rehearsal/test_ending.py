@@ -52,6 +52,18 @@ def told(root: Path, nodes: list[dict[str, Any]], closing: tuple[str, ...] = ())
     [
         ("api error ServiceUnavailable: StatusCode: 503", "this failure may pass: run the same command again"),
         ("Throttling: Rate exceeded", "this failure may pass: run the same command again"),
+        (
+            'creating VirtualMachineScaleSet (/s/x): Status=409 Code="SkuNotAvailable" Message="..."',
+            "the cloud has none of these machines",
+        ),
+        (
+            'creating VirtualMachineScaleSet (/s/x): Status=403 Code="AuthorizationFailed" Message="..."',
+            "the group may not launch",
+        ),
+        (
+            'creating VirtualMachineScaleSet (/s/x): Status=400 Code="InvalidParameter" Message="..."',
+            "mend what the text above names",
+        ),
         ("InvalidParameterValue: no such subnet", "mend what the text above names, then run the same command again"),
     ],
 )
