@@ -20,6 +20,9 @@ _PASSING = re.compile(
 """What clouds say of a failure that is theirs and passes."""
 
 
+_GOES_ON = "what is made stays, and it goes on from there. If it repeats, engine.log beside the report holds all that the engine said"
+
+
 def what_to_do(text: str) -> str:
     """The advice under an error about one resource: what is made stays in the state, so the same command goes on from there."""
     if _PASSING.search(text):
@@ -33,11 +36,8 @@ def what_to_do(text: str) -> str:
         from gpuinfra.handover.wording import TROUBLE_HINTS
 
         if (kind := classify(text)) != "other":
-            return TROUBLE_HINTS[kind]
-    return (
-        "mend what the text above names, then run the same command again; what is made stays, and it goes on from there. "
-        "If it repeats, engine.log beside the report holds all that the engine said"
-    )
+            return f"{TROUBLE_HINTS[kind]}; {_GOES_ON}"
+    return f"mend what the text above names, then run the same command again; {_GOES_ON}"
 
 
 def broken_nodes(folder: Folder, place: Path, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
