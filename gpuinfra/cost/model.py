@@ -95,7 +95,7 @@ class Cost:
         """The price of an hour as a sentence can hold it; a sum that lacks something says so."""
         known = f"{self.usd_per_hour:,.2f} USD an hour"
         if not self.nodes_priced:
-            return f"a price that is not known here, because that of the nodes is not (what is known of the rest makes {known})"
+            return "an amount that is not known here, because no price of its nodes is"
         return known if self.complete else f"at least {known}"
 
     def as_dict(self) -> dict[str, object]:

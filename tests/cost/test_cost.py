@@ -60,7 +60,7 @@ def test_an_unknown_price_is_said_and_not_zero() -> None:
     assert cost.as_dict()["complete"] is False
     # The sum of a gateway and an address must not be read as the price of a cluster.
     assert not cost.nodes_priced
-    assert cost.in_words.startswith("a price that is not known here")
+    assert cost.in_words.startswith("an amount that is not known here")
 
 
 def test_a_sum_that_lacks_a_file_system_is_the_least_that_it_costs() -> None:
