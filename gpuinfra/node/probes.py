@@ -87,6 +87,7 @@ PROBES: dict[str, Probe] = {
     "driver-version": Probe(("cat", "/proc/driver/nvidia/version")),
     "dkms": Probe(("dkms", "status")),
     "module": Probe(("modinfo", "nvidia"), keep=r"^(?:filename|version|vermagic|signer):"),
+    "libcuda": Probe(("ldconfig", "-p"), keep=r"libcuda\.so", otherwise=(("/sbin/ldconfig", "-p"),)),
     "boot-id": Probe(("cat", "/proc/sys/kernel/random/boot_id")),
     "holds": Probe(("apt-mark", "showhold")),
     "persistenced": Probe(("systemctl", "is-active", "nvidia-persistenced")),

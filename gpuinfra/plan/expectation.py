@@ -101,7 +101,7 @@ def _burn_in(least: int) -> Callable[[Facts], bool]:
 
 REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("P2", "P3", "S1", "S2"), _always),
-    **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7"), _gpu),
+    **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"), _gpu),
     **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
     **dict.fromkeys(("X1", "C1", "C2", "C3"), _gpu),
     "B1": _gpu,

@@ -91,6 +91,7 @@ P4D: dict[str, Any] = {
         "C2",
         "C3",
         "D7",
+        "D8",
         "L1",
         "S1",
         "S2",
@@ -203,6 +204,8 @@ def links(machine: dict[str, Any]) -> dict[str, Any]:
 
 _MODULE = f"filename:       /lib/modules/{KERNEL}/updates/dkms/nvidia.ko\nversion:        {DRIVER}\nvermagic:       {KERNEL} SMP mod_unload modversions \n"
 _HOST = {
+    "ldconfig": "3 libs found in cache `/etc/ld.so.cache'\n\tlibc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6\n"
+    "\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1\n\tlibcuda.so (libc6) => /lib/i386-linux-gnu/libcuda.so\n",
     "docker": json.dumps(DOCKER) + "\n",
     "lnetctl": LNET,
     "containerd": CONTAINERD,

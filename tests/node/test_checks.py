@@ -170,6 +170,12 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         lambda one: brought_built(one, folder="/root"),
         lambda one: one["probes"].update(module=record(["modinfo", "nvidia"], "", 1, stderr="modinfo: ERROR: x")),
     ],
+    "D8": [
+        swaps("libcuda", "/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/local/cuda-13.0/compat/libcuda.so.1"),
+        swaps("libcuda", r"libcuda\.so\.1 ", "libcuda.so.9 "),
+        swaps("libcuda", r"libcuda\.so\.1 \(libc6,x86-64\)", "libcuda.so.1 (libc6)"),
+        swaps("libcuda", " => ", " -> "),
+    ],
     "D7": [
         journal(lambda j: j["recorded"].update(driver_boot=BOOT)),
         journal(lambda j: j["steps"][1].pop("boot_id")),
