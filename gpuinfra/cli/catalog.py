@@ -55,7 +55,9 @@ def _nothing(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
 
     if machine:
         known = [name for cloud in clouds for name in profile_of(cloud).machines]
-        near = nearest(machine, known)
+        # A part of a name is what people remember: `p4d`, `a3`.
+        holding = [name for name in known if machine.lower() in name.lower()]
+        near = listed(holding, 6) if holding else nearest(machine, known)
         return f"no machine type {shown(machine)} is in the catalogue" + (f"; did you mean {near}?" if near else "")
     if gpu and not any(gpu.lower() in key.lower() for key in GPUS):
         return f"no GPU {shown(gpu)} is in the catalogue; GPUs are {listed(list(GPUS), 30)}"

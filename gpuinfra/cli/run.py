@@ -14,6 +14,8 @@ from gpuinfra.cli.standing import plan_of, rehearsal_options, standing
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuinfra.remote.connection import Answer
     from gpuinfra.remote.fleet import Outcome
     from gpuinfra.remote.hosts import Host, Hosts
@@ -55,10 +57,16 @@ def command(
         return _run(read_hosts(hosts_file).of_pool(pool), given, options)
     if stack is None:
         raise UsageError("say where: STACK, or --hosts FILE")
+    _need(words)
     with standing(stack, folder if rehearsal else None) as up:
         if rehearsal:
             click.echo("rehearsal: these are stand-in nodes on this machine", err=True)
         return _run(up.hosts(plan_of(stack), direct).of_pool(pool), list(words), options)
+
+
+def _need(words: Sequence[str]) -> None:
+    if not words:
+        raise UsageError("say what to run: gpuinfra run STACK -- COMMAND")
 
 
 def _run(hosts: Hosts, words: list[str], options: dict[str, Any]) -> int:
@@ -67,8 +75,7 @@ def _run(hosts: Hosts, words: list[str], options: dict[str, Any]) -> int:
     from gpuinfra.remote.known import Known, default_files
     from gpuinfra.remote.problem import HostProblem, Kind
 
-    if not words:
-        raise UsageError("say what to run: gpuinfra run STACK -- COMMAND")
+    _need(words)
     text = words[0] if len(words) == 1 else shlex.join(words)
     connector = Connector(Known(options["known_hosts"] or hosts.known_hosts or default_files()), hosts.jumps)
 

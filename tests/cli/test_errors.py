@@ -52,3 +52,23 @@ def test_a_cloud_whose_packages_are_not_installed_is_told_before_anything_starts
     }
     with pytest.raises(pulumi.RunError, match=r"gpuinfra\[gcp\]"):
         GpuCluster("train", spec)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["catalog", "p4d"], "did you mean p4d.24xlarge, p4de.24xlarge?"),
+        (["catalog", "p4d.24xlrage"], "did you mean p4d.24xlarge?"),
+        (["catalog", "--gpu", "H9"], "GPUs are "),
+        (["run", "aws-p4d"], "say what to run"),
+        (["ssh", "aws-p4d"], "gpuinfra ssh STACK NODE"),
+        (["explain", ""], "fields begin with name"),
+        (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
+    ],
+)
+def test_a_command_that_is_typed_wrong_says_what_to_type(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and what would have been right, before anything is looked up or started."""
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
