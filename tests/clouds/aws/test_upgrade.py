@@ -10,6 +10,10 @@ WANTED: dict[str, str] = {
     "train-gpu-bundle": "a bundle is named by its checksum: a new one is put beside the old, and templates name it",
 }
 """Logical name -> why it is replaced on purpose; each stands in the changelog."""
+CHANGED: dict[str, str] = {
+    "train-node-own": "nodes of a cluster may read where they meet for a test of pairs, and nothing else of each other",
+}
+"""Logical name -> why it changes where it is, besides the templates that every version changes; each stands in the changelog."""
 CREATED: dict[str, str] = {}
 """Parent's type, type and name -> what it is new for."""
 
@@ -22,10 +26,10 @@ def test_nothing_is_replaced_without_a_reason() -> None:
     assert told.created - set(CREATED) == set()
 
 
-def test_what_changes_in_place_are_the_nodes_and_their_schedule() -> None:
+def test_what_changes_in_place_are_the_nodes_and_what_is_named() -> None:
     """An upgrade of the library rolls nodes by their template, and touches no network, no key, no bucket and no file system."""
     told = upgrade()
-    assert {name for name in told.updated if not name.endswith("-template")} == set()
+    assert {name for name in told.updated if not name.endswith("-template")} == set(CHANGED)
 
 
 def test_the_comparison_sees_a_replacement() -> None:
