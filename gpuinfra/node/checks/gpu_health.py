@@ -138,6 +138,8 @@ class Temperature(Check):
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
+        # Older GPUs show no limit or no memory temperature; where one of them shows it, all have to.
+        shown = [name for name in _SOME_SHOW if any(row.number(name) is not None for row in found.rows)]
         for row in found.rows:
             core, left, memory = (
                 row.number("temperature.gpu"),
@@ -146,6 +148,9 @@ class Temperature(Check):
             )
             if core is None:
                 raise Unreadable("%s shows no temperature" % row.label)
+            for name in shown:
+                if row.number(name) is None:
+                    raise Unreadable("%s shows no %s, others do" % (row.label, name))
             wrong = []
             if not 0 < core < 85:
                 wrong.append("%g C" % core)
@@ -155,6 +160,9 @@ class Temperature(Check):
                 wrong.append("memory at %g C" % memory)
             seen.append((row, int(core), ", ".join(wrong) or None))
         return by_gpu(seen, "below 85", "C")
+
+
+_SOME_SHOW = ("temperature.gpu.tlimit", "temperature.memory")
 
 
 class PowerLimit(Check):

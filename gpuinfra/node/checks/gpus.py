@@ -108,7 +108,7 @@ class PcieLink(Check):
             if top_gen != gen:
                 wrong.append("the link can do gen %d, the machine has gen %d" % (top_gen, gen))
             elif now_gen != gen:
-                if now_gen < gen and clock_reasons(row) & 0x1:
+                if 0 < now_gen < gen and clock_reasons(row) & 0x1:
                     resting += 1
                 else:
                     wrong.append("gen %d of %d while it is not idle" % (now_gen, gen))

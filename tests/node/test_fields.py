@@ -1,0 +1,113 @@
+"""The table of GPUs as other drivers print it: made from the list of fields that nvidia-smi 590 knows, in any order, with and without units."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from gpuinfra.node import table
+from gpuinfra.node.judge import judge
+from gpuinfra.node.probes import GPU_FIELDS
+from tests.node.healthy import DRIVER, JOURNAL, record
+
+SHOWN = {
+    "index": "{gpu}", "uuid": "GPU-0000000{gpu}-1111-2222-3333-444444444444", "serial": "165002300000{gpu}",
+    "name": "NVIDIA H100 80GB HBM3", "pci.bus_id": "00000000:{gpu}B:00.0", "driver_version": DRIVER,
+    "vbios_version": "96.00.A5.00.01", "inforom.checksum_validation": "valid", "persistence_mode": "Enabled",
+    "mig.mode.current": "Disabled", "mig.mode.pending": "Disabled", "ecc.mode.current": "Enabled",
+    "ecc.mode.pending": "Enabled", "gpu_recovery_action": "None", "pcie.link.gen.current": "5",
+    "pcie.link.gen.max": "5", "pcie.link.width.current": "16", "pcie.link.width.max": "16", "memory.total": "81559 MiB",
+    "memory.used": "4 MiB", "temperature.gpu": "41", "temperature.gpu.tlimit": "46", "temperature.memory": "47",
+    "power.draw": "70.12 W", "power.limit": "700.00 W", "power.default_limit": "700.00 W", "clocks.max.sm": "1980 MHz",
+    "clocks.current.sm": "345 MHz", "clocks_event_reasons.active": "0x0000000000000001",
+    "clocks_event_reasons_counters.hw_thermal_slowdown": "0 us",
+    "clocks_event_reasons_counters.hw_power_brake_slowdown": "0 us", "ecc.errors.uncorrected.volatile.total": "0",
+    "ecc.errors.uncorrected.volatile.sram": "0", "ecc.errors.uncorrected.aggregate.sram": "0",
+    "ecc.errors.corrected.aggregate.total": "0", "remapped_rows.correctable": "0", "remapped_rows.uncorrectable": "0",
+    "remapped_rows.pending": "No", "remapped_rows.failure": "No", "retired_pages.pending": "[N/A]",
+    "fabric.state": "Completed", "fabric.status": "Success", "fabric.cliqueId": "0",
+    "fabric.clusterUuid": "00000000-0000-0000-0000-000000000000", "fabric.health.summary": "N/A",
+    "gsp.mode.current": "Enabled", "addressing_mode": "HMM",
+}  # fmt: skip
+"""Field -> what a healthy idle H100 shows, of the fact sheet's list (nodes, 7.2); `power.default_limit` is in `--help-query-gpu` too."""
+CSV = ["D2", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "F2"]
+H100 = {
+    "gpus": 8, "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_memory_mib": 81559, "pcie_gen": 5, "pcie_width": 16, "ecc": True,
+    "software": {"driver": {"pin": DRIVER}}, "required": [check for check in CSV if check != "G13"], "skips": {},
+}  # fmt: skip
+UNASKED = {
+    "uuid", "serial", "persistence_mode", "memory.used", "power.draw", "clocks.max.sm", "clocks.current.sm",
+    "ecc.errors.corrected.aggregate.total", "ecc.errors.uncorrected.volatile.sram", "remapped_rows.correctable",
+    "remapped_rows.uncorrectable", "index", "pci.bus_id",
+}  # fmt: skip
+"""Columns that are kept for people and judged by no check: names that outcomes are told by, load, and counters of what was corrected."""
+
+
+def printed(fields: list[str], *, units: bool = True, change: dict[tuple[int, str], str] | None = None) -> str:
+    """The csv of eight such GPUs with these columns."""
+    names = []
+    for field in fields:
+        unit = SHOWN.get(field, "").partition(" ")[2] if field in SHOWN and SHOWN[field][:1].isdigit() else ""
+        names.append(f"{field} [{unit}]" if unit else field)
+    lines = [", ".join(names)]
+    for gpu in range(8):
+        cells = []
+        for field in fields:
+            shown = SHOWN.get(field, SHOWN["clocks_event_reasons.active"]).format(gpu=gpu)
+            shown = shown if units or not shown[:1].isdigit() else shown.partition(" ")[0]
+            cells.append((change or {}).get((gpu, field), shown))
+        lines.append(", ".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def outcomes(text: str) -> dict[str, str]:
+    """What the checks of the table say to it."""
+    log = f"<nvidia_smi_log><driver_version>{DRIVER}</driver_version><attached_gpus>0</attached_gpus></nvidia_smi_log>"
+    probes = {
+        "nvidia-smi-csv": record(["nvidia-smi", "--query-gpu=x", "--format=csv"], text),
+        "nvidia-smi-xml": record(["nvidia-smi", "-q", "-x"], log),
+    }
+    return {check["id"]: check["outcome"] for check in judge(probes, H100, journal=JOURNAL)}
+
+
+def test_the_probe_asks_only_for_fields_of_the_list() -> None:
+    """A field that nvidia-smi does not know would make the whole call fail."""
+    assert set(GPU_FIELDS) <= set(SHOWN)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_a_driver_prints_beside_is_read_by_name(seed: int) -> None:
+    """Other orders, columns more or less that no check needs, no units, the older name of a column: every check passes."""
+    chance = random.Random(seed)
+    fields = [field for field in SHOWN if field in GPU_FIELDS or chance.random() < 0.5]
+    fields = [field for field in fields if field not in UNASKED or chance.random() < 0.5]
+    chance.shuffle(fields)
+    older = [field.replace("clocks_event_reasons.", "clocks_throttle_reasons.") for field in fields]
+    text = printed(older if seed % 2 else fields, units=seed % 3 > 0)
+    assert set(outcomes(text).values()) == {"pass"}, outcomes(text)
+    assert table.parse(text).rows[3].get("name") == "NVIDIA H100 80GB HBM3"
+
+
+def test_a_column_that_is_missing_is_noticed_or_judged_by_nobody() -> None:
+    """An older driver lacks columns: each that a check reads leaves its question open, which is no pass."""
+    unnoticed = set()
+    for field in GPU_FIELDS:
+        found = outcomes(printed([one for one in GPU_FIELDS if one != field]))
+        if set(found.values()) == {"pass"}:
+            unnoticed.add(field)
+    assert unnoticed == UNASKED
+
+
+@pytest.mark.parametrize(
+    "value", ["[Unknown Error]", "[GPU is lost]", "[GPU requires reset]", "", "\ufffd", "-1", "nan"]
+)
+def test_no_cell_that_is_read_can_hold_nonsense(value: str) -> None:
+    """An error token, nothing, or a value that no device shows, in one cell of one GPU: some check does not pass."""
+    passed = []
+    for field in set(GPU_FIELDS) - UNASKED:
+        found: dict[str, Any] = outcomes(printed(list(GPU_FIELDS), change={(5, field): value}))
+        if set(found.values()) == {"pass"}:
+            passed.append(field)
+    assert passed == []
