@@ -72,7 +72,8 @@ def _site(plan: Plan) -> Iterator[str]:
         yield f"network  {network.existing_id}, there already"
     else:
         way_out = "a NAT gateway" if network.egress == "nat" else "the cloud's own endpoints only"
-        yield f"network  {network.cidr}, no way in; out through {way_out}"
+        way_in = f"in to port 22 from {', '.join(network.ssh_from)}" if network.ssh_from else "no way in"
+        yield f"network  {network.cidr}, {way_in}; out through {way_out}"
         for subnet in network.subnets:
             yield f"  {subnet.name:<12} {subnet.cidr:<18} {subnet.zone:<16} {subnet.role}"
     for entry in plan.file_systems:
@@ -81,7 +82,7 @@ def _site(plan: Plan) -> Iterator[str]:
         link = f", bucket {entry.bucket}" if entry.bucket else ""
         yield f"storage  {entry.mount}: {entry.kind} {entry.deployment}, {size}{tier}{link}"
     if plan.audit.trail:
-        yield f"audit    multi-region trail, locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
+        yield f"audit    trail of the whole account, locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
     if plan.budget:
         told = ", ".join(plan.budget.recipients) or "nobody"
         source = "from this plan's price" if plan.budget.derived else "as declared"

@@ -9,9 +9,11 @@ from datetime import date
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, warn
+from gpuinfra.rules.say import error, info, warn
 from gpuinfra.spec.machines import machines_of
+from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.policy import Audit, Network
 from gpuinfra.spec.shown import shown
 
 
@@ -103,10 +105,37 @@ def trail_is_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield warn(trail_is_made, "audit.trail", "is none, so nobody will know who did what", "take create or existing")
 
 
+def what_is_loosened_is_said(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Where a person takes less protection than there is by itself, it is said; the choice stays theirs."""
+    audit, usual = spec.audit, Audit()
+    own_network = "site" in spec.made_layers and spec.network.existing is None
+    if own_network and spec.access.ssh_from:
+        what = f"wants port 22 of every node open to {listed(list(spec.access.ssh_from))}"
+        yield info(what_is_loosened_is_said, "access.ssh_from", what, "left out, nobody reaches it")
+    if own_network and spec.network.flow_log_days < (days := Network().flow_log_days):
+        what = f"is {spec.network.flow_log_days}, so what happened {days} days ago cannot be looked up"
+        yield warn(what_is_loosened_is_said, "network.flow_log_days", what, f"leave it out: {days}")
+    if "foundation" not in spec.made_layers or audit.trail != "create":
+        return
+    if not audit.data_events:
+        what = "is false, so nobody will know who read or wrote which object"
+        yield warn(what_is_loosened_is_said, "audit.data_events", what, "leave it out")
+    for name, given, days in (
+        ("lock_days", audit.lock_days, usual.lock_days),
+        ("log_retention_days", audit.log_retention_days, usual.log_retention_days),
+    ):
+        if given < days:
+            what = f"is {given}, so who did what is gone after that; {days} is usual"
+            yield warn(
+                what_is_loosened_is_said, f"audit.{name}", what, "leave it out, or be sure that nobody asks later"
+            )
+
+
 RULES: tuple[Rule, ...] = (
     cidr_is_private,
     image_is_prebuilt_without_egress,
     nobody_enters_from_everywhere,
     compliance_is_confirmed,
     trail_is_made,
+    what_is_loosened_is_said,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,29 @@ def test_a_silent_node_of_google_shows_its_serial_port(rehearse: Rehearse) -> No
     assert [n["outcome"] for n in told.report["nodes"]] == ["never reported", "verified", "verified", "verified"]
     assert "gpu-1 (1000000000000000001): never reported" in told.out
     assert any("no device got an address" in line for line in told.report["nodes"][0]["console"])
+
+
+FLEX = """
+config:
+  gcp:region: us-central1
+  gpuinfra:cluster:
+    name: queue
+    where: {cloud: gcp, region: us-central1, zone: us-central1-b}
+    pools:
+      - name: gpu
+        machine: a3-ultragpu-8g
+        capacity: [{kind: flex, count: 2, max_run_hours: 24}]
+"""
+
+
+@pytest.mark.long
+def test_a_queue_that_is_not_served_is_no_failure(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`up` ends well and claims no node; once there is room, the next one brings and verifies them all at once."""
+    stack = tmp_path / "Pulumi.gcp-queue.yaml"
+    stack.write_text(FLEX, encoding="utf-8")
+    told = rehearse("up", str(stack), "--fault", "cloud:no-capacity:flex", "--deadline", "60s")
+    assert told.code == 0, told.out[-4000:] + told.err
+    assert "no node is due yet" in told.out
+    told = rehearse("up", str(stack))
+    assert told.code == 0, told.out[-4000:] + told.err
+    assert told.report["totals"] == told.report["totals"] | {"nodes": 2, "nodes_verified": 2}

@@ -201,6 +201,16 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software.image": "plain"}),
     ],
     "trail_is_made": [("aws", {}), ("aws", {"audit.trail": "existing"})],
+    "what_is_loosened_is_said": [
+        ("aws", {}),
+        ("gcp", {"audit.lock_days": 366, "network.flow_log_days": 91}),
+        ("aws", {"audit.trail": "existing", "audit.data_events": False}),
+        ("aws", {"use.foundation": "organization/gpuinfra/base", "audit.lock_days": 1}),
+        (
+            "gcp",
+            {"access.ssh_from": ["10.0.0.0/8"], "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}},
+        ),
+    ],
     "floor_is_reachable": [
         ("aws", {"handover": {"wait": "floor", "floor": 2}}),
         ("aws", {"handover": {"wait": "none"}}),
@@ -511,6 +521,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
     ],
+    "operators_are_members": [
+        ("gcp", {"access.operators": ["group:ops@example.com", "serviceAccount:d@p.iam.gserviceaccount.com"]}),
+        ("gcp", {}),
+    ],
     "lustre_is_exported_by_hand": [
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
         ("gcp", {"storage": [{"kind": "home"}]}),
@@ -664,6 +678,13 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"network.egress": "endpoints", "pools.0.image": {"ref": "ami-0123456789abcdef0", "prebuilt": False}}),
     ],
     "trail_is_made": [("aws", {"audit.trail": "none"})],
+    "what_is_loosened_is_said": [
+        ("gcp", {"access.ssh_from": ["35.235.240.0/20"]}),
+        ("aws", {"network.flow_log_days": 89}),
+        ("azure", {"audit.data_events": False}),
+        ("gcp", {"audit.lock_days": 364}),
+        ("aws", {"audit.log_retention_days": 364}),
+    ],
     "floor_is_reachable": [
         ("aws", {"handover": {"wait": "floor"}}),
         ("aws", {"handover": {"wait": "all", "floor": 1}}),
@@ -970,6 +991,11 @@ REJECTED: dict[str, list[Case]] = {
         )
     ],
     "lustre_is_exported_by_hand": [("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto")})],
+    "operators_are_members": [
+        ("gcp", {"access.operators": ["ops@example.com"]}),
+        ("gcp", {"access.operators": ["group:ops@example.com", "allUsers"]}),
+        ("gcp", {"access.operators": ["group: ops"]}),
+    ],
     "site_machines_are_known": [("gcp", {"network.machines": ["a3-megagpu-9g"]})],
     "first_lot_is_the_canary": [("gcp", {f"{_C}.0.count": 10})],
     "registry_is_ours_to_open": [("gcp", {"software.registry": "registry.example.com/gpudirect"})],

@@ -57,7 +57,7 @@ def test_every_rule_is_on_the_page_or_is_gpuinfras_own() -> None:
     named = {name for listed in _rows().values() for _, _, kept in listed for name in re.findall(r"`(\w+)`", kept)}
     own = {
         "region_is_known", "names_are_unique", "mount_is_free", "pools_are_there", "layer_is_made_or_used", "storage_needs_site", "storage_is_made",
-        "site_storage_is_repeated", "reservation_covers_pool", "fallback_replaces_reservations", "trail_is_made", "floor_is_reachable",
+        "site_storage_is_repeated", "reservation_covers_pool", "fallback_replaces_reservations", "trail_is_made", "what_is_loosened_is_said", "operators_are_members", "floor_is_reachable",
         "tags_fit", "spot_price_is_left_alone", "reservation_id_has_its_form", "reserved_p_needs_account_team", "one_local_zone",
         "existing_network_has_zone", "node_subnet_is_large_enough", "project_has_its_form", "fabric_is_there",
         "flavours_do_not_share_data_networks", "existing_subnets_are_named", "lustre_is_exported_by_hand", "first_lot_is_the_canary", "registry_is_ours_to_open", "mig_layout_fits", "burn_in_has_time",

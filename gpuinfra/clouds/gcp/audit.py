@@ -206,6 +206,8 @@ class EvidenceArgs:
     scope: Scope
     key_id: pulumi.Input[str] | None = None
     """Key of the bucket's objects; left out, Google's own key is used."""
+    operators: tuple[str, ...] = ()
+    """Who reads it beside the project's own: members such as `group:ops@example.com`. Whoever is taken out reads no more, so no grant is kept."""
 
 
 class Evidence(pulumi.ComponentResource):
@@ -225,6 +227,14 @@ class Evidence(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self.bucket = store.bucket
+        for index, operator in enumerate(args.operators):
+            gcp.storage.BucketIAMMember(
+                naming.logical(name, "reader", index),
+                bucket=self.bucket,
+                role="roles/storage.objectViewer",
+                member=operator,
+                opts=child(self),
+            )
         self.prefix = evidence_prefix(args.scope.cluster)
         self.register_outputs({"bucket": self.bucket, "prefix": self.prefix})
 
@@ -249,6 +259,8 @@ class FoundationArgs:
     audit: AuditPlan
     budget: BudgetPlan | None
     """Left out, nobody is told when a month grows expensive."""
+    operators: tuple[str, ...] = ()
+    """Who reads evidence beside the project's own."""
 
 
 class Foundation(pulumi.ComponentResource):
@@ -274,7 +286,9 @@ class Foundation(pulumi.ComponentResource):
             naming.logical(name, "data"), KeyArgs(scope=scope, purpose="data", users=users), within
         ).id
         self.evidence = Evidence(
-            naming.logical(name, "evidence"), EvidenceArgs(scope=scope, key_id=self.data_key_id), within
+            naming.logical(name, "evidence"),
+            EvidenceArgs(scope=scope, key_id=self.data_key_id, operators=args.operators),
+            within,
         )
         if args.budget:
             Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget), within)

@@ -90,7 +90,7 @@ def _foundation(
         )
     made = Foundation(
         naming.logical(plan.name, "foundation"),
-        FoundationArgs(scope=scope, audit=plan.audit, budget=plan.budget),
+        FoundationArgs(scope=scope, audit=plan.audit, budget=plan.budget, operators=plan.evidence.operators),
         pulumi.ResourceOptions(parent=parent),
     )
     ground = Ground(data_key_id=made.data_key_id, evidence_bucket=made.evidence.bucket)

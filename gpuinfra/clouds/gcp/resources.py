@@ -159,6 +159,8 @@ def _foundation(plan: Plan) -> Iterator[Thing]:
     evidence = naming.logical(name, "evidence")
     within_evidence: Parents = (*within, ("gpuinfra:gcp:Evidence", evidence))
     yield _bucket(within_evidence, naming.logical(evidence, "store"), "evidence", EVIDENCE)
+    for index in range(len(plan.evidence.operators)):
+        yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(evidence, "reader", index))
     if plan.budget:
         budget = naming.logical(name, "budget")
         yield Thing(type="gcp:billing/budget:Budget", name=naming.logical(budget, "month"))

@@ -73,6 +73,18 @@ def test_flows_have_a_bucket_of_their_own_and_are_kept_out_of_the_other() -> Non
     assert everything["destination"] != flows["destination"]
 
 
+def test_operators_read_evidence_and_nothing_else() -> None:
+    """Each gets one role on the one bucket, which is taken back with the name in the declaration."""
+    recording = recorded("people who read evidence")
+    grants = [one for one in recording.custom if "-evidence-reader-" in one.name]
+    bucket = recording.one(BUCKET, "train-foundation-evidence-store-bucket").inputs["name"]
+    assert [(one.inputs["bucket"], one.inputs["role"], one.inputs["member"], one.retained) for one in grants] == [
+        (bucket, "roles/storage.objectViewer", "group:ops@example.com", False),
+        (bucket, "roles/storage.objectViewer", "serviceAccount:deploy@my-project.iam.gserviceaccount.com", False),
+    ]
+    assert not [one for one in recorded("no storage").custom if "reader" in one.name]
+
+
 def test_what_is_replaced_in_a_bucket_can_be_brought_back() -> None:
     """Old versions stay for 90 days and deleted objects for seven; live ones are never removed by age."""
     for one in recording_of("gcp-a3mega").of(BUCKET):

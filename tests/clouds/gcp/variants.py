@@ -42,6 +42,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "home directories": {"storage": [{"kind": "home"}]},
     "home directories beside lustre": {"storage": [{"kind": "home"}, {**LUSTRE, "bucket": "auto"}]},
     "ssh through the tunnel": {"access": {"ssh_from": ["35.235.240.0/20"]}},
+    "people who read evidence": {
+        "access": {"operators": ["group:ops@example.com", "serviceAccount:deploy@my-project.iam.gserviceaccount.com"]}
+    },
     "people who hear of money": {"budget": {"recipients": ["one@example.com", "two@example.com"]}},
     "a queue": {"pools": [{**ULTRA, "capacity": [{"kind": "flex", "count": 4, "max_run_hours": 24}]}]},
     "a dense reservation": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from datetime import date
 
@@ -18,6 +19,8 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre
 
+_KINDS = ["user", "group", "serviceAccount", "domain", "principal", "principalSet"]
+_MEMBER = re.compile(rf"({'|'.join(_KINDS)}):\S+")
 MAILS = 5
 """Notification channels of one budget."""
 
@@ -59,6 +62,15 @@ def ssh_comes_through_the_tunnel(spec: ClusterSpec, today: date) -> Iterator[Fin
     if spec.access.ssh_from and spec.network.existing:
         what = "opens nothing, because network.existing keeps its own firewall rules"
         yield info(ssh_comes_through_the_tunnel, "access.ssh_from", what, "open port 22 in that network yourself")
+
+
+def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A role is given to members, who are named with their kind; everybody is no member."""
+    for i, one in enumerate(spec.access.operators):
+        if not _MEMBER.fullmatch(one):
+            what = f"is {shown(one)}; Google Cloud gives roles to members: {listed(_KINDS)}, a colon, and who it is"
+            hint = "write group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
+            yield error(operators_are_members, f"access.operators[{i}]", what, hint)
 
 
 def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -146,6 +158,7 @@ RULES: tuple[Rule, ...] = (
     existing_subnets_are_named,
     existing_network_is_peered,
     lustre_is_exported_by_hand,
+    operators_are_members,
     site_machines_are_known,
     first_lot_is_the_canary,
     registry_is_ours_to_open,
