@@ -1,0 +1,79 @@
+"""The bundle's steps: which there are, what tells one content from another, and what they read of this node's configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+SCHEMA = "gpuinfra.steps/1"
+
+
+class Unusable(Exception):
+    """This machine or bundle cannot run steps; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the bundle."""
+
+    id: str
+    file: Path
+    timeout_s: float
+    retries: int
+    hash: str
+
+
+def step_hash(file: Path, shared: Sequence[Path], versions: Path) -> str:
+    """What a step's content is: its file, what all steps share (lib*.sh) and versions.env."""
+    return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, *shared, versions))).hexdigest()
+
+
+def read_steps(bundle: Path) -> List[Step]:
+    """The bundle's steps in order."""
+    source = bundle / "steps.json"
+    try:
+        content = json.loads(source.read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            raise Unusable(
+                f"{source} has the schema {content['schema']}, this runner reads {SCHEMA}; fetch the bundle again"
+            )
+        shared, versions = sorted((bundle / "bootstrap").glob("lib*.sh")), bundle / "versions.env"
+        return [
+            Step(
+                str(s["id"]),
+                bundle / s["file"],
+                float(s["timeout_s"]),
+                int(s["retries"]),
+                step_hash(bundle / s["file"], shared, versions),
+            )
+            for s in content["steps"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unusable(f"{source} is not a list of steps that can be run ({error}); fetch the bundle again") from None
+
+
+def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
+    """What steps read of node.json, beside the environment of this process."""
+    try:
+        node = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Unusable(f"{config} cannot be read ({error}); user data writes it") from None
+    systems = [
+        " ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
+        for s in node.get("file_systems", [])
+    ]
+    return {
+        **os.environ,
+        "PATH": os.environ.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": os.environ.get("HOME") or "/root",
+        "GPUINFRA_CLOUD": str(node.get("cloud", "")),
+        "GPUINFRA_CLUSTER": str(node.get("cluster", "")),
+        "GPUINFRA_POOL": str(node.get("pool", "")),
+        "GPUINFRA_REGION": str(node.get("region", "")),
+        "GPUINFRA_FILE_SYSTEMS": "\n".join(systems),
+        "GPUINFRA_VERSIONS": str(bundle / "versions.env"),
+    }
