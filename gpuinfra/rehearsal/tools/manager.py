@@ -6,7 +6,6 @@ of nodes use them. Cgroups are replaced by the invocation id that every process 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from .commands import DEFAULT_TIMEOUT, TIMED_OUT, Commands, start_limit
 from .process import Reaper, end_all
 from .state import UNITS, dumps, loads, read_text, write_atomically
-from .unitfile import Unit, full_name, load, masked, seconds, wanted_by
+from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
 
 
 @dataclass
@@ -225,7 +224,7 @@ class Manager:
     def _start(self, unit: Unit) -> str:
         if unit.kind != "service":
             return self._start_passive(unit)
-        for reason in _unmet(unit):
+        for reason in unmet(unit):
             self.log("systemd", f"{unit.name} skipped: {reason}", False)
             self._set(unit.name, active="inactive", sub="dead", result="condition", ended=time.time())
             return "skipped"
@@ -360,23 +359,3 @@ class Manager:
         with self.lock:
             self.states[name] = {**self.states.get(name, {"active": "inactive", "sub": "dead"}), **values}
             write_atomically(UNITS, dumps(self.states))
-
-
-def _unmet(unit: Unit) -> list[str]:
-    """Conditions that do not hold."""
-    found = []
-    checks = {
-        "ConditionPathExists": os.path.exists,
-        "ConditionPathIsDirectory": os.path.isdir,
-        "ConditionFileNotEmpty": _not_empty,
-    }
-    for key, check in checks.items():
-        for value in unit.all("Unit", key):
-            wanted = not value.startswith("!")
-            if check(value.lstrip("!|")) != wanted:
-                found.append(f"{key}={value}")
-    return found
-
-
-def _not_empty(path: str) -> bool:
-    return os.path.isfile(path) and os.path.getsize(path) > 0

@@ -221,3 +221,23 @@ def _specifiers(name: str, value: str) -> str:
     for sign, text in (("%i", instance), ("%I", instance), ("%n", name), ("%N", name.rpartition(".")[0]), ("%%", "%")):
         value = value.replace(sign, text)
     return value
+
+
+def unmet(unit: Unit) -> list[str]:
+    """Conditions that do not hold."""
+    found = []
+    checks = {
+        "ConditionPathExists": os.path.exists,
+        "ConditionPathIsDirectory": os.path.isdir,
+        "ConditionFileNotEmpty": _not_empty,
+    }
+    for key, check in checks.items():
+        for value in unit.all("Unit", key):
+            wanted = not value.startswith("!")
+            if check(value.lstrip("!|")) != wanted:
+                found.append(f"{key}={value}")
+    return found
+
+
+def _not_empty(path: str) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) > 0
