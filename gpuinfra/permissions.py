@@ -28,7 +28,7 @@ class Need:
     action: str
     """`ec2:CreateVpc`, `Microsoft.Network/virtualNetworks/write`, `compute.networks.create`."""
     uses: tuple[tuple[str, str], ...]
-    """(resource type, operation), or (what the program does, "")."""
+    """(resource type, operation), (resource type, "update of an input") where only that input's change asks for it, or (what the program does, "")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,9 @@ def uses_of(
         for operation in OPERATIONS:
             for action, _, given in (word.partition("?") for word in rows[type_].of(operation)):
                 if given not in never and (operation != "delete" or type_ in deleted):
-                    uses[action].append((type_, operation))
+                    # A change that may never happen is another use than a change: its action is not superfluous where nothing of the kind changed.
+                    of = f" of {given.removeprefix('-')}" if given and operation == "update" else ""
+                    uses[action].append((type_, operation + of))
     for what, actions in asked.items():
         for action in actions:
             uses[action].append((what, ""))

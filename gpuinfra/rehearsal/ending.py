@@ -79,10 +79,12 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
 
 
 def _permissions(report: Mapping[str, Any]) -> list[str]:
+    rights = report.get("rights") or {}
+    lines = [f"finding: nodes have a right that none of them used: {right}" for right in rights.get("unused", ())]
     under = report.get("permissions")
     if not under:
-        return []
-    lines = [
+        return lines
+    lines += [
         f"under least permissions: {len(under['used'])} of {under['allowed']} actions used, {len(under['not_exercised'])} are for operations that were not done"
     ]
     lines += [f"  finding: {action} is allowed, and what it is for was done without it" for action in under["unused"]]

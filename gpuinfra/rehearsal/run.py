@@ -50,6 +50,8 @@ def finish(
     report = collect(session, action, ok=ok, problems=problems, extra=extra)
     if under := least.outcome(session):
         report["permissions"] = under
+    if report["nodes"]:
+        report["rights"] = session.cloud.ask("rights")
     closing = broken_nodes(session.folder, session.order.folder, report["nodes"])
     report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)

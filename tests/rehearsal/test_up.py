@@ -46,6 +46,12 @@ def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
     assert {action for action in under["not_exercised"] if action.startswith("ec2:Create")} == {
         "ec2:CreateLaunchTemplateVersion"
     }
+    rights = report["rights"]
+    assert (rights["unused"], rights["refused"]) == ([], [])
+    assert [one.partition(": ")[2] for one in rights["used"]] == [
+        "FetchBundle: s3:GetObject", "UseKeyThroughS3: kms:Decrypt", "UseKeyThroughS3: kms:GenerateDataKey", "WriteOwnEvidence: s3:PutObject",
+    ]  # fmt: skip
+    assert [one.partition(": ")[2] for one in rights["not_exercised"]] == ["MeetOtherNodes: s3:GetObject"]
     assert violations(report, report_schema()) == []
     for node in report["nodes"]:
         assert {"P1", "D1", "G1", "F3", "X1", "N1", "S2"} <= {c["id"] for c in node["checks"] if c["outcome"] == "pass"}

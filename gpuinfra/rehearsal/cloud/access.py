@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud import policy, wire
 from gpuinfra.rehearsal.cloud.operator import aws as operator_aws
+from gpuinfra.rehearsal.cloud.rights import statement_right
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -19,6 +20,11 @@ _POLICY = "aws:s3/bucketPolicy:BucketPolicy"
 _LOCKS = (
     "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",
     "aws:s3/bucketObjectLockConfigurationV2:BucketObjectLockConfigurationV2",
+)
+
+_ENCRYPTIONS = (
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2",
 )
 
 _EVERYTHING = '{"Statement": [{"Sid": "Everything", "Effect": "Allow", "Action": "*", "Resource": "*"}]}'
@@ -67,7 +73,47 @@ def allowed(
     ask = policy.Ask(who.arn, action, resource, known)
     identity = list(role_policies(cloud, who.role)) if who.role else [_EVERYTHING]
     own = [str(wire.plain(one.inputs).get("policy")) for one in cloud.store.list(_POLICY) if one.id == bucket_name]
-    return policy.decide(ask, identity, own)
+    found = policy.decide(ask, identity, own)
+    if not who.role:
+        return found
+    return _judged(cloud, who, ask, found) if not found[0] else _with_key(cloud, who, ask, found, identity, bucket_name)
+
+
+def _judged(cloud: Cloud, who: Principal, ask: policy.Ask, found: tuple[bool, str]) -> tuple[bool, str]:
+    """Remember which right a node used, or what it was refused."""
+    if found[0]:
+        cloud.rights.used(statement_right(who.role, found[1], ask.action))
+    else:
+        cloud.rights.refused(who.role, ask.action, ask.resource)
+    return found
+
+
+def _with_key(
+    cloud: Cloud, who: Principal, ask: policy.Ask, found: tuple[bool, str], identity: list[str], bucket_name: str
+) -> tuple[bool, str]:
+    """Objects of a bucket that has a key need the key as well, through S3."""
+    use = {"s3:GetObject": "kms:Decrypt", "s3:PutObject": "kms:GenerateDataKey"}.get(ask.action)
+    key = key_of(cloud, bucket_name) if use else None
+    if use and key:
+        via = {**ask.context, "kms:ViaService": f"s3.{bucket_region(cloud, bucket_name)}.amazonaws.com"}
+        with_key = policy.Ask(ask.principal_arn, use, key, via)
+        answer = _judged(cloud, who, with_key, policy.decide(with_key, identity))
+        if not answer[0]:
+            return answer
+    return _judged(cloud, who, ask, found)
+
+
+def key_of(cloud: Cloud, bucket_name: str) -> str | None:
+    """ARN of the key that a bucket's objects are encrypted with, where it is the account's own."""
+    for kind in _ENCRYPTIONS:
+        for one in cloud.store.list(kind):
+            plain = wire.plain(one.inputs)
+            if plain.get("bucket") == bucket_name:
+                for rule in plain.get("rules") or []:
+                    default = rule.get("applyServerSideEncryptionByDefault") or {}
+                    if str(default.get("kmsMasterKeyId") or "").startswith("arn:"):
+                        return str(default["kmsMasterKeyId"])
+    return None
 
 
 def role_policies(cloud: Cloud, role: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud import azure_conditions, ids, wire
 from gpuinfra.rehearsal.cloud.errors import CloudError
+from gpuinfra.rehearsal.cloud.rights import grant
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -106,7 +107,11 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
                 and not any(_matches(one, action) for one in allowed[1])
                 and (not condition or azure_conditions.holds(condition, action, attributes))
             ):
+                if not who.operator:
+                    cloud.rights.used(grant(assignment.urn))
                 return True
+    if not who.operator:
+        cloud.rights.refused(who.name, actions[0], place)
     return False
 
 

@@ -18,6 +18,7 @@ from gpuinfra.rehearsal.cloud.errors import AnswerLost, CloudError, MadeButFaile
 from gpuinfra.rehearsal.cloud.faults import Faults
 from gpuinfra.rehearsal.cloud.fleet import Fleet
 from gpuinfra.rehearsal.cloud.operator import Operator
+from gpuinfra.rehearsal.cloud.rights import Rights
 from gpuinfra.rehearsal.cloud.sdk import Function, ResourceType, sdk
 from gpuinfra.rehearsal.cloud.store import Resource, Store, Taken
 
@@ -68,6 +69,7 @@ class Cloud:
         """Set whenever a group, a template or an instance may have work to do."""
         self.fleet = Fleet(self, None, "no node host was started")
         self.operator = Operator()
+        self.rights = Rights(self)
 
     def close(self) -> None:
         self.store.close()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud import gcp_condition, wire
+from gpuinfra.rehearsal.cloud import gcp_condition, rights, wire
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.cloud import Cloud
@@ -47,12 +47,14 @@ def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = 
         "resource.type": "storage.googleapis.com/Object" if name else "storage.googleapis.com/Bucket",
         "resource.service": "storage.googleapis.com",
     }
-    for grant in _grants(cloud, bucket):
+    for urn, grant in _grants(cloud, bucket):
         if member not in _members(grant) or permission not in permissions(cloud, str(grant.get("role"))):
             continue
         condition = (grant.get("condition") or {}).get("expression")
         if not condition or gcp_condition.holds(str(condition), known):
+            cloud.rights.used(rights.grant(urn))
             return True
+    cloud.rights.refused(email, permission, place)
     return False
 
 
@@ -64,15 +66,16 @@ def permissions(cloud: Cloud, role: str) -> frozenset[str]:
     return frozenset(wire.plain(made.inputs).get("permissions") or []) if made else frozenset()
 
 
-def _grants(cloud: Cloud, bucket: str) -> Iterator[dict[str, Any]]:
+def _grants(cloud: Cloud, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(URN, inputs) of what is granted on a bucket and on the project."""
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
         for one in cloud.store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
             plain = wire.plain(one.inputs)
             if str(plain.get("bucket")).removeprefix("b/") == bucket:
-                yield plain
+                yield one.urn, plain
     for kind in ("IAMMember", "IAMBinding"):
         for one in cloud.store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
-            yield wire.plain(one.inputs)
+            yield one.urn, wire.plain(one.inputs)
 
 
 def _members(grant: dict[str, Any]) -> list[str]:

@@ -180,6 +180,10 @@ def test_a_node_may_do_what_its_role_says_and_no_more(cloud: Cloud, machine: dic
     assert (status, body, answered["x-ms-blob-type"]) == (200, b"1", "BlockBlob")
     cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", b"bundle")
     assert ask(f"{base}/bootstrap/b.tar.gz", **headers)[1] == b"bundle"
+    rights = cloud.rights.seen()
+    assert (len(rights["used"]), rights["unused"]) == (1, [])
+    assert any(f"{azure_identity.BLOBS}/write on " in one for one in rights["refused"])
+    assert any(f"{azure_identity.BLOBS}/delete on " in one for one in rights["refused"])
 
 
 def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:

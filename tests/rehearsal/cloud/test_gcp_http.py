@@ -274,6 +274,20 @@ def test_a_node_may_not_ask_about_groups(cloud: Cloud, node: dict[str, Any]) -> 
     assert "Required 'compute.instances.list' permission" in json.loads(body)["error"]["message"]
 
 
+def test_rights_that_a_node_used_are_told_and_so_are_refusals(cloud: Cloud, gcp: Client, node: dict[str, Any]) -> None:
+    """A grant is used when its role let something through; what no grant allows is refused and named."""
+    cloud.store.put_object("evidence-1", "bootstrap/a", b"bundle")
+    token = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
+    base = f"{cloud.endpoint}/.gcp/storage/storage/v1/b/evidence-1/o"
+    before = cloud.rights.seen()
+    assert (len(before["not_exercised"]), before["unused"], before["used"]) == (1, [], [])
+    assert ask(f"{base}/bootstrap%2Fa?alt=media", Authorization=f"Bearer {token}")[1] == b"bundle"
+    assert ask(f"{base}/bootstrap%2Fa", "DELETE", Authorization=f"Bearer {token}")[0] == 403
+    seen = cloud.rights.seen()
+    assert (seen["used"], seen["unused"]) == (before["not_exercised"], [])
+    assert [one.partition(": ")[2].partition(" on ")[0] for one in seen["refused"]] == ["storage.objects.delete"]
+
+
 def test_a_token_without_the_scope_does_not_reach_storage(cloud: Cloud, gcp: Client, server: Server) -> None:
     """An account's rights end where the machine's scopes do."""
     bucket, account = google.bucket(gcp), google.account(gcp)

@@ -174,6 +174,42 @@ def test_a_node_reads_bundles_and_writes_its_own_evidence_only(
     assert refused(s3.get_object, Bucket=BUCKET, Key="bootstrap/none") == "AccessDenied"
 
 
+def test_rights_that_no_node_used_are_told_and_so_are_refusals(
+    cloud: Cloud, server: Server, node: dict[str, Any]
+) -> None:
+    """Each action of a node's own policies is used or not; before a node did anything nothing is idle; what it was refused is named."""
+    read, write = "node: without a Sid: s3:GetObject", "node: without a Sid: s3:PutObject"
+    assert cloud.rights.seen() == {"used": [], "unused": [], "not_exercised": [read, write], "refused": []}
+    key = node_key(cloud, node)
+    s3 = client(server, "s3", key)
+    s3.put_object(Bucket=BUCKET, Key=f"evidence/train/{key.principal.user_id}/a.json", Body=b"{}")
+    assert refused(s3.delete_object, Bucket=BUCKET, Key="bootstrap/a") == "AccessDenied"
+    seen = cloud.rights.seen()
+    assert (seen["used"], seen["unused"]) == ([write], [read])
+    assert seen["refused"] == [f"node: s3:DeleteObject on arn:aws:s3:::{BUCKET}/bootstrap/a"]
+
+
+def test_a_bucket_with_a_key_needs_the_key_too(cloud: Cloud, server: Server, aws: Client, node: dict[str, Any]) -> None:
+    """Reading and writing objects that a key of the account encrypts needs that key, through S3; without it the cloud names the key's action."""
+    default = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": "arn:aws:kms:us-east-1:000000000000:key/a"}
+    rules = [{"applyServerSideEncryptionByDefault": default}]
+    kind = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+    aws.create(kind, {"bucket": BUCKET, "rules": rules})
+    key = node_key(cloud, node)
+    s3 = client(server, "s3", key)
+    own = f"evidence/train/{key.principal.user_id}/a.json"
+    with pytest.raises(ClientError, match="kms:GenerateDataKey"):
+        s3.put_object(Bucket=BUCKET, Key=own, Body=b"{}")
+    statement = {
+        "Sid": "Key", "Effect": "Allow", "Action": ["kms:GenerateDataKey"], "Resource": default["kmsMasterKeyId"],
+        "Condition": {"StringEquals": {"kms:ViaService": "s3.us-east-1.amazonaws.com"}},
+    }  # fmt: skip
+    policy = json.dumps({"Statement": [statement]})
+    aws.create("aws:iam/rolePolicy:RolePolicy", {"role": "node", "name": "key", "policy": policy})
+    s3.put_object(Bucket=BUCKET, Key=own, Body=b"{}")
+    assert "node: Key: kms:GenerateDataKey" in cloud.rights.seen()["used"]
+
+
 def test_an_operator_reads_and_lists_everything(cloud: Cloud, server: Server, aws: Client) -> None:
     """Lists come in order, in pages and by folder; bytes, ranges and heads are right; what is not there is said to be not there."""
     stacks.bucket(aws)

@@ -11,6 +11,7 @@ Every request carries the token that the process printed when it was ready. Answ
 | GET `calls?since=N` | the log of calls after number N |
 | GET `activities?group=NAME` | what a group did, newest first |
 | GET `permissions` | what the operator's credentials were asked for, and refused |
+| GET `rights` | what nodes used of their rights, did not use, and were refused |
 | POST `operation` `{"operation"}` | names the operation that following creations belong to |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
 | POST `delete` `{"type", "id"}` | deletes a resource by hand, as the cloud allows |
@@ -55,6 +56,7 @@ class Control:
             ("GET", "calls"): lambda asked: {"calls": self.cloud.store.calls(int(asked.get("since") or 0))},
             ("GET", "activities"): self._activities,
             ("GET", "permissions"): lambda _: self.cloud.operator.seen(),
+            ("GET", "rights"): lambda _: self.cloud.rights.seen(),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,
             ("POST", "delete"): self._delete,

@@ -1,0 +1,132 @@
+"""What services of a cloud are given by the components: each grant with what that service does with it, and no other.
+
+A rehearsal plays no service that writes flows, trails or records, so these are written out by hand from the clouds' own pages (read 2026-11-21),
+and every shipped stack is held to them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from gpuinfra.rehearsal.cloud.policy import Ask, decide
+from tests.clouds.recorder import ACCOUNT, Registered
+from tests.clouds.stacks import recording_of, shipped_stacks
+
+ROLE, OWN = "aws:iam/role:Role", "aws:iam/rolePolicy:RolePolicy"
+
+AWS = {
+    "vpc-flow-logs.amazonaws.com": {"logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogGroups", "logs:DescribeLogStreams"},
+    "cloudtrail.amazonaws.com": {"logs:CreateLogStream", "logs:PutLogEvents"},
+}  # fmt: skip
+"""Service -> what it does in its role. VPC guide, "IAM role for publishing flow logs"; CloudTrail guide, "Role policy document for CloudTrail"."""
+
+AZURE = {
+    "e147488a-f6f5-4113-8e2d-b22465e65bf6": ("Key Vault Crypto Service Encryption User", r"/vaults/[^/]+/keys/[^/]+$"),
+    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": ("Storage Blob Data Contributor", r"/storageAccounts/[^/]+(/blobServices/default/containers/[^/]+)?$"),
+    "17d1049b-9a84-46fb-8f53-869881c3d3ab": ("Storage Account Contributor, which Managed Lustre needs to import", r"/storageAccounts/[^/]+$"),
+}  # fmt: skip
+"""Role -> its name, and the narrowest scope that it may be given at."""
+
+GOOGLE = {
+    ("CryptoKeyIAMMember", "roles/cloudkms.cryptoKeyEncrypterDecrypter"): r"(compute-system|gs-project-accounts|gcp-sa-[a-z-]+|cloud-filer)",
+    ("BucketIAMMember", "roles/storage.objectCreator"): r"gcp-sa-logging",
+    ("BucketIAMMember", "roles/storage.objectUser"): r"gcp-sa-lustre",
+    ("BucketIAMMember", "roles/storage.legacyBucketReader"): r"gcp-sa-lustre",
+}  # fmt: skip
+"""(kind of grant, role) -> whose service agent it is for: keys for what they encrypt, the sink for records, Managed Lustre for its bucket."""
+
+
+def _service_of(role: Registered) -> str:
+    (statement,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
+    return str(statement["Principal"]["Service"])
+
+
+def _policies(stack: str) -> dict[str, list[str]]:
+    """Service -> the documents of its roles' own policies."""
+    found: dict[str, list[str]] = {}
+    for role in recording_of(stack).of(ROLE):
+        documents = [one.inputs["policy"] for one in recording_of(stack).of(OWN) if one.inputs["role"] == role.id]
+        found.setdefault(_service_of(role), []).extend(documents)
+    return found
+
+
+def _actions(document: str) -> set[str]:
+    statements = json.loads(document)["Statement"]
+    return {
+        action
+        for one in statements
+        for action in (one["Action"] if isinstance(one["Action"], list) else [one["Action"]])
+    }
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("aws"))
+def test_services_of_aws_may_do_what_they_do_and_no_more(stack: str) -> None:
+    """Every role is a node's or of a service that is known here; its actions are those that the service uses, on a log group of the stack only."""
+    for service, documents in _policies(stack).items():
+        if service == "ec2.amazonaws.com":
+            continue
+        for document in documents:
+            assert _actions(document) == AWS[service], service
+            other = f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/somebody-else:log-stream:a"
+            for action in (
+                "logs:PutLogEvents",
+                "logs:CreateLogStream",
+                "logs:DeleteLogGroup",
+                "s3:GetObject",
+                "iam:PassRole",
+            ):
+                assert not decide(Ask("service", action, other), [document])[0], action
+
+
+def test_a_service_writes_into_its_own_group() -> None:
+    """The same policies let the service do its work on the group that is its."""
+    groups = {one.inputs["name"] for one in recording_of("aws-p4d").of("aws:cloudwatch/logGroup:LogGroup")}
+    for service in AWS:
+        (document,) = _policies("aws-p4d")[service]
+        own = [g for g in groups if decide(Ask("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{g}:log-stream:a"), [document])[0]]  # fmt: skip
+        assert len(own) == 1, service
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("azure"))
+def test_grants_on_azure_are_known_and_narrow(stack: str) -> None:
+    """Every role assignment is one of these roles, at one key, account or container, with words that say what for; blobs of evidence under a condition."""
+    grants = recording_of(stack).of("azure-native:authorization:RoleAssignment")
+    for one in grants:
+        _, scope = AZURE[one.inputs["roleDefinitionId"].rsplit("/", 1)[-1]]
+        assert re.search(scope, one.inputs["scope"]), one.name
+        assert one.inputs["description"]
+        if one.inputs["scope"].endswith("/containers/evidence"):
+            assert one.inputs["condition"], one.name
+    assert grants
+
+
+@pytest.mark.parametrize("stack", shipped_stacks("gcp"))
+def test_grants_on_google_cloud_are_known_and_narrow(stack: str) -> None:
+    """Nothing is granted on a project; a grant without a condition is for one service's agent, on one key or bucket."""
+    for one in recording_of(stack).custom:
+        if "IAM" not in one.type.rsplit(":", 1)[-1] and "IamMember" not in one.type:
+            continue
+        kind = one.type.rsplit(":", 1)[-1]
+        assert kind in ("CryptoKeyIAMMember", "BucketIAMMember", "RepositoryIamMember", "IAMAuditConfig"), one.name
+        if kind in ("IAMAuditConfig", "RepositoryIamMember") or one.inputs.get("condition"):
+            continue
+        agent = GOOGLE[kind, one.inputs["role"]]
+        assert re.search(rf"@{agent}\.iam\.gserviceaccount\.com$", one.inputs["member"]), one.inputs["member"]
+
+
+BROAD: list[tuple[str, dict[str, Any]]] = [
+    ("logs:*", {"Sid": "All", "Effect": "Allow", "Action": "logs:*", "Resource": "*"}),
+    ("logs:PutLogEvents", {"Sid": "Wide", "Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "*"}),
+]
+
+
+@pytest.mark.parametrize(("action", "statement"), BROAD, ids=[one[0] for one in BROAD])
+def test_a_broad_policy_would_be_seen(action: str, statement: dict[str, Any]) -> None:
+    """The evaluation that refuses somebody else's log group to ours allows it to a policy without bounds."""
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    assert decide(Ask("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/other:log-stream:a"), [document])[0]  # fmt: skip
+    assert _actions(document) == {action}
