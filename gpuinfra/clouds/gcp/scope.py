@@ -83,20 +83,23 @@ def child(
     parent: pulumi.Resource,
     *,
     keep: bool = False,
+    holds_data: bool = False,
     depends_on: Iterable[pulumi.Resource] = (),
     ignore_changes: Iterable[str] = (),
 ) -> pulumi.ResourceOptions:
     """Options of a component's child; with `keep` the cloud's thing outlives a destroy of the stack.
 
     Names are ours, so that a replacement would ask for a name that is taken: the old thing goes first.
+    What is kept, or `holds_data`, does not go first: its replacement is refused for its name, before anything is touched or lost.
     """
+    stays = keep or holds_data
     return pulumi.ResourceOptions(
         parent=parent,
         retain_on_delete=keep or None,
-        delete_before_replace=True,
+        delete_before_replace=not stays,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
-        hooks=when_kept_before() if keep else None,
+        hooks=when_kept_before() if stays else None,
     )
 
 

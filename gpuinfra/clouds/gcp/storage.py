@@ -107,7 +107,8 @@ class SharedFilesystem(pulumi.ComponentResource):
             kms_key=self._key(agent),
             deletion_policy="PREVENT" if self._keep else None,
             labels=scope.labelled(),
-            opts=child(self, keep=self._keep),
+            # With a bucket too: a replacement would lose what nobody exported.
+            opts=child(self, keep=self._keep, holds_data=True),
         )
         if plan.bucket is not None and agent is not None:
             self.bucket = self._fed_from(plan.bucket, agent)

@@ -146,11 +146,13 @@ def _subnets(recording: Recording) -> dict[str, Registered]:
         ("gcp-a3high", ["GVNIC"] * 5, 5),
         ("gcp-a3mega", ["GVNIC"] * 9, 9),
         ("gcp-a3ultra", ["GVNIC"] * 2 + ["MRDMA"] * 8, 3),
+        ("a dense reservation", ["GVNIC"] * 2 + ["MRDMA"] * 8, 3),
+        ("own image", ["GVNIC"], 1),
     ],
 )
 def test_interfaces_are_those_of_the_machine(stack: str, kinds: list[str], networks: int) -> None:
-    """Number, order and kind; each gVNIC in a network of its own, all RDMA interfaces in one, each in another subnet (gcp.md 1.2)."""
-    recording = recording_of(stack)
+    """Number, order and kind; each gVNIC in a network of its own, all RDMA interfaces in one, each in another subnet (gcp.md 1.2): A3 High, Mega, Ultra, A4, A2."""
+    recording = recorded(stack) if stack in VARIANTS else recording_of(stack)
     subnets = _subnets(recording)
     assert len(recording.of(NETWORK)) == networks
     for template in recording.of(TEMPLATE):
