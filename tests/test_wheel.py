@@ -87,6 +87,30 @@ def test_program_of_a_person_is_rehearsed_from_the_wheel(wheel, tmp_path):
     """A program outside this checkout declares a cluster with `GpuCluster` and its node is verified; all is the wheel's."""
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
+    rehearsed_from(site, Path(sys.executable), tmp_path, os.environ | {"PYTHONPATH": str(site)})
+
+
+@pytest.mark.long
+def test_the_wheel_installed_into_an_empty_environment_is_all_that_a_person_needs(wheel, tmp_path):
+    """`pip install gpuinfra[aws]` into an environment of its own brings what the same program needs: nothing of this checkout or its environment is used."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
+    versions = tmp_path / "versions.txt"  # those of the lock, without hashes: the wheel itself has none there
+    pinned = (ROOT / "requirements" / "aws.txt").read_text(encoding="utf-8").splitlines()
+    versions.write_text("\n".join(line.removesuffix("\\").strip() for line in pinned if line[:1].isalnum()))
+    pip = [tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*pip, "-c", versions, f"gpuinfra[aws] @ {wheel.as_uri()}"], capture_output=True, text=True, timeout=480
+    )
+    if "Temporary failure in name resolution" in done.stderr or "Failed to establish a new connection" in done.stderr:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    (site,) = (tmp_path / "venv/lib").glob("python3.*/site-packages")
+    bare = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    rehearsed_from(site, tmp_path / "venv/bin/python", tmp_path, bare)
+
+
+def rehearsed_from(site: Path, python: Path, tmp_path: Path, environ: dict[str, str]) -> None:
+    """Rehearse a person's own program with the package that lies in `site`: a node is verified, and a destroy ends it."""
     own = tmp_path / "own"
     own.mkdir()
     (own / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
@@ -103,9 +127,9 @@ def test_program_of_a_person_is_rehearsed_from_the_wheel(wheel, tmp_path):
 
     def rehearse(action: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "gpuinfra", "rehearse", action, "dev"],
+            [python, "-m", "gpuinfra", "rehearse", action, "dev"],
             cwd=own,
-            env=os.environ | {"PYTHONPATH": str(site)},
+            env=environ,
             capture_output=True,
             text=True,
             timeout=300,
