@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Rehearse
+from .conftest import Rehearse, Told
 
+AWS = ("aws-p5-block", "aws-existing-network")
 AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network")
 GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
 
@@ -33,13 +34,7 @@ def test_life_of_the_p4d_cluster(rehearse: Rehearse) -> None:
 @pytest.mark.parametrize("stack", GOOGLE)
 def test_life_of_clusters_on_google_cloud(rehearse: Rehearse, stack: str) -> None:
     """The same life: groups make nodes, nodes install themselves and report, Google's own tokens vouch for them."""
-    told = rehearse("life", stack)
-    assert told.code == 0, told.out[-6000:] + told.err
-    steps = {s["step"]: s for s in told.report["life"]}
-    assert all(s["ok"] for s in steps.values())
-    assert "a node replaced by its group" in steps
-    assert "no changes, no node touched" in steps["up again"]["found"]
-    assert told.report["totals"]["nodes_verified"] == told.report["totals"]["nodes"] > 1
+    assert_lived(rehearse("life", stack, "--under-least-permissions"))
 
 
 @pytest.mark.long
@@ -47,10 +42,25 @@ def test_life_of_clusters_on_google_cloud(rehearse: Rehearse, stack: str) -> Non
 @pytest.mark.parametrize("stack", AZURE)
 def test_life_of_clusters_on_azure(rehearse: Rehearse, stack: str) -> None:
     """The same life: scale sets make nodes, nodes install themselves and report, attested documents vouch for them."""
-    told = rehearse("life", stack)
+    assert_lived(rehearse("life", stack, "--under-least-permissions"))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+@pytest.mark.parametrize("stack", AWS)
+def test_life_of_other_clusters_on_aws(rehearse: Rehearse, stack: str) -> None:
+    """The same life for a Capacity Block inside its window, and for nodes in a network of somebody else."""
+    assert_lived(rehearse("life", stack, "--under-least-permissions"))
+
+
+def assert_lived(told: Told) -> None:
+    """Every step held, under the policy that is printed for its operator, and nobody had a right that nothing used."""
     assert told.code == 0, told.out[-6000:] + told.err
     steps = {s["step"]: s for s in told.report["life"]}
     assert all(s["ok"] for s in steps.values())
     assert "a node replaced by its group" in steps
     assert "no changes, no node touched" in steps["up again"]["found"]
     assert told.report["totals"]["nodes_verified"] == told.report["totals"]["nodes"] > 1
+    under, rights = told.report["permissions"], told.report["rights"]
+    assert (under["refused"], under["unused"]) == ([], [])
+    assert (rights["refused"], rights["unused"]) == ([], [])

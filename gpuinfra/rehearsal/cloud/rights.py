@@ -19,8 +19,9 @@ _USED, _REFUSED = "right-used", "right-refused"
 _AZURE_GRANT = "azure-native:authorization:RoleAssignment"
 _AZURE_IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 _GOOGLE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember")
-_BEYOND = ("MeetOtherNodes", "-meeting")
-"""Ends of rights that only a test of pairs uses, where a node reads what its partner put down."""
+_LATER = ("MeetOtherNodes", "-meeting", "-proof")
+"""Ends of rights that a short rehearsal does not come to: a test of pairs, where a node reads what its partner put down, and on Google Cloud
+a proof that is written over when it is renewed, ten minutes after the first."""
 
 
 class Rights:
@@ -48,7 +49,7 @@ class Rights:
         known = self._cloud.store.all(_USED)
         given = sorted(set(self._given()))
         idle = [one for one in given if one not in known]
-        waiting = [one for one in idle if not known or _of_pairs(one)]  # before a node did anything, nothing is idle
+        waiting = [one for one in idle if not known or _comes_later(one)]  # before a node did anything, nothing is idle
         return {
             "used": [one for one in given if one in known],
             "unused": [one for one in idle if one not in waiting],
@@ -93,5 +94,5 @@ def grant(urn: str) -> str:
     return urn.rpartition("::")[2]
 
 
-def _of_pairs(right: str) -> bool:
-    return any(part.strip().endswith(_BEYOND) for part in right.split(":"))
+def _comes_later(right: str) -> bool:
+    return any(part.strip().endswith(_LATER) for part in right.split(":"))
