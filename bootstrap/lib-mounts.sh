@@ -15,6 +15,7 @@ mount_one() {
       changed "added $mount to /etc/fstab"
     }
   fi
+  wake "$mount"
   if [[ $(source_of "$type" "$mount") != "$source" ]]; then
     would "mount $mount" || {
       mkdir -p "$mount"
@@ -22,6 +23,13 @@ mount_one() {
       changed "mounted $mount"
     }
   fi
+}
+
+# wake MOUNT: after a reboot systemd mounts it when somebody looks into it, and nobody has yet; mounting it by hand as well would fail.
+wake() {
+  local waits
+  waits=$(findmnt -n -t autofs -o TARGET --mountpoint "$1" 2>/dev/null || true)
+  [[ -z $waits ]] || timeout 60 ls "$1/." >/dev/null 2>&1 || true
 }
 
 # The line of this mount point is replaced, never doubled.

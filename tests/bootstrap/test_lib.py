@@ -376,3 +376,20 @@ def test_missing_versions_are_named(shell: Shell) -> None:
     code, said = shell.run("load_versions", GPUINFRA_VERSIONS=f"{shell.folder}/none")
     assert code == 65
     assert "versions.env is missing" in said
+
+
+def test_a_mount_that_waits_for_somebody_to_look_is_woken(shell: Shell) -> None:
+    """After a reboot systemd has put a trap in its place; mounting over that fails, looking into it mounts it."""
+    looked = shell.folder / "looked"
+    shell.tool(
+        "findmnt",
+        f'case "$*" in *autofs*) echo /scratch ;; *lustre*) [[ -e "{looked}" ]] && echo fs-1@tcp:/abc ;; esac\nexit 0\n',
+    )
+    shell.tool("ls", f'[[ $* == /scratch/. ]] && touch "{looked}"\n')
+    shell.tool("mount", "echo already mounted >&2; exit 32\n")
+    mounts = shipped("bootstrap") / "lib-mounts.sh"
+    # The line is in /etc/fstab already.
+    code, said = shell.run(f'. "{mounts}"; grep() {{ return 0; }}; mount_one lustre /scratch fs-1@tcp:/abc noatime')
+    assert code == 0, said
+    assert looked.exists()
+    assert not [call for call in shell.calls if call.startswith("mount ")]
