@@ -24,10 +24,10 @@ EARLIEST_S, LATEST_S = 1.0, 12.0
 """A rehearsal's own work begins after about a second; half of the kills hit the engine creating resources."""
 
 
-def kill_in_the_middle(root: Path, who: str, seed: int) -> float:
+def kill_in_the_middle(root: Path, who: str, seed: int, stack: str = "aws-p4d") -> float:
     """Start an up and kill it; returns after how many seconds. Whatever it printed went nowhere, as after a lost shell."""
     process = subprocess.Popen(
-        command("rehearse", "up", "aws-p4d", "--folder", str(root.parent)),
+        command("rehearse", "up", stack, "--folder", str(root.parent)),
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdin=subprocess.DEVNULL,
@@ -74,6 +74,14 @@ def test_killed_at_many_moments(rehearse: Rehearse, tmp_path: Path, who: str, se
     """The same at ten moments each."""
     kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
     assert_whole(rehearse("up", "aws-p4d"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("who", "seed"), [("leader", 30), ("group", 31), ("group", 32)])
+def test_a_cluster_on_google_cloud_is_killed(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
+    """Google's ids are paths, and its keys are never gone: what a kill left is adopted or deleted all the same."""
+    kill_in_the_middle(tmp_path / "r" / "gcp-a3high", who, seed, "gcp-a3high")
+    assert_whole(rehearse("up", "gcp-a3high"))
 
 
 @pytest.mark.long
