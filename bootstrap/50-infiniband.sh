@@ -45,10 +45,10 @@ install_doca() {
       deb=$(work_folder doca)/doca-host.deb
       fetch "$DOCA_HOST_URL" "$DOCA_HOST_SHA256" "$deb"
       dpkg -i "$deb"
-      point_at_mirror /etc/apt/sources.list.d/doca*.list
       changed "added DOCA's repository"
     }
   fi
+  point_at_mirror /etc/apt/sources.list.d/doca*.list
   # DOCA's dkms would take the place of the distribution's, which the driver's module was built with.
   put_file /etc/apt/preferences.d/gpuinfra-doca.pref \
     'Package: dkms

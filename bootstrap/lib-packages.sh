@@ -128,16 +128,18 @@ add_repository() {
 # use_nvidia_repository: by the package that brings its key and its list. CUDA_KEYRING_URL, CUDA_KEYRING_SHA256.
 use_nvidia_repository() {
   local deb
-  [[ -z $(package_version cuda-keyring) ]] || return 0
-  would "add NVIDIA's repository" && return 0
-  need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
-  need_tools curl
-  deb=$(work_folder nvidia)/cuda-keyring.deb
-  fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
-  dpkg -i "$deb"
+  if [[ -z $(package_version cuda-keyring) ]]; then
+    would "add NVIDIA's repository" && return 0
+    need_variables CUDA_KEYRING_URL CUDA_KEYRING_SHA256
+    need_tools curl
+    deb=$(work_folder nvidia)/cuda-keyring.deb
+    fetch "$CUDA_KEYRING_URL" "$CUDA_KEYRING_SHA256" "$deb"
+    dpkg -i "$deb"
+    unset _APT_REFRESHED
+    changed "added NVIDIA's repository"
+  fi
+  # Also where the package was there: a kill may have come between the two, or an image brought it.
   point_at_mirror /etc/apt/sources.list.d/cuda-*.list
-  unset _APT_REFRESHED
-  changed "added NVIDIA's repository"
 }
 
 # point_at_mirror LIST...: repositories that a vendor's package wrote are looked for below MIRROR_URL.
@@ -146,6 +148,10 @@ point_at_mirror() {
   [[ -n ${MIRROR_URL:-} ]] || return 0
   for list in "$@"; do
     [[ -f $list ]] || continue
-    grep -qF "${MIRROR_URL%/}/" "$list" || sed -Ei "s|https?://|${MIRROR_URL%/}/|" "$list"
+    ! grep -qF "${MIRROR_URL%/}/" "$list" || continue
+    would "point $list at $MIRROR_URL" && continue
+    sed -Ei "s|https?://|${MIRROR_URL%/}/|" "$list"
+    unset _APT_REFRESHED
+    changed "pointed $list at $MIRROR_URL"
   done
 }

@@ -275,6 +275,12 @@ def test_a_killed_step_between_packages_is_whole_again(bench: Bench) -> None:
     for step, name in zip(("70-container-toolkit", "45-nccl", "30-driver"), gone, strict=True):
         root.run("bash", "-c", f"apt-mark unhold {name}; dpkg --force-all --purge {name}", check=True)
         root.write(f"var/lib/gpuinfra/unfinished-{step}", "")
+    # And before the repository that came with the vendor's key was pointed at the mirror.
+    mirror = f"s|{bench.versions['MIRROR_URL'].rstrip('/')}/|https://|"
+    root.run("bash", "-c", f"sed -i '{mirror}' /etc/apt/sources.list.d/cuda-*.list", check=True)
+    assert (
+        "https://developer.download.nvidia.com" in root.run("bash", "-c", "cat /etc/apt/sources.list.d/cuda-*.list")[1]
+    )
     code, said = root.steps("--again")
     assert code == 0, said
     listed = root.run("dpkg-query", "-W")[1]
