@@ -45,6 +45,7 @@ Expectation = Mapping[str, Any]
 @click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Over SSH: only this phase. May be given several times.")  # fmt: skip
 @click.option("--also", multiple=True, metavar="CHECK", help="Over SSH: this check too (B2, B4 and B5 measure). May be given several times.")  # fmt: skip
 @click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Over SSH: DCGM's diagnostics too: 1 seconds, 2 minutes, 3 a quarter of an hour and stress until the heat is steady, 4 hours.")  # fmt: skip
+@click.option("--pairs", metavar="FOLDER", help="Over SSH, in place of the checks: nodes meet in pairs for an all-reduce over the fabric, and the weak one is found. FOLDER is mounted on all of them, such as /scratch; no job may run meanwhile.")  # fmt: skip
 @ssh_options(
     hosts="Check these hosts now, over SSH (docs/remote.md).",
     pool="Over SSH: only the hosts of this pool.",
@@ -81,6 +82,11 @@ def command(
         raise UsageError(f"{' and '.join(ways)} are two ways to come by evidence; give one")
     if rehearsal and (hosts_file or evidence):
         raise UsageError(f"--rehearsal works on STACK's own stand-ins; leave {ways[0]} out")
+    if ssh["pairs"] is not None:
+        others = {"--baseline": baseline, "--save": save, "--junit": junit, "--html": html, "--phase": ssh["phases"], "--also": ssh["also"], "--burn-in": ssh["burn_in"]}  # fmt: skip
+        if wrong := [name for name, given in others.items() if given]:
+            raise UsageError(f"--pairs lets nodes meet and runs no other check; leave {' and '.join(wrong)} out")
+        return _meet(stack, hosts_file, expectation, folder if rehearsal else None, ssh, over_ssh, as_json)
     earlier = read_folder(baseline) if baseline else None
     try:
         if evidence is not None:
@@ -123,6 +129,44 @@ def command(
     return 0 if document["verified"] else 1
 
 
+def _meet(
+    stack: str | None,
+    file: Path | None,
+    expectation: Path | None,
+    rehearsals: Path | None,
+    ssh: dict[str, Any],
+    over_ssh: bool,
+    as_json: bool,
+) -> int:
+    """Nodes meet in pairs."""
+    from gpuinfra.cli.pairs import pairs
+
+    try:
+        if file is not None:
+            from gpuinfra.remote.hosts import read_hosts
+
+            hosts = read_hosts(file)
+            return pairs(
+                hosts, _shows(_named(stack, hosts, expectation), expectation, ssh["pool"]), ssh, as_json=as_json
+            )
+        if stack is None or not over_ssh:
+            raise UsageError("--pairs asks nodes now: give STACK --ssh, or --hosts FILE")
+        with standing(stack, rehearsals) as up:
+            shows = _shows(stack, expectation, ssh["pool"])
+            return pairs(up.hosts(plan_of(stack), ssh["direct"]), shows, ssh, as_json=as_json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _named(stack: str | None, hosts: Hosts, expectation: Path | None) -> str | None:
+    name = stack or hosts.stack
+    if name is None and expectation is None:
+        raise UsageError(
+            "say what a healthy node shows: give STACK, name it in the hosts file (stack: aws-p4d), or give --expectation FILE"
+        )
+    return name
+
+
 def _of_file(
     stack: str | None, file: Path, expectation: Path | None, ssh: dict[str, Any]
 ) -> tuple[Found, Callable[[Evidence], Expectation]]:
@@ -130,12 +174,7 @@ def _of_file(
     from gpuinfra.remote.hosts import read_hosts
 
     hosts = read_hosts(file)
-    name = stack or hosts.stack
-    if name is None and expectation is None:
-        raise UsageError(
-            "say what a healthy node shows: give STACK, name it in the hosts file (stack: aws-p4d), or give --expectation FILE"
-        )
-    return _ask(hosts, _shows(name, expectation, ssh["pool"]), ssh)
+    return _ask(hosts, _shows(_named(stack, hosts, expectation), expectation, ssh["pool"]), ssh)
 
 
 def _shows(

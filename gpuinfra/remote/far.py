@@ -120,6 +120,28 @@ class Far:
         said = done.stderr.decode("utf-8", "replace")[-4000:]
         return {"exit": done.returncode, "document": _packed(done.stdout), "said": said.splitlines()[-10:]}
 
+    def pair(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """One half of an all-reduce between two machines: the operator's own node part, and nothing of it stays."""
+        assignment = order["assignment"]
+        folder_of_all = Path(assignment["store"]).parent
+        if not folder_of_all.is_dir():
+            raise Refused(f"{folder_of_all} is no folder there; name one that all nodes have mounted")
+        with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
+            part, told = Path(folder, "node.pyz"), Path(folder, "assignment.json")
+            part.write_bytes(payload)
+            told.write_text(json.dumps(assignment), encoding="utf-8")
+            words = [sys.executable, "-I", str(part), "pair", "--assignment", str(told), *order["options"]]
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True)
+        said = done.stderr.decode("utf-8", "replace")[-4000:]
+        return {"exit": done.returncode, "result": done.stdout.decode("utf-8", "replace")[:65536], "said": said}
+
+    def forget(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """Remove what pairs left each other. Not before all have met: a partner may be about to read it."""
+        store = Path(order["store"])
+        if store.name == ".gpuinfra-pairs":
+            shutil.rmtree(store, ignore_errors=True)
+        return {}
+
     def _place(self, sha256: str, payload: bytes) -> None:
         target = self.bundles / sha256
         if target.is_dir():
@@ -245,7 +267,13 @@ def main() -> int:
         if order["do"] == "look":
             answer = far.look()
         else:
-            does = {"begin": far.begin, "rehearse": far.rehearse, "verify": far.verify}
+            does = {
+                "begin": far.begin,
+                "rehearse": far.rehearse,
+                "verify": far.verify,
+                "pair": far.pair,
+                "forget": far.forget,
+            }
             answer = does[order["do"]](order, payload)
     except Refused as refused:
         answer = {"refused": str(refused)}
