@@ -69,7 +69,7 @@ def _header(report: Mapping[str, Any], title: str) -> str:
     tiles = [
         _tile(f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
         _tile(f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
-        _tile(_hour(report.get("cost") or {}), "an hour, if it were real"),
+        _tile(*_hour(report.get("cost") or {})),
         _tile(str(report["engine"]["resources"]), "resources in the state"),
     ]
     banner = (
@@ -85,12 +85,12 @@ def _header(report: Mapping[str, Any], title: str) -> str:
     )
 
 
-def _hour(cost: Mapping[str, Any]) -> str:
+def _hour(cost: Mapping[str, Any]) -> tuple[str, str]:
     """A sum without the nodes says nothing about a cluster; one that lacks less says that it is the least."""
     hour = cost.get("usd_per_hour")
     if not isinstance(hour, int | float) or not cost.get("nodes_priced", True):
-        return "unknown"
-    return f"{'' if cost.get('complete', True) else 'at least '}{hour:,.2f} USD"
+        return "unknown", "an hour, if it were real"
+    return f"{hour:,.2f} USD", f"an hour{'' if cost.get('complete', True) else ' at least'}, if it were real"
 
 
 def _tile(value: str, label: str) -> str:
