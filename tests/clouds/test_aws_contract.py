@@ -72,24 +72,6 @@ def _pool_of(template: Registered) -> str:
     return template.inputs["tagSpecifications"][0]["tags"]["gpuinfra:pool"]
 
 
-def test_two_stacks_of_one_account_share_no_name() -> None:
-    """Names that are made by us and not by Pulumi differ between stacks of the same declaration."""
-    named = ("bucket", "name")
-    both = []
-    for stack in ("one", "two"):
-        recording = recording_of_spec(spec_of("aws-p4d"), stack=stack)
-        both.append(
-            {
-                (one.type, one.inputs[key])
-                for one in recording.custom
-                for key in named
-                if key in one.inputs and not one.type.startswith("gpuinfra:")
-            }
-        )
-    assert both[0]
-    assert not both[0] & both[1]
-
-
 def test_the_image_stays_the_one_of_the_first_day() -> None:
     """A vendor's newer image rolls nothing: the parameter that pins it ignores changes of its value, and the template reads it."""
     recording = recording_of("aws-p4d")
