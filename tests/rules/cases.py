@@ -499,6 +499,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "region_has_a_pair": [("azure", {})],
     "labels_differ": [("gcp", {"tags": {"team": "research"}}), ("gcp", {"pools.0.tags": {"cost_centre": "42"}})],
     "budget_tells_five": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(5)]})],
+    "people_come_by_sessions": [("aws", {})],
     "ssh_comes_through_the_tunnel": [
         ("gcp", {"access.ssh_from": ["35.235.240.0/20"]}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
@@ -972,6 +973,10 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.tags": {"gpuinfra-cluster": "other"}}),
     ],
     "budget_tells_five": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(6)]})],
+    "people_come_by_sessions": [
+        ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
+        ("aws", {"access.operators": ["arn:aws:iam::123456789012:role/ops"]}),
+    ],
     "ssh_comes_through_the_tunnel": [
         ("gcp", {"access.ssh_from": ["203.0.114.0/24"]}),
         (

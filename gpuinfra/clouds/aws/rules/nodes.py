@@ -171,6 +171,18 @@ def idle_connections_survive(spec: ClusterSpec, today: date) -> Iterator[Finding
             yield info(idle_connections_survive, f"pools[{i}].machine", what, "long idle sessions need keepalive")
 
 
+def people_come_by_sessions(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """On AWS no port is opened for people and nobody is granted anything: Session Manager is the way in, and IAM says for whom."""
+    if spec.access.ssh_from:
+        what = "opens nothing on AWS, where people come through Session Manager and port 22 stays closed"
+        yield warn(people_come_by_sessions, "access.ssh_from", what, "leave it out; `gpuinfra ssh` takes that way")
+    if spec.access.operators:
+        what = "gives nobody anything on AWS, where IAM says who deploys and who reads evidence"
+        yield warn(
+            people_come_by_sessions, "access.operators", what, "attach what `gpuinfra permissions` prints to them"
+        )
+
+
 RULES = (
     fabric_exists,
     fabric_stays_in_zone,
@@ -181,4 +193,5 @@ RULES = (
     disk_can_be_made,
     image_fits_machine,
     idle_connections_survive,
+    people_come_by_sessions,
 )
