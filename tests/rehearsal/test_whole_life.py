@@ -53,6 +53,20 @@ def test_life_of_other_clusters_on_aws(rehearse: Rehearse, stack: str) -> None:
     assert_lived(rehearse("life", stack, "--under-least-permissions"))
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+def test_life_of_three_layers_on_aws(rehearse: Rehearse) -> None:
+    """Each layer lives on the ones below it, under its own policy; a layer without nodes leaves out what is about nodes."""
+    for layer in ("aws-foundation", "aws-site"):
+        told = rehearse("life", layer, "--under-least-permissions")
+        assert told.code == 0, told.out[-6000:] + told.err
+        assert [s["step"] for s in told.report["life"]] == [
+            "preview", "up", "up again", "drift made by hand", "destroy", "up again after destroy",
+        ]  # fmt: skip
+        assert (told.report["permissions"]["refused"], told.report["permissions"]["unused"]) == ([], [])
+    assert_lived(rehearse("life", "aws-cluster", "--under-least-permissions"))
+
+
 def assert_lived(told: Told) -> None:
     """Every step held, under the policy that is printed for its operator, and nobody had a right that nothing used."""
     assert told.code == 0, told.out[-6000:] + told.err
