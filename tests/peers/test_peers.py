@@ -317,10 +317,10 @@ def row_32(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     pool = _pool(plan)
     assert _kinds(pool) == {"gvnic": 2, "mrdma": 8}
     assert plan.network is not None
-    profiles = {network.name: network.profile for network in plan.network.extra}
-    assert profiles == {"host-1": None, "roce": "us-central1-a-vpc-roce"}
-    assert sum(subnet.network == "roce" for subnet in plan.network.subnets) == 8
-    assert {network.mtu for network in plan.network.extra} == {8896}
+    assert {network.name: network.profile for network in plan.network.extra} == {"host-1": None}
+    (roce,) = plan.own_networks
+    assert (roce.name, roce.profile, len(roce.subnets)) == ("roce", "us-central1-a-vpc-roce", 8)
+    assert {network.mtu for network in (*plan.network.extra, roce)} == {8896}
     assert "nvidia-*" in pool.versions["HOLD_PATTERNS"]
 
 
@@ -347,8 +347,9 @@ def row_37(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(38)
 def row_38(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """RDMA networks, and two buckets as folders."""
-    assert _networks(plan) == ["host-1", "roce"]
+    """An RDMA network of the cluster's own, a host network, and two buckets as folders."""
+    assert _networks(plan) == ["host-1"]
+    assert [network.name for network in plan.own_networks] == ["roce"]
     assert {entry.mount: entry.bucket for entry in plan.file_systems} == {
         "/data": "my-training-data",
         "/checkpoints": "my-checkpoints",
@@ -436,11 +437,12 @@ def row_rdma(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(52)
 def row_52(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """One private network: nodes, a subnet of its own for Lustre, NAT as the only way out."""
+    """One private network: nodes, a subnet of its own for Lustre, private endpoints, NAT as the only way out."""
     assert plan.network is not None
     assert [(subnet.name, subnet.role) for subnet in plan.network.subnets] == [
         ("private-0", "nodes"),
-        ("storage-0", "storage"),
+        ("storage-amlfs-0", "storage"),
+        ("endpoints-0", "endpoints"),
     ]
     assert plan.network.egress == "nat"
     assert plan.resources["azure-native:network:NatGateway"] == 1

@@ -8,8 +8,8 @@ BATCH = "AWS Batch"
 MONITORING = "monitoring"
 OTHER_OS = "images other than Ubuntu"
 HOMES = "shared homes"
+"""Made on Google Cloud; waited for on AWS and Azure."""
 BUCKETS = "mounted buckets"
-DRIVEN = "a job that runs on the nodes (`gpuinfra run`)"
 
 WAITING = {
     2: SCHEDULER,
@@ -25,8 +25,7 @@ WAITING = {
     20: f"{MONITORING}, {HOMES}",
     22: KUBERNETES,
     27: KUBERNETES,
-    28: DRIVEN,
-    29: f"{SCHEDULER}, {HOMES}",
+    29: SCHEDULER,
     30: SCHEDULER,
     32: SCHEDULER,
     36: KUBERNETES,
@@ -34,8 +33,7 @@ WAITING = {
     38: f"{KUBERNETES}, {BUCKETS}",
     40: KUBERNETES,
     42: SCHEDULER,
-    46: DRIVEN,
-    47: f"{SCHEDULER}, {HOMES}",
+    47: SCHEDULER,
     48: f"{SCHEDULER}, {HOMES}",
     49: OTHER_OS,
     51: KUBERNETES,
