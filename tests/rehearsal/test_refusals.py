@@ -57,13 +57,3 @@ def test_a_command_typed_wrong(rehearse: Rehearse, words: tuple[str, ...], said:
     assert said in told.err
     assert "Traceback" not in told.err
     assert not told.root.exists()
-
-
-def test_a_cloud_without_components(rehearse: Rehearse) -> None:
-    """A cloud that can be planned but not built yet is refused in one sentence before anything starts."""
-    told = rehearse("up", "gcp-a3mega")
-    assert told.code == 1, told.out + told.err
-    assert "gcp" in told.err
-    assert "not build yet" in told.err
-    assert "Traceback" not in told.err
-    assert not told.root.exists()
