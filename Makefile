@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STACK ?= aws-p4d
+# Two files at a time; what is in one file shares what it has set up.
+TWO := -n 2 --dist loadfile
 
 .PHONY: rehearse test test-long lint bench lock clean engine dev
 
@@ -11,10 +13,10 @@ rehearse: ## bring the cluster of a stack up on Pulumi's engine, with stand-ins 
 	@$(BIN)/gpuinfra rehearse up $(STACK)
 
 test: dev engine lint ## everything that is checked on each change
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" $(TWO)
 
 test-long: dev engine ## what takes many minutes: every kill, every random spec
-	$(BIN)/python -m pytest -m long $(ONLY)
+	$(BIN)/python -m pytest -m long $(TWO) $(ONLY)
 
 lint: dev ## style, types, node steps, language host
 	$(BIN)/ruff check .

@@ -200,11 +200,13 @@ def test_check_names_what_is_wrong(stub: Any) -> None:
 def test_cancel_ends_a_wait(stub: Any, fleet: Fleet) -> None:
     """The engine's cancel ends a long wait within a second or two, and the state is kept."""
     fleet.launch(3)
-    threading.Timer(0.5, lambda: stub.Cancel(empty_pb2.Empty())).start()
+    timer = threading.Timer(0.5, lambda: stub.Cancel(empty_pb2.Empty()))
+    timer.start()
     begun = time.monotonic()
     with pytest.raises(grpc.RpcError) as caught:
         create(stub, deadlineS=600)
     assert time.monotonic() - begun < 5
+    timer.join()
     assert "cancelled" in failure(caught.value).reasons[0]
 
 

@@ -96,14 +96,14 @@ class Key:
         subprocess.run(command, check=True, capture_output=True)
 
     def forget(self) -> None:
-        """End the agent that gpg started for it."""
+        """End the agent that gpg started for it, and remove the key."""
         subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=False, capture_output=True)
+        shutil.rmtree(self.home, ignore_errors=True)
 
 
-def make_key(folder: Path, name: str) -> Key:
-    """A new key."""
-    home = folder / name
-    home.mkdir(mode=0o700)
+def make_key(name: str) -> Key:
+    """A new key, in a folder with a short name: gpg's agent puts a socket into it, and a socket's path has at most 107 letters."""
+    home = Path(tempfile.mkdtemp(prefix="gpg-"))
     gpg = ["gpg", "--batch", "--homedir", str(home)]
     made = [*gpg, "--passphrase", "", "--quick-gen-key", f"{name}@example.com", "ed25519", "sign"]
     subprocess.run(made, check=True, capture_output=True)

@@ -242,7 +242,7 @@ class Vendors:
         """Put everything in place for one lock; returns the lock as this mirror needs it."""
         for name in ("nvidia", "fsx", "toolkit", "ubuntu", "efa", "microsoft", "google", "stranger"):
             if name not in self.keys:
-                self.keys[name] = make_key(self.folder / "keys", name)
+                self.keys[name] = make_key(name)
         repository = versions["CUDA_KEYRING_URL"].split("/repos/")[1].split("/")[0]
         suite = SUITES[repository]
         web = self.folder / "web"
@@ -313,8 +313,7 @@ class Vendors:
         return path
 
     def __enter__(self) -> Vendors:
-        (self.folder / "keys").mkdir(parents=True)
-        (self.folder / "web").mkdir()
+        (self.folder / "web").mkdir(parents=True)
         vendors = self
 
         class Handler(SimpleHTTPRequestHandler):

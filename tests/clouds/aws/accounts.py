@@ -53,6 +53,8 @@ REFUSED = {
 }
 """Calls that moto refuses and AWS would not, each with its reason."""
 
+_ITSELF = re.compile(r"(?<![\w-])(" + "|".join(ITSELF) + r")(?![\w-])")
+"""The whole word: an id that the model made may begin with `vpc-1`."""
 _GIVEN = re.compile(r"\b(vpc|subnet|sg)-[0-9a-f]{17}\b")
 _ACCOUNT = re.compile(rf"(?<![0-9a-f]){ACCOUNT}(?![0-9a-f])")
 
@@ -124,8 +126,10 @@ class Model:
 
     def _ask(self, call: requests.Call, own: str) -> dict[str, Any]:
         text = json.dumps(call.params, default=lambda raw: raw.decode())
-        for known, here in [*self.made.items(), *((one, own) for one in ITSELF if own)]:
+        for known, here in self.made.items():
             text = text.replace(known, here)
+        if own:
+            text = _ITSELF.sub(own, text)
         text = _here(text)
         client = self._client(call.service)
         method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in call.operation).lstrip("_")
