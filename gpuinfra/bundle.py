@@ -36,7 +36,7 @@ _UNITS_OF = {"gpuinfra-health.service": ("azure",)}
 """Units that only some clouds' nodes have."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
 """Units that a step enables, and that only its nodes have."""
-_UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES"}
+_UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-metadata.service": "METADATA_GUARDED"}
 """Units that a step enables where a variable of `versions.env` says so."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")

@@ -58,6 +58,9 @@ class CloudProfile(Protocol):
     storage_kinds: frozenset[str]
     """Kinds of storage that are made here and that a bootstrap step mounts."""
 
+    metadata_to_guard: tuple[str, ...]
+    """Addresses of the metadata service that a node keeps its containers from by itself; none where a hop limit does it."""
+
     def zone_number(self, zone: str) -> int:
         """Index of a zone in its region, the base of names and addresses."""
         ...

@@ -119,6 +119,7 @@ PROBES: dict[str, Probe] = {
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
     "docker": Probe(("docker", "info", "--format", "{{json .}}")),
     "containerd": Probe(("containerd", "config", "dump")),
+    "metadata-guard": Probe(("nft", "list", "table", "inet", "gpuinfra_metadata")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe((NODE_PART, "mounts"), timeout_s=120),
     "lnet": Probe(("lnetctl", "net", "show", "-v")),

@@ -27,6 +27,8 @@ class Facts(NamedTuple):
     home: bool = False
     lnet_efa: int = 0
     """EFA devices that Lustre uses."""
+    guarded: bool = False
+    """The node keeps containers from the metadata service."""
 
 
 def _always(_: Facts) -> bool:
@@ -90,6 +92,10 @@ def _over_efa(f: Facts) -> bool:
     return f.lnet_efa > 0
 
 
+def _guarded(f: Facts) -> bool:
+    return f.guarded
+
+
 def _fabric_state(f: Facts) -> bool:
     """Hopper and later report the state of their fabric."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
@@ -104,6 +110,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"), _gpu),
     **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
     **dict.fromkeys(("X1", "C1", "C2", "C3"), _gpu),
+    "C4": _guarded,
     "B1": _gpu,
     "G15": _cut,
     "B6": _burn_in(2),
@@ -143,6 +150,7 @@ def expectation(
     lnet_efa: int = 0,
     mig: tuple[str, ...] = (),
     burn_in: int = 1,
+    guarded: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """The content of `expectation.json` for one pool."""
     facts = Facts(
@@ -154,6 +162,7 @@ def expectation(
         burn_in=burn_in,
         home=bool(homes),
         lnet_efa=lnet_efa,
+        guarded=bool(guarded),
     )
     gpu = machine.gpu
     content: dict[str, object] = {
@@ -187,6 +196,8 @@ def expectation(
         }
     if lnet_efa:
         content["lnet_efa"] = lnet_efa
+    if guarded:
+        content["metadata_guarded"] = list(guarded)
     if homes:
         content["homes"] = list(homes)
     if mig:

@@ -130,7 +130,8 @@ def _pool(
     lustre = any(entry.kind == "lustre" for entry in file_systems)
     home = any(entry.kind == "home" for entry in file_systems)
     lnet = lnet_efa_devices(file_systems, machine, fabric=fabric)
-    todo = steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig))
+    guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
+    todo = steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig), metadata=bool(cloud.metadata_to_guard))
     return PoolPlan(
         name=pool.name,
         machine=pool.machine,
@@ -152,9 +153,16 @@ def _pool(
             steps=todo,
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
+            guarded=guarded,
         ),
         versions=environment(
-            machine, chosen, cloud=spec.cloud, mirror_url=spec.software.mirror_url, home=home, lnet_efa=lnet
+            machine,
+            chosen,
+            cloud=spec.cloud,
+            mirror_url=spec.software.mirror_url,
+            home=home,
+            lnet_efa=lnet,
+            guarded=guarded,
         ),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),

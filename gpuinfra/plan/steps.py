@@ -11,8 +11,10 @@ from gpuinfra.plan.model import Step
 from gpuinfra.software.lock import Lock
 
 
-def steps(machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bool = False) -> tuple[Step, ...]:
-    """The steps of one pool, in order."""
+def steps(
+    machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bool = False, metadata: bool = False
+) -> tuple[Step, ...]:
+    """The steps of one pool, in order; `metadata` where the node itself decides who reaches the cloud's metadata service."""
     chosen = [
         Step(id="10-prepare", timeout_s=900, retries=2, why="tools, limits, and no upgrade behind our back"),
         Step(id="20-kernel", timeout_s=1800, retries=2, why="headers of the running kernel, which is then held"),
@@ -41,6 +43,10 @@ def steps(machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bo
         chosen.append(Step(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
     if machine.gpu:
         chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers see the GPUs"))
+    if metadata:
+        why = "the cloud has no hop limit, so the node itself keeps containers from its identity, or lets them"
+        chosen.append(Step(id="72-metadata", timeout_s=600, retries=2, why=why))
+    if machine.gpu:
         chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="GPUs are diagnosed and counted"))
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks become one fast scratch"

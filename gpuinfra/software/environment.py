@@ -38,8 +38,9 @@ def environment(
     mirror_url: str | None,
     home: bool = False,
     lnet_efa: int = 0,
+    guarded: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Variables for the steps of one pool, sorted by name."""
+    """Variables for the steps of one pool, sorted by name; `guarded` are addresses that containers are kept from."""
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
     values = {
@@ -96,6 +97,8 @@ def environment(
     if chosen.kernel_series and chosen.os in tables.AZURE_LTS_KERNEL:
         values["KERNEL_FLAVOUR"] = tables.AZURE_LTS_KERNEL[chosen.os]
     values |= _fabric(machine, chosen)
+    if guarded:
+        values["METADATA_GUARDED"] = " ".join(guarded)
     if home:
         values["HOME_OPTIONS"] = _HOME_OPTIONS[cloud]
     if toolkit := chosen.choice("container_toolkit"):

@@ -94,7 +94,7 @@ class Pool(OnTarget[On], Part):
     disk: Disk = Disk()
     """Root disk."""
     containers_reach_metadata: YesNo = False
-    """True lets bridged containers use the node's own role (metadata hop limit 2 in place of 1)."""
+    """True lets bridged containers use the node's own role. Kept from them on AWS by the metadata service's hop limit (1 in place of 2), on Azure and Google Cloud by a packet filter on the node. Containers on the host's network reach it in any case."""
     fabric: Literal["auto", "required", "none"] = "auto"
     """`none` leaves the fast network out even where the machine has it; `required` refuses a machine without one."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])

@@ -74,6 +74,14 @@ def test_only_nodes_that_reach_lustre_over_efa_get_the_unit_that_tells_lnet(pool
             assert ("units/gpuinfra-lnet.service" in archive.getnames()) is there
 
 
+def test_only_nodes_that_keep_containers_from_the_metadata_service_get_the_unit_for_it(pool: PoolPlan) -> None:
+    """Elsewhere there would be nothing to load."""
+    guarded = replace(pool, versions={**pool.versions, "METADATA_GUARDED": "169.254.169.254"})
+    for one, there in ((pool, False), (guarded, True)):
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(one).data))) as archive:
+            assert ("units/gpuinfra-metadata.service" in archive.getnames()) is there
+
+
 def test_the_same_plan_gives_the_same_bytes(pool: PoolPlan, tmp_path: Path) -> None:
     """No clock, no order of a file system, no compressor and no owner is in it."""
     first = bundle.build(pool)

@@ -152,7 +152,8 @@ def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
     record = profile_of(cloud).machines[name]
     chosen = lock(record, Wanted(cloud=cloud, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True))
     wanted = expectation(
-        record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=(), **more
+        record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=(),
+        guarded=profile_of(cloud).metadata_to_guard, **more,
     )  # fmt: skip
     return {**wanted, "steps": P4D["steps"], "software": P4D["software"], "root_free_gib": 50}
 
@@ -202,12 +203,22 @@ def links(machine: dict[str, Any]) -> dict[str, Any]:
     return {"schema": "gpuinfra.links/1", "tool": "fi_pingpong" if efa else "ib_write_bw", "devices": devices}
 
 
+NFT = """table inet gpuinfra_metadata {
+\tchain forward {
+\t\ttype filter hook forward priority filter - 10; policy accept;
+\t\tip daddr 169.254.169.254 tcp dport != 53 counter packets 3 bytes 180 drop
+\t\tip6 daddr fd20:ce::254 tcp dport != 53 counter packets 0 bytes 0 drop
+\t}
+}
+"""
+"""As nftables 1.0.6 lists what the step loads."""
 _MODULE = f"filename:       /lib/modules/{KERNEL}/updates/dkms/nvidia.ko\nversion:        {DRIVER}\nvermagic:       {KERNEL} SMP mod_unload modversions \n"
 _HOST = {
     "ldconfig": "3 libs found in cache `/etc/ld.so.cache'\n\tlibc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6\n"
     "\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1\n\tlibcuda.so (libc6) => /lib/i386-linux-gnu/libcuda.so\n",
     "docker": json.dumps(DOCKER) + "\n",
     "lnetctl": LNET,
+    "nft": NFT,
     "containerd": CONTAINERD,
     "curl": "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
     + "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}"}} 30\n' for index in range(8)),

@@ -38,6 +38,7 @@ ON_DEMAND = [
     "G15",
     "N6",
     "N9",
+    "C4",
     "L3",
     "M1",
     "N5",
@@ -196,6 +197,23 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         swaps("docker", '"CDISpecDirs": .*]', '"CDISpecDirs": []'),
         swaps("docker", '"CgroupDriver": "systemd"', '"CgroupDriver": null'),
         says("docker", "Cannot connect to the Docker daemon\n", 1),
+    ],
+    "C4": [
+        *(
+            lambda one, said=said: one["probes"].update({"metadata-guard": record(["nft"], "", **said)})
+            for said in (
+                {"code": 1, "stderr": "Error: No such file or directory\nlist table inet gpuinfra_metadata\n"},
+                {"code": 1, "stderr": "Operation not permitted (you must be root)\n"},
+                {"code": 127, "problem": "not found"},
+            )
+        ),
+        swaps("metadata-guard", r"^.*daddr 169\.254\.169\.254 .*\n", ""),
+        swaps("metadata-guard", "hook forward", "hook output"),
+        swaps("metadata-guard", "policy accept;\n", "policy accept;\n\t\tmeta mark 0x00000001 accept\n"),
+        swaps("metadata-guard", "tcp dport != 53", "tcp dport 8080"),
+        swaps("metadata-guard", "180 drop", "180 accept"),
+        lambda one: one["expectation"].update(metadata_guarded=[]),
+        lambda one: one["expectation"].pop("metadata_guarded"),
     ],
     "D4": [says("holds", "nvidia-open\n"), says("holds", "")],
     "D5": [says("persistenced", "inactive\n", 3), says("persistenced", "failed\n", 3)],

@@ -134,6 +134,28 @@ def test_the_p4d_expectation_is_what_the_machine_shows() -> None:
     assert minimum | {"F1", "F3", "X1", "N1", "S1", "S2"} <= set(expected["required"])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("cloud", "machine", "addresses"),
+    [
+        ("aws", "p5.48xlarge", ""),
+        ("azure", "Standard_ND96isr_H100_v5", "169.254.169.254"),
+        ("gcp", "a3-megagpu-8g", "169.254.169.254 fd20:ce::254"),
+    ],
+)
+@pytest.mark.parametrize("reach", [False, True])
+def test_the_node_keeps_containers_from_its_identity_where_the_cloud_does_not(
+    cloud: str, machine: str, addresses: str, reach: bool
+) -> None:
+    """Step and check come where there is no hop limit; where containers are let in, the step stays to remove what was there."""
+    pool = _plan(cloud, pools__0__machine=machine, pools__0__containers_reach_metadata=reach).pools[0]
+    wanted = "" if reach else addresses
+    assert pool.versions.get("METADATA_GUARDED", "") == wanted
+    assert ("C4" in list(pool.expectation["required"])) is bool(wanted)  # type: ignore[call-overload]
+    assert pool.expectation.get("metadata_guarded", []) == wanted.split()
+    assert ("72-metadata" in [step.id for step in pool.steps]) is bool(addresses)
+    assert pool.metadata_hop_limit == (2 if reach else 1)
+
+
 def test_placement_follows_the_capacity() -> None:
     """No placement group with a reservation that was not made in one; a cluster group for the pool's other nodes."""
     plan = _plan(

@@ -58,6 +58,8 @@ class AwsProfile:
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
+    metadata_to_guard: tuple[str, ...] = ()
+    """The launch template's hop limit does it."""
 
     def zone_number(self, zone: str) -> int:
         return places.zone_number(zone)

@@ -52,6 +52,8 @@ class AzureProfile:
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
+    metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
+    """There is no hop limit; the address is the one that nodes ask."""
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbered by the cloud itself."""

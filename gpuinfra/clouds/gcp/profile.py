@@ -56,6 +56,8 @@ class GcpProfile:
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     tag_limit = 64
     storage_kinds = frozenset({"lustre", "home"})
+    metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
+    """There is no hop limit. The second is the one over IPv6, as public lists of metadata addresses have it (2026-11-21)."""
 
     def zone_number(self, zone: str) -> int:
         """Zones have letters."""

@@ -1,4 +1,4 @@
-"""C: what containers see of the GPUs - the runtime's configuration, the CDI specification.
+"""C: what containers see of the GPUs - the runtime's configuration, the CDI specification - and of the node's identity.
 
 No container is run: that would pull an image, and at fleet size a public registry refuses.
 """
@@ -136,4 +136,39 @@ class ContainersKeepGpus(Check):
         return passed(shown, wanted)
 
 
-CHECKS = (ContainerRuntime, CdiDevices, ContainersKeepGpus)
+class ContainersKeptFromMetadata(Check):
+    """What containers send to the cloud's metadata service is dropped: it hands out the node's identity to whoever asks.
+
+    For clouds without a hop limit. A container on the host's own network reaches it in any case.
+    """
+
+    id, name = "C4", "containers_kept_from_metadata"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("metadata-guard",)
+    hint = "systemctl restart gpuinfra-metadata, and find out what removed its table (nft flush ruleset, or nftables.service)"
+    source = "nft(8): a drop is final whatever other tables say; listing as nftables 1.0.6 prints it"
+
+    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+        """Addresses for which the chain drops before it does anything else."""
+        if not answers.installed("metadata-guard"):
+            return []
+        if "No such file or directory" in answers.raw("metadata-guard").stderr:
+            return []
+        found, dropping = [], False
+        for line in answers.lines("metadata-guard"):
+            rule = re.match(r"^\s*ip6? daddr (\S+) tcp dport != 53 (?:counter packets \d+ bytes \d+ )?drop$", line)
+            if rule and dropping:
+                found.append(rule.group(1))
+            else:
+                dropping = re.match(r"^\s*type filter hook forward priority ", line) is not None
+        return found
+
+    def judge(self, found: list[str], machine: Machine) -> Outcome:
+        wanted = machine.need("metadata_guarded", list)
+        open_ = [address for address in wanted if address not in found]
+        if open_ or not wanted:
+            return failed(found, wanted, "containers on a bridge reach %s" % (listed(open_) or "what nobody named"))
+        return passed(found, wanted)
+
+
+CHECKS = (ContainerRuntime, CdiDevices, ContainersKeepGpus, ContainersKeptFromMetadata)

@@ -16,6 +16,7 @@ Everything that a stand-in tool prints comes from this file, so a step that did 
 | `driver` | `userspace` and `loaded` version, `open`; None where there is none |
 | `fabric_manager`, `efa`, `persistenced` | what is installed of them |
 | `lnet` | what Lustre's network was told in this boot |
+| `nft` | tables of packet filters that were loaded in this boot |
 | `mounts` | Lustre and scratch mounts that this node's own /proc/mounts cannot show |
 """
 

@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mount.lustre": ("mounts", "mount"),
     "mountpoint": ("mounts", "mountpoint"),
     "needrestart": ("kernel", "nothing"),
+    "nft": ("nft", "nft"),
     "nv-fabricmanager": ("vendor", "fabric_manager"),
     "nv-hostengine": ("vendor_clouds", "hostengine"),
     "nvidia-cdi-refresh": ("vendor", "cdi_refresh"),

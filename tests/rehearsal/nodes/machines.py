@@ -46,10 +46,14 @@ class Metadata:
     def answer(self, path: str) -> bytes | None:
         """What a path answers; None for 404."""
         self.asked.append(path)
+        if path.endswith("/computeMetadata/v1/instance/id"):
+            return b"1000000000000000001"
         if path.endswith("/instance/id") or path.endswith("/meta-data/instance-id"):
             return NAME.encode()
         if path.endswith("/instance-identity/document"):
             return json.dumps({"instanceId": NAME, "region": "us-east-1", "accountId": "1"}).encode()
+        if "/metadata/instance/compute?" in path:
+            return json.dumps({"vmId": NAME}).encode()
         if "/metadata/instance?" in path:
             return json.dumps({"compute": {"vmId": NAME}}).encode()
         if path.endswith("/token"):
@@ -75,6 +79,7 @@ def metadata() -> Iterator[Metadata]:
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
+            self.send_header("Metadata-Flavor", "Google")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
