@@ -78,7 +78,8 @@ def test_operators_read_evidence_and_nothing_else() -> None:
     recording = recorded("people who read evidence")
     grants = [one for one in recording.custom if "-evidence-reader-" in one.name]
     bucket = recording.one(BUCKET, "train-foundation-evidence-store-bucket").inputs["name"]
-    assert [(one.inputs["bucket"], one.inputs["role"], one.inputs["member"], one.retained) for one in grants] == [
+    told = [(one.inputs["bucket"], one.inputs["role"], one.inputs["member"], one.retained) for one in grants]
+    assert sorted(told) == [
         (bucket, "roles/storage.objectViewer", "group:ops@example.com", False),
         (bucket, "roles/storage.objectViewer", "serviceAccount:deploy@my-project.iam.gserviceaccount.com", False),
     ]
