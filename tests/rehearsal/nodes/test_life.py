@@ -134,6 +134,8 @@ systemctl start --no-block long next
     nodes.host.launch(Instance(id=NAME, machine="p4d.24xlarge"))
     log = nodes.host.nodes_folder / NAME / "root/var/log/long"
     wait_for(log.exists, "the long unit begins")
+    # What is cut off in the middle of user data runs all of it again, and would start both once more.
+    wait_for(lambda: "finished at" in nodes.host.console(NAME), "user data has ended")
     nodes.host.suspend_all()
     nodes.host.resume_all()
     wait_for(lambda: log.read_text().split() == ["began", "began"], "the long unit begins again")
