@@ -12,9 +12,10 @@ import importlib.util
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from gpuinfra.clouds import CLOUDS
+from gpuinfra.clouds.made import Made
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
 
@@ -75,20 +76,6 @@ class Row:
 
 
 OPERATIONS = ("create", "read", "update", "delete")
-
-
-class Made(Protocol):
-    """A resource of a plan, as each cloud's list of them has it."""
-
-    @property
-    def type(self) -> str:
-        """Its type."""
-        ...
-
-    @property
-    def kept(self) -> str | None:
-        """Why a destroy leaves it."""
-        ...
 
 
 def uses_of(

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 
+from gpuinfra.clouds import made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.profile import Bought, Rule
@@ -220,12 +221,12 @@ class AwsProfile:
     def resources(self, plan: Plan) -> dict[str, int]:
         from gpuinfra.clouds.aws import resources
 
-        return resources.count(plan)
+        return made.count(resources.things(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         from gpuinfra.clouds.aws import resources
 
-        return resources.kept(plan)
+        return made.kept(resources.things(plan))
 
     def rules(self) -> tuple[Rule, ...]:
         """Rules that only this cloud has."""

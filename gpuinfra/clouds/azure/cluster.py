@@ -23,8 +23,9 @@ from gpuinfra.clouds.azure.scope import Scope, after
 from gpuinfra.clouds.azure.security import Security, SecurityArgs
 from gpuinfra.clouds.azure.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.azure.stores import Sealed
+from gpuinfra.clouds.gate import hand_over
 from gpuinfra.existing import Existing, Given
-from gpuinfra.handover import GroupReady, NodesReady, NodesReadyArgs, PoolReady
+from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import NetworkPlan, Plan
 
 EXISTING = {
@@ -288,29 +289,17 @@ def _cluster(
         )
         for pool in plan.pools
     ]
-    ready = NodesReady(
-        naming.logical(plan.name, "ready"),
-        NodesReadyArgs(
-            cloud=plan.cloud,
-            cluster=plan.name,
-            region=plan.region,
-            evidence_bucket=ground.evidence_bucket,
-            evidence_prefix=prefix,
-            pools=[_pool_ready(pool) for pool in pools],
-            wait=plan.handover.wait,
-            floor=plan.handover.floor,
-            deadline_s=plan.handover.deadline_s,
-        ),
-        pulumi.ResourceOptions(parent=parent, depends_on=[group.resource for pool in pools for group in pool.groups]),
-    )
     outputs |= {
         "groups": {name: group for pool in pools for name, group in pool.group_names.items()},
         "node_identity": role.identity_id,
-        "ready": ready.ready,
-        "nodes": ready.nodes,
-        "nodes_verified": ready.nodes_verified,
-        "gpus_verified": ready.gpus_verified,
-        "summary": ready.summary,
+        **hand_over(
+            parent,
+            plan,
+            [_pool_ready(pool) for pool in pools],
+            evidence_bucket=ground.evidence_bucket,
+            evidence_prefix=prefix,
+            after=[group.resource for pool in pools for group in pool.groups],
+        ),
     }
 
 

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from datetime import date
 
+from gpuinfra.clouds import made
 from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
@@ -206,11 +207,11 @@ class AzureProfile:
 
     def resources(self, plan: Plan) -> dict[str, int]:
         """Everything that the components make."""
-        return resources.count(plan)
+        return made.count(resources.things(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """What a destroy leaves."""
-        return resources.kept(plan)
+        return made.kept(resources.things(plan))
 
     def rules(self) -> tuple[Rule, ...]:
         """Rules that only this cloud has."""

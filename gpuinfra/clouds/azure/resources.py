@@ -6,12 +6,12 @@ The components are written in Pulumi's words and this list in a table's; a test 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gpuinfra import naming
-from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
+from gpuinfra.clouds.made import Made, Parents
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
 
 AUDIT = "audit is kept: what happened in the subscription has to be readable after the cluster is gone"
 KEY = "keys outlive what they encrypt"
@@ -41,9 +41,6 @@ WORKSPACE_DAYS = (30, 730)
 LEAST_BATCH_PERCENT = 5
 """Smallest batch of a rolling upgrade that Azure takes."""
 
-Parents = tuple[tuple[str, str], ...]
-"""Type and logical name of components, outermost first."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Handle:
@@ -60,28 +57,11 @@ class Handle:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thing:
+class Thing(Made):
     """One resource of a plan."""
 
-    type: str
-    name: str
-    """Logical name."""
-    kept: str | None = None
-    """Why a destroy leaves it, None where it is removed."""
-    parents: Parents = ()
-    """Components around a kept thing, outermost first: with them it can be taken back under the same name."""
     handle: Handle | None = None
     """How a kept thing is found again in the subscription."""
-
-
-def count(plan: Plan) -> dict[str, int]:
-    """Resources by type."""
-    return dict(sorted(Counter(thing.type for thing in things(plan)).items()))
-
-
-def kept(plan: Plan) -> tuple[Kept, ...]:
-    """What a destroy leaves, and why."""
-    return tuple(Kept(what=thing.name, type=thing.type, why=thing.kept) for thing in things(plan) if thing.kept)
 
 
 def things(plan: Plan) -> tuple[Thing, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra import naming
+from gpuinfra.clouds.gate import hand_over
 from gpuinfra.clouds.gcp.audit import Foundation, FoundationArgs, evidence_prefix
 from gpuinfra.clouds.gcp.firewall import Neighbours, NeighboursArgs
 from gpuinfra.clouds.gcp.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
@@ -22,7 +23,7 @@ from gpuinfra.clouds.gcp.scope import Scope
 from gpuinfra.clouds.gcp.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.existing import Existing, Given
-from gpuinfra.handover import GroupReady, NodesReady, NodesReadyArgs, PoolReady
+from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import Plan, PoolPlan
 
 EXISTING = {
@@ -198,32 +199,17 @@ def _cluster(
         )
         for pool in plan.pools
     ]
-    ready = NodesReady(
-        naming.logical(plan.name, "ready"),
-        NodesReadyArgs(
-            cloud=plan.cloud,
-            cluster=plan.name,
-            region=plan.region,
-            evidence_bucket=ground.evidence_bucket,
-            evidence_prefix=prefix,
-            pools=[_pool_ready(pool, role) for pool in pools],
-            wait=plan.handover.wait,
-            floor=plan.handover.floor,
-            deadline_s=plan.handover.deadline_s,
-        ),
-        pulumi.ResourceOptions(
-            parent=parent,
-            depends_on=[resource for pool in pools for group in pool.groups for resource in group.resources],
-        ),
-    )
     outputs |= {
         "groups": {name: group for pool in pools for name, group in pool.group_names.items()},
         "node_service_account": role.email,
-        "ready": ready.ready,
-        "nodes": ready.nodes,
-        "nodes_verified": ready.nodes_verified,
-        "gpus_verified": ready.gpus_verified,
-        "summary": ready.summary,
+        **hand_over(
+            parent,
+            plan,
+            [_pool_ready(pool, role) for pool in pools],
+            evidence_bucket=ground.evidence_bucket,
+            evidence_prefix=prefix,
+            after=[resource for pool in pools for group in pool.groups for resource in group.resources],
+        ),
     }
 
 

@@ -6,10 +6,10 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from datetime import date
 
+from gpuinfra.clouds import made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
-from gpuinfra.clouds.gcp import resources as made
-from gpuinfra.clouds.gcp.resources import ZONAL
+from gpuinfra.clouds.gcp.resources import ZONAL, things
 from gpuinfra.clouds.profile import Bought, Rule
 from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
@@ -249,11 +249,11 @@ class GcpProfile:
 
     def resources(self, plan: Plan) -> dict[str, int]:
         """Every resource that the components make, by type."""
-        return made.count(plan)
+        return made.count(things(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """Audit, keys, evidence, buckets, and file systems that hold the only copy of something."""
-        return made.kept(plan)
+        return made.kept(things(plan))
 
     def rules(self) -> tuple[Rule, ...]:
         """Rules that only this cloud has."""

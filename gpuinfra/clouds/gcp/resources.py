@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.names import repository
-from gpuinfra.plan.model import FileSystemPlan, Kept, Lifetime, NetworkPlan, OwnNetwork, Plan, PoolPlan
+from gpuinfra.clouds.made import Made, Parents
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, OwnNetwork, Plan, PoolPlan
 
 AUDIT = "audit is kept: what happened in the project has to be readable after the cluster is gone"
 KEY = "keys outlive what they encrypt"
@@ -26,9 +27,6 @@ ZONAL = frozenset({"roce"})
 
 PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
 """Domains that are answered inside a network without a way out: Google's APIs, and its registries of packages and images."""
-
-Parents = tuple[tuple[str, str], ...]
-"""Type and logical name of components, outermost first."""
 
 BUCKET = "gcp:storage/bucket:Bucket"
 GRANT_ON_BUCKET = "gcp:storage/bucketIAMMember:BucketIAMMember"
@@ -52,28 +50,11 @@ class Handle:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thing:
+class Thing(Made):
     """One resource of a plan."""
 
-    type: str
-    name: str
-    """Logical name."""
-    kept: str | None = None
-    """Why a destroy leaves it, None where it is removed."""
-    parents: Parents = ()
-    """Components around a kept thing, outermost first: with them it can be taken back under the same name."""
     handle: Handle | None = None
     """How a kept thing is found again; None where making it again is the same as finding it (grants)."""
-
-
-def count(plan: Plan) -> dict[str, int]:
-    """Resources by type."""
-    return dict(sorted(Counter(thing.type for thing in things(plan)).items()))
-
-
-def kept(plan: Plan) -> tuple[Kept, ...]:
-    """What a destroy leaves, and why."""
-    return tuple(Kept(what=thing.name, type=thing.type, why=thing.kept) for thing in things(plan) if thing.kept)
 
 
 def things(plan: Plan) -> tuple[Thing, ...]:

@@ -13,7 +13,7 @@ from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shorte
 
 
 class Check:
-    """One question about a node. The docstring of each check is what `explain` prints."""
+    """One question about a node. The docstring of each check is what `explain` prints; `parse` and `judge` are every check's own."""
 
     id: str
     name: str

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.azure.resources import count, things
+from gpuinfra.clouds.azure.resources import things
+from gpuinfra.clouds.made import count
 from gpuinfra.plan import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, LUSTRE, VARIANTS, spec_of_variant, variant
@@ -21,7 +22,7 @@ def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
     announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(plan_of(stack))}
     registered = {(one.type, one.name, one.retained) for one in recording_of(stack).custom}
     assert announced == registered
-    assert plan_of(stack).resources == count(plan_of(stack))
+    assert plan_of(stack).resources == count(things(plan_of(stack)))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -47,7 +48,7 @@ def test_more_nodes_are_no_more_resources() -> None:
     for nodes in (1, 100):
         pool = {**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": nodes}]}
         plans.append(make_plan(parse_spec({**BASE, "pools": [pool]}), TODAY))
-    assert count(plans[0]) == count(plans[1])
+    assert count(things(plans[0])) == count(things(plans[1]))
 
 
 def _kept(**changes: Any) -> set[str]:

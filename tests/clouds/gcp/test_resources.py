@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.gcp.resources import count, things
+from gpuinfra.clouds.gcp.resources import things
+from gpuinfra.clouds.made import count
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec
@@ -92,4 +93,4 @@ def test_more_nodes_are_no_more_resources() -> None:
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 1000}]}]
     many = parse_spec({**BASE, "pools": pools})
-    assert count(make_plan(few, TODAY)) == count(make_plan(many, TODAY))
+    assert count(things(make_plan(few, TODAY))) == count(things(make_plan(many, TODAY)))
