@@ -1,18 +1,20 @@
-"""The engine's time for our component program against a flat program that registers the same resources, taking turns in one run.
+"""The engine's time for our component program against programs without components that register the same resources, taking turns in one run.
 
     python bench/components.py [STACK] [--pairs 7]
 
-Both programs go up on an empty stand-in cloud under Pulumi's real engine, and nobody waits for nodes.
-The flat program is what a person would have written out: the resources of the component program's own state, each under its class of the
-provider's SDK, with the same references between them and no component around them. It is given what ours works out while it runs: the
-declaration read, checked and planned, policies and user data written, bundles packed.
-Figures depend on the machine; the ratio is the median over pairs of runs that follow each other. It judges nothing.
+All go up on an empty stand-in cloud under Pulumi's real engine, and nobody waits for nodes.
+
+- `loose`: the same program, whose components register nothing: the same declaration read, checked and planned, the same bundle packed, the same
+  resources by the same calls, and no node above them. What the ratio shows is what components cost.
+- `written`: what a person would have written out: the resources of the component program's own state, each under its class of the provider's SDK,
+  with the same references between them. It is given what ours works out while it runs: the plan, policies, user data, bundles.
+
+Figures depend on the machine; a ratio is the median over rounds in which each program ran once. It judges nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -32,12 +34,44 @@ from gpuinfra.day import today  # noqa: E402
 from gpuinfra.engine import find_engine  # noqa: E402
 from gpuinfra.rehearsal import private  # noqa: E402
 from gpuinfra.rehearsal.engine import Pulumi  # noqa: E402
-from gpuinfra.rehearsal.events import Progress  # noqa: E402
 from gpuinfra.rehearsal.folder import Folder, Program, find_program, write_project  # noqa: E402
 from gpuinfra.shipped import shipped  # noqa: E402
 from gpuinfra.spec.load import load_stack  # noqa: E402
 
-FLAT = '''"""Made by bench/components.py: the same resources, written out."""
+LOOSE = '''"""Made by bench/components.py: the stack's own program, whose components register nothing."""
+import functools
+import runpy
+import sys
+import pulumi
+
+class Loose:
+    def __init__(self, type_, name, props=None, opts=None, remote=False):
+        pass
+
+    def register_outputs(self, outputs):
+        pass
+
+def without_loose_parents(cls):
+    original = cls.__init__
+
+    @functools.wraps(original)
+    def init(self, *args, **options):
+        if isinstance(options.get("parent"), Loose):
+            del options["parent"]
+        original(self, *args, **options)
+
+    cls.__init__ = init
+
+pulumi.ComponentResource = Loose
+for one in (pulumi.ResourceOptions, pulumi.InvokeOptions, pulumi.InvokeOutputOptions):
+    without_loose_parents(one)
+warn = pulumi.log.warn
+pulumi.log.warn = lambda message, resource=None: warn(message)
+sys.path.insert(0, {main!r})
+runpy.run_path({main!r}, run_name="__main__")
+'''
+
+WRITTEN = '''"""Made by bench/components.py: the same resources, written out."""
 import json, pathlib, re
 import pulumi
 import {sdk} as sdk
@@ -92,38 +126,12 @@ class Times:
 
     wall: float
     """From start to end, with the start of Python and the import of the SDK, which is most of it."""
-    registering: float
-    """From the first resource that the engine heard of to the end."""
     engine: float
-    """Processor time of the engine's own process: what components cost it, whatever else the machine does."""
-
-
-class Clock:
-    """Looks at the engine while it works."""
-
-    def __init__(self, folder: Folder) -> None:
-        self._record = folder.processes
-        self._begun = self._first = time.monotonic()
-        self._engine = 0.0
-
-    def watch(self, progress: Progress, kind: str | None) -> None:
-        """Called for each event and a few times a second."""
-        if progress.begun and self._first == self._begun:
-            self._first = time.monotonic()
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            rows = json.loads(self._record.read_text())["processes"]
-            (pid,) = [row["pid"] for row in rows if row["name"] == "pulumi"]
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            self._engine = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def times(self) -> Times:
-        """When it has ended."""
-        now = time.monotonic()
-        return Times(now - self._begun, now - self._first, self._engine)
+    """Processor time of the engine's own process, user and system: what components cost it, whatever else the machine does."""
 
 
 class Bench:
-    """One stack, two programs."""
+    """One stack, and the programs that make it."""
 
     def __init__(self, stack: str, place: Path) -> None:
         self.stack, self.place = stack, place
@@ -151,11 +159,7 @@ class Bench:
             )
             pulumi = Pulumi(path=self.engine.path, version=self.engine.version, folder=folder, env=env)
             pulumi.ensure_stack()
-            clock = Clock(folder)
-            done = pulumi.operate("up", "--yes", "--skip-preview", watch=clock.watch)
-            times = clock.times()
-            if not done.ok:
-                raise SystemExit(done.output[-4000:])
+            times = self._timed(pulumi)
             shown = json.loads(pulumi.quick("stack", "export", "--show-secrets", "--stack", self.stack))
             held = [one for one in shown["deployment"]["resources"] if not one["type"].startswith("pulumi:")]
             return times, held
@@ -165,15 +169,40 @@ class Bench:
             if self._runs > 1:
                 shutil.rmtree(folder.root)
 
-    def flat(self, state: list[dict[str, Any]]) -> Program:
-        """The same resources without components."""
-        main = self.place / "flat"
+    def _timed(self, pulumi: Pulumi) -> Times:
+        argv = [str(pulumi.path), "up", "--yes", "--skip-preview", "--non-interactive", "--stack", self.stack]
+        log = pulumi.folder.root / "up.log"
+        with log.open("w") as out:
+            begun = time.monotonic()
+            process = subprocess.Popen(argv, env=pulumi.env, cwd=pulumi.folder.project, stdout=out, stderr=out)
+            # A process that has ended and was not waited for still tells its own times, without those of its children.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            wall = time.monotonic() - begun
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            if process.wait():
+                raise SystemExit(log.read_text()[-4000:])
+        return Times(wall=wall, engine=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+
+    def loose(self) -> Program:
+        """The stack's program, with components that register nothing."""
+        return self._program("loose", LOOSE.format(main=str(self.ours.main)))
+
+    def written(self, state: list[dict[str, Any]]) -> Program:
+        """The resources of a state, written out."""
+        program = self._program("written", WRITTEN.format(sdk=SDKS[self.loaded.spec.cloud]))
+        (program.main / "resources.json").write_text(json.dumps(flat_rows(state)))
+        return program
+
+    def _program(self, name: str, text: str) -> Program:
+        main = self.place / name
         main.mkdir()
-        rows = flat_rows(state)
-        (main / "resources.json").write_text(json.dumps(rows))
-        (main / "__main__.py").write_text(FLAT.format(sdk=SDKS[self.loaded.spec.cloud]))
+        (main / "__main__.py").write_text(text)
         return Program(
-            project=self.ours.project, main=main, virtualenv=self.ours.virtualenv, plugin=self.ours.plugin, config={}
+            project=self.ours.project,
+            main=main,
+            virtualenv=self.ours.virtualenv,
+            plugin=self.ours.plugin,
+            config=self.ours.config,
         )
 
 
@@ -219,43 +248,47 @@ def _linked(item: Any, values: dict[str, tuple[str, str]]) -> Any:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stack", nargs="?", default="aws-p4d")
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=7, help="rounds in each mode (default: 7)")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         bench = Bench(chosen.stack, Path(folder))
-        _, state = bench.up(bench.ours)  # also warms what both load
-        flat = bench.flat(state)
-        _, other = bench.up(flat)
-        kinds = [sorted(one["type"] for one in held if one.get("custom")) for held in (state, other)]
-        assert kinds[0] == kinds[1], "the flat program makes other resources"
+        _, state = bench.up(bench.ours)  # also warms what all of them load
+        others = {"loose": bench.loose(), "written": bench.written(state)}
+        for name, program in others.items():
+            _, held = bench.up(program)
+            assert kinds(held) == kinds(state), f"{name} makes other resources"
+            assert all(one.get("custom") for one in held), f"{name} has components"
         components = sum(1 for one in state if not one.get("custom"))
-        print(f"{chosen.stack}: {len(kinds[0])} resources, {components} components around them")
+        print(f"{chosen.stack}: {len(kinds(state))} resources, {components} components around them")
         for mode, settings in MODES.items():
             bench.settings = settings
-            compare(bench, flat, chosen.pairs, mode)
+            compare(bench, others, chosen.pairs, mode)
 
 
-def compare(bench: Bench, flat: Program, count: int, mode: str) -> None:
-    """Pairs of runs in one mode, and what they say."""
-    pairs: list[tuple[Times, Times]] = []
-    for pair in range(count):
-        turns = (bench.ours, flat) if pair % 2 == 0 else (flat, bench.ours)
-        told = {id(program): bench.up(program)[0] for program in turns}
-        pairs.append((told[id(bench.ours)], told[id(flat)]))
-        print(f"pair {pair + 1}: components {shown(pairs[-1][0])}; flat {shown(pairs[-1][1])}", flush=True)
+def kinds(state: list[dict[str, Any]]) -> list[str]:
+    """Types of what a cloud holds."""
+    return sorted(one["type"] for one in state if one.get("custom"))
+
+
+def compare(bench: Bench, others: dict[str, Program], count: int, mode: str) -> None:
+    """Rounds in one mode, and what they say."""
+    programs = {"components": bench.ours, **others}
+    told: dict[str, list[Times]] = {name: [] for name in programs}
+    for index in range(count):
+        names = list(programs)
+        for name in names if index % 2 == 0 else reversed(names):
+            told[name].append(bench.up(programs[name])[0])
+        line = "; ".join(f"{name} {told[name][-1].engine:.2f} s, {told[name][-1].wall:.2f} s" for name in programs)
+        print(f"round {index + 1} (engine, wall): {line}", flush=True)
     print(f"{mode}, load {os.getloadavg()[0]:.1f}")
-    for what in ("engine", "registering", "wall"):
-        ours, others = ([getattr(one[side], what) for one in pairs] for side in (0, 1))
-        ratio = statistics.median(a / b for a, b in zip(ours, others, strict=True))
-        least = min(ours) / min(others)
-        print(f"  {what}: components {statistics.median(ours):.2f} s, flat {statistics.median(others):.2f} s, ratio {ratio:.3f}, of the fastest {least:.3f}")  # fmt: skip
-
-
-def shown(times: Times) -> str:
-    """One line."""
-    return f"engine {times.engine:.2f} s, registering {times.registering:.2f} s, wall {times.wall:.2f} s"
+    for other in others:
+        for what in ("engine", "wall"):
+            ours, theirs = ([getattr(one, what) for one in told[name]] for name in ("components", other))
+            ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+            means = statistics.mean(ours) / statistics.mean(theirs)
+            print(f"  {what}: components {statistics.mean(ours):.2f} s, {other} {statistics.mean(theirs):.2f} s, ratio {ratio:.3f} (of the means {means:.3f})")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ class Registered:
     depends_on: tuple[str, ...]
     urn: str
     id: str
+    once: tuple[str, ...] = ()
+    """URNs that it may have in an older state."""
 
 
 @dataclass
@@ -92,6 +94,11 @@ Held = Mapping[tuple[str, str], tuple[str, Mapping[str, Any]]]
 """(type, logical name) -> (id, outputs)."""
 
 
+def _older(request: resource_pb2.RegisterResourceRequest, parent: str) -> str:
+    """The URN under another parent, as the engine makes it of an alias."""
+    return f"{parent.rsplit('::', 1)[0]}${request.type}::{request.name}"
+
+
 class _Monitor(mocks.MockMonitor):
     """The mock monitor, writing down the requests themselves: options such as `retainOnDelete` reach no mock."""
 
@@ -116,6 +123,7 @@ class _Monitor(mocks.MockMonitor):
                 depends_on=tuple(request.dependencies),
                 urn=response.urn,
                 id=response.id,
+                once=tuple(_older(request, one.spec.parentUrn) for one in request.aliases if one.spec.parentUrn),
             )
         )
         return response

@@ -17,6 +17,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
 from gpuinfra.clouds.aws.buckets import Lock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 from gpuinfra.plan.model import AuditPlan, BudgetPlan
 
 
@@ -33,14 +34,14 @@ class KeyArgs:
     """What has to be made first. A key's name is not its own, so a second one is made where another thing would say that everything is there already."""
 
 
-class Key(pulumi.ComponentResource):
+class Key(Part):
     """A customer key with yearly rotation and a readable alias; both are kept, because what it encrypted is lost without it."""
 
     arn: pulumi.Output[str]
     """ARN of the key, once its alias exists."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Key", name, None, opts)
+        super().__init__("gpuinfra:aws:Key", name, opts)
         key = aws.kms.Key(
             naming.logical(name, "key"),
             description=args.description,
@@ -59,7 +60,6 @@ class Key(pulumi.ComponentResource):
             opts=child(self, keep=True),
         )
         self.arn = after(key.arn, [alias])
-        self.register_outputs({"arn": self.arn})
 
 
 @dataclass(frozen=True, kw_only=True)

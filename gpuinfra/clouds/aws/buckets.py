@@ -14,6 +14,7 @@ import pulumi_aws as aws
 from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
 from gpuinfra.clouds.aws.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class PrivateBucketArgs:
     """Further statements of its policy, made from its ARN."""
 
 
-class PrivateBucket(pulumi.ComponentResource):
+class PrivateBucket(Part):
     """One bucket: private, encrypted, versioned, reached over TLS only."""
 
     bucket: pulumi.Output[str]
@@ -57,7 +58,7 @@ class PrivateBucket(pulumi.ComponentResource):
     """ARN of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:PrivateBucket", name, None, opts)
+        super().__init__("gpuinfra:aws:PrivateBucket", name, opts)
         scope, region = args.scope, args.scope.region
 
         def options(*after: pulumi.Resource) -> pulumi.ResourceOptions:
@@ -146,7 +147,6 @@ class PrivateBucket(pulumi.ComponentResource):
             )
         self.bucket = after(bucket.bucket, settings)
         self.arn = bucket.arn
-        self.register_outputs({"bucket": self.bucket, "arn": self.arn})
 
 
 def _encryption(key_arn: pulumi.Input[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:

@@ -102,10 +102,9 @@ def _foundation(plan: Plan, *, audited: bool, logged: bool) -> Iterator[Thing]:
 
 
 def _key(within: Parents, name: str, purpose: str) -> Iterator[Thing]:
-    parents: Parents = (*within, ("gpuinfra:aws:Key", name))
     for part, type_ in (("key", "aws:kms/key:Key"), ("alias", "aws:kms/alias:Alias")):
         handle = Handle(kind=part, purpose=purpose)
-        yield Thing(type=type_, name=naming.logical(name, part), kept=KEY, parents=parents, handle=handle)
+        yield Thing(type=type_, name=naming.logical(name, part), kept=KEY, parents=within, handle=handle)
 
 
 def _log_group(within: Parents, name: str, purpose: str) -> Thing:
@@ -128,15 +127,14 @@ _BUCKET_EXTRAS = {
 
 
 def _bucket(within: Parents, name: str, purpose: str, why: str, *extras: str) -> Iterator[Thing]:
-    parents: Parents = (*within, ("gpuinfra:aws:PrivateBucket", name))
     # A setting of a bucket has the bucket's name as its id.
     handle = Handle(kind="bucket", purpose=purpose)
     settings = {**_BUCKET_SETTINGS, **{part: _BUCKET_EXTRAS[part] for part in extras}}
     yield Thing(
-        type="aws:s3/bucket:Bucket", name=naming.logical(name, "bucket"), kept=why, parents=parents, handle=handle
+        type="aws:s3/bucket:Bucket", name=naming.logical(name, "bucket"), kept=why, parents=within, handle=handle
     )
     for part, type_ in settings.items():
-        yield Thing(type=type_, name=naming.logical(name, part), kept=SETTINGS, parents=parents, handle=handle)
+        yield Thing(type=type_, name=naming.logical(name, part), kept=SETTINGS, parents=within, handle=handle)
 
 
 def _network(within: Parents, name: str, plan: NetworkPlan, stays: frozenset[str]) -> Iterator[Thing]:
@@ -200,8 +198,7 @@ def _security(plan: Plan) -> Iterator[Thing]:
     for group in groups:
         made = Thing(type="aws:ec2/securityGroup:SecurityGroup", name=naming.logical(name, group))
         if group == "storage" and kept_subnets(plan):
-            within: Parents = (*_top(plan), ("gpuinfra:aws:Security", name))
-            made = _stands(made, within, Handle(kind="security-group", purpose=group))
+            made = _stands(made, _top(plan), Handle(kind="security-group", purpose=group))
         yield made
     for pair in pairs:
         yield Thing(

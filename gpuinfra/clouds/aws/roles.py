@@ -10,6 +10,7 @@ import pulumi_aws as aws
 from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
 from gpuinfra.clouds.aws.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class NodeRoleArgs:
     """ARN of a policy that no role may exceed, where an organisation demands one; left out, none is set."""
 
 
-class NodeRole(pulumi.ComponentResource):
+class NodeRole(Part):
     """The identity of nodes, and the profile that gives it to them."""
 
     role_name: pulumi.Output[str]
@@ -38,7 +39,7 @@ class NodeRole(pulumi.ComponentResource):
     """ARN of the instance profile, once its role may do what it must."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:NodeRole", name, None, opts)
+        super().__init__("gpuinfra:aws:NodeRole", name, opts)
         scope = args.scope
         logical = naming.logical(name, "role")
         role = aws.iam.Role(
@@ -70,6 +71,3 @@ class NodeRole(pulumi.ComponentResource):
         )
         self.role_name, self.unique_id = role.name, role.unique_id
         self.profile_arn = after(profile.arn, [own, sessions])
-        self.register_outputs(
-            {"role_name": self.role_name, "unique_id": self.unique_id, "profile_arn": self.profile_arn}
-        )

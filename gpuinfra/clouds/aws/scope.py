@@ -13,6 +13,7 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
+from gpuinfra.clouds.part import Parent, inside
 from gpuinfra.clouds.taken import when_kept_before
 
 
@@ -76,7 +77,7 @@ def partition_of(region: str) -> str:
 
 
 def child(
-    parent: pulumi.Resource,
+    parent: Parent,
     *,
     keep: bool = False,
     depends_on: Iterable[pulumi.Resource] = (),
@@ -87,13 +88,13 @@ def child(
     Kept things are not protected as well: the engine refuses to destroy a stack that holds protected resources,
     and a kept one is out of danger already.
     """
-    return pulumi.ResourceOptions(
-        parent=parent,
+    own = pulumi.ResourceOptions(
         retain_on_delete=keep or None,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
         hooks=when_kept_before() if keep else None,
     )
+    return inside(parent, own)
 
 
 def after(value: pulumi.Input[str], resources: Iterable[pulumi.Resource]) -> pulumi.Output[str]:

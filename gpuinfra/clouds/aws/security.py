@@ -13,6 +13,7 @@ import pulumi_aws as aws
 
 from gpuinfra import naming
 from gpuinfra.clouds.aws.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 """TCP ports between Lustre clients and servers, both ways (aws.md 3.2)."""
@@ -35,7 +36,7 @@ class SecurityArgs:
     """True where a destroy leaves a file system, and its group with it."""
 
 
-class Security(pulumi.ComponentResource):
+class Security(Part):
     """The security groups of nodes and of their file systems."""
 
     nodes_group_id: pulumi.Output[str]
@@ -44,7 +45,7 @@ class Security(pulumi.ComponentResource):
     """Group of the file systems, once its rules exist."""
 
     def __init__(self, name: str, args: SecurityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Security", name, None, opts)
+        super().__init__("gpuinfra:aws:Security", name, opts)
         self._name, self._scope = name, args.scope
         nodes = self._group(
             "nodes", args.vpc_id, "GPU nodes: everything among themselves, the web outwards, nothing inwards"
@@ -79,7 +80,6 @@ class Security(pulumi.ComponentResource):
                 )
             self.storage_group_id = after(storage.id, rules["storage"])
         self.nodes_group_id = after(nodes.id, rules["nodes"])
-        self.register_outputs({"nodes_group_id": self.nodes_group_id, "storage_group_id": self.storage_group_id})
 
     def _group(
         self, what: str, vpc_id: pulumi.Input[str], description: str, *, name: str | None = None, keep: bool = False

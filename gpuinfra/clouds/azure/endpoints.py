@@ -11,6 +11,7 @@ from pulumi_azure_native import network, privatedns
 from gpuinfra import naming
 from gpuinfra.clouds.azure.resources import ZONES
 from gpuinfra.clouds.azure.scope import Scope, after, child
+from gpuinfra.clouds.part import Parent, Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class EndpointsArgs:
     """Zones that the network is linked to already, name -> id; others are made."""
 
 
-class Endpoints(pulumi.ComponentResource):
+class Endpoints(Part):
     """Private endpoints of a network's services, and their private DNS zones."""
 
     zone_ids: dict[str, pulumi.Output[str]]
@@ -36,7 +37,7 @@ class Endpoints(pulumi.ComponentResource):
     """What nodes have to wait for before names inside the network are right."""
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Endpoints", name, None, opts)
+        super().__init__("gpuinfra:azure:Endpoints", name, opts)
         self.zone_ids = {kind: _zone(name, kind, args, self) for kind in args.services}
         self.ready = [
             private_endpoint(
@@ -50,10 +51,9 @@ class Endpoints(pulumi.ComponentResource):
             )
             for kind, service_id in args.services.items()
         ]
-        self.register_outputs({"zone_ids": self.zone_ids})
 
 
-def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) -> pulumi.Output[str]:
+def _zone(name: str, kind: str, args: EndpointsArgs, parent: Parent) -> pulumi.Output[str]:
     scope, zone = args.scope, ZONES[kind]
     if existing := args.dns_zones.get(zone):
         return pulumi.Output.from_input(existing)
@@ -87,7 +87,7 @@ def private_endpoint(
     service_id: pulumi.Input[str],
     subnet_id: pulumi.Input[str],
     zone_id: pulumi.Input[str],
-    parent: pulumi.Resource,
+    parent: Parent,
 ) -> pulumi.Resource:
     """One endpoint with its name; answers what has to be there before the name is right."""
     endpoint = network.PrivateEndpoint(

@@ -14,6 +14,7 @@ from pulumi_azure_native import compute, keyvault, managedidentity
 from gpuinfra import naming
 from gpuinfra.clouds.azure.grants import CRYPTO_USER, grant
 from gpuinfra.clouds.azure.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 ROTATE_AFTER = "P365D"
 """A key gets a new version every year; the old ones stay, because what they encrypted is still there."""
@@ -26,7 +27,7 @@ class VaultArgs:
     scope: Scope
 
 
-class Vault(pulumi.ComponentResource):
+class Vault(Part):
     """A key vault that nobody outside reaches, whose keys nobody can purge, and whose rights are roles."""
 
     vault_id: pulumi.Output[str]
@@ -37,7 +38,7 @@ class Vault(pulumi.ComponentResource):
     """Address of the vault."""
 
     def __init__(self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Vault", name, None, opts)
+        super().__init__("gpuinfra:azure:Vault", name, opts)
         scope = args.scope
         vault = keyvault.Vault(
             naming.logical(name, "vault"),
@@ -61,7 +62,6 @@ class Vault(pulumi.ComponentResource):
         )
         self.vault_id, self.name = vault.id, vault.name
         self.uri = vault.properties.apply(lambda properties: str(properties.vault_uri))
-        self.register_outputs({"vault_id": self.vault_id, "name": self.name, "uri": self.uri})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class KeyArgs:
     vault_id: pulumi.Input[str]
 
 
-class Key(pulumi.ComponentResource):
+class Key(Part):
     """A customer key with yearly rotation, and the identity that things are encrypted under."""
 
     key_name: pulumi.Output[str]
@@ -91,7 +91,7 @@ class Key(pulumi.ComponentResource):
     """Id of the identity that may wrap and unwrap with it, and nothing else."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Key", name, None, opts)
+        super().__init__("gpuinfra:azure:Key", name, opts)
         scope = args.scope
         key = keyvault.Key(
             naming.logical(name, "key"),
@@ -137,7 +137,6 @@ class Key(pulumi.ComponentResource):
         self.vault_uri = pulumi.Output.from_input(args.vault_uri)
         self.vault_id = pulumi.Output.from_input(args.vault_id)
         self.identity_id = identity.id
-        self.register_outputs({"key_name": self.key_name, "key_url": self.key_url, "identity_id": self.identity_id})
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:

@@ -155,7 +155,7 @@ def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
     vault = naming.logical(name, "vault")
     yield _thing(
         "azure-native:keyvault:Vault",
-        (*within, ("gpuinfra:azure:Vault", vault)),
+        within,
         vault,
         "vault",
         kept=KEY,
@@ -206,13 +206,12 @@ def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
 
 
 def _key(within: Parents, name: str, purpose: str) -> Iterator[Thing]:
-    parents: Parents = (*within, ("gpuinfra:azure:Key", name))
     for kind, type_, part in (
         ("key", "azure-native:keyvault:Key", "key"),
         ("identity", _IDENTITY, "user"),
         ("grant", _GRANT, "use"),
     ):
-        yield _thing(type_, parents, name, part, kept=KEY, handle=_at(kind, "foundation", purpose))
+        yield _thing(type_, within, name, part, kept=KEY, handle=_at(kind, "foundation", purpose))
 
 
 def _store(
@@ -226,10 +225,9 @@ def _store(
     logged: bool = False,
 ) -> Iterator[Thing]:
     """An account with its settings; `place` is the account's own handle."""
-    parents: Parents = (*within, ("gpuinfra:azure:PrivateStore", name))
 
     def thing(type_: str, kind: str, why: str, *parts: str, part: str = "") -> Thing:
-        return _thing(type_, parents, name, *parts, kept=why, handle=replace(place, kind=kind, part=part))
+        return _thing(type_, within, name, *parts, kept=why, handle=replace(place, kind=kind, part=part))
 
     yield thing("azure-native:storage:StorageAccount", "account", why, "account")
     yield thing("azure-native:storage:BlobServiceProperties", "blobs", SETTINGS, "blobs")
@@ -240,12 +238,12 @@ def _store(
             lock = "azure-native:storage:BlobContainerImmutabilityPolicy"
             yield thing(lock, "lock", SETTINGS, container, "lock", part=container)
     if logged:
-        yield _thing(_DIAGNOSTIC, parents, name, "requests")
+        yield _thing(_DIAGNOSTIC, within, name, "requests")
 
 
 def _security(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
     name = naming.logical(plan.name, "security")
-    within: Parents = (*_top(plan), ("gpuinfra:azure:Security", name))
+    within = _top(plan)
     roles = ["nodes"]
     if any(one.kind == "lustre" for one in plan.file_systems):
         roles.append("storage")
@@ -303,7 +301,7 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
 
 def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
     name = naming.logical(plan.name, "endpoints")
-    within: Parents = (*_top(plan), ("gpuinfra:azure:Endpoints", name))
+    within = _top(plan)
     for kind in network.interface_endpoints:
         if ZONES[kind] not in network.dns_zones:
             yield _thing("azure-native:privatedns:PrivateZone", within, name, kind, "zone")

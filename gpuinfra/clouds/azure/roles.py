@@ -15,6 +15,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.azure.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.resources import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.azure.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class NodeRoleArgs:
     """Container of evidence and bundles."""
 
 
-class NodeRole(pulumi.ComponentResource):
+class NodeRole(Part):
     """The identity of nodes."""
 
     identity_id: pulumi.Output[str]
@@ -41,7 +42,7 @@ class NodeRole(pulumi.ComponentResource):
     """By which roles are given to it."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:NodeRole", name, None, opts)
+        super().__init__("gpuinfra:azure:NodeRole", name, opts)
         scope = args.scope
         logical = naming.logical(name, "identity")
         identity = managedidentity.UserAssignedIdentity(
@@ -66,4 +67,3 @@ class NodeRole(pulumi.ComponentResource):
         )
         self.identity_id = after(identity.id, [may])
         self.client_id, self.principal_id = identity.client_id, identity.principal_id
-        self.register_outputs({"identity_id": self.identity_id, "client_id": self.client_id})

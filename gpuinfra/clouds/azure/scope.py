@@ -10,6 +10,7 @@ from pulumi_azure_native import authorization
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure import names
+from gpuinfra.clouds.part import Parent, inside
 from gpuinfra.clouds.taken import when_kept_before
 
 
@@ -88,7 +89,7 @@ class Scope:
 
 
 def child(
-    parent: pulumi.Resource,
+    parent: Parent,
     *,
     keep: bool = False,
     depends_on: Iterable[pulumi.Resource] = (),
@@ -105,8 +106,7 @@ def child(
     stops the replacement before anything is lost.
     """
     old_first = False if keep else old_first
-    return pulumi.ResourceOptions(
-        parent=parent,
+    own = pulumi.ResourceOptions(
         retain_on_delete=keep or None,
         delete_before_replace=old_first,
         depends_on=list(depends_on),
@@ -114,6 +114,7 @@ def child(
         replace_on_changes=list(fixed),
         hooks=when_kept_before() if old_first is False else None,
     )
+    return inside(parent, own)
 
 
 def after(value: pulumi.Input[str], resources: Iterable[pulumi.Resource]) -> pulumi.Output[str]:

@@ -14,6 +14,7 @@ from pulumi_azure_native import network
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure.scope import Scope, child
+from gpuinfra.clouds.part import Part
 from gpuinfra.plan.model import NetworkPlan
 
 LUSTRE_PORTS = ("988", "1019-1023")
@@ -50,7 +51,7 @@ class SecurityArgs:
     """True where a destroy leaves a file system, and its group with it."""
 
 
-class Security(pulumi.ComponentResource):
+class Security(Part):
     """The security groups of nodes, file systems, private endpoints and Bastion."""
 
     nodes_group_id: pulumi.Output[str]
@@ -61,7 +62,7 @@ class Security(pulumi.ComponentResource):
     """Groups by the role of the plan's subnets that they are for."""
 
     def __init__(self, name: str, args: SecurityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Security", name, None, opts)
+        super().__init__("gpuinfra:azure:Security", name, opts)
         self._name, self._args = name, args
         self._where = {role: _prefixes(args.plan, role) for role in ("nodes", "storage", "endpoints", "bastion")}
         self.group_ids = {"nodes": self._group("nodes", self._nodes())}
@@ -73,7 +74,6 @@ class Security(pulumi.ComponentResource):
             self.group_ids["bastion"] = self._group("bastion", _bastion())
         self.nodes_group_id = self.group_ids["nodes"]
         self.storage_group_id = self.group_ids.get("storage")
-        self.register_outputs({"nodes_group_id": self.nodes_group_id, "storage_group_id": self.storage_group_id})
 
     def _made(self, role: str) -> bool:
         return any(subnet.role == role for subnet in self._args.plan.subnets)

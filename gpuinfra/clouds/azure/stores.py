@@ -16,6 +16,7 @@ from pulumi_azure_native import monitor, storage
 from gpuinfra import naming
 from gpuinfra.clouds.azure.regions import PAIRS
 from gpuinfra.clouds.azure.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class PrivateStoreArgs:
     """Log Analytics workspace that takes its access log; left out, there is none."""
 
 
-class PrivateStore(pulumi.ComponentResource):
+class PrivateStore(Part):
     """One storage account: private, encrypted, versioned, reached over TLS 1.2 and later only."""
 
     account_id: pulumi.Output[str]
@@ -78,7 +79,7 @@ class PrivateStore(pulumi.ComponentResource):
     """Ids of the containers, once the account's settings are in force."""
 
     def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:PrivateStore", name, None, opts)
+        super().__init__("gpuinfra:azure:PrivateStore", name, opts)
         self._name, self._args = name, args
         account = self._account()
         settings = [self._blobs(account), self._lifecycle(account)]
@@ -90,7 +91,6 @@ class PrivateStore(pulumi.ComponentResource):
             made = self._container(account, container, settings)
             locks = [self._lock(account, made, container, args.lock)] if args.lock else []
             self.containers[container] = after(made.id, [*settings, *locks])
-        self.register_outputs({"account_id": self.account_id, "account_name": self.account_name})
 
     def _logical(self, *parts: str | int) -> str:
         return naming.logical(self._name, *parts)

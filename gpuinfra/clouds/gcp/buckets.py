@@ -9,6 +9,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.scope import Scope, child
+from gpuinfra.clouds.part import Part
 
 DAY_S = 86_400
 
@@ -39,14 +40,14 @@ class PrivateBucketArgs:
     """Days that a replaced or removed object can still be brought back."""
 
 
-class PrivateBucket(pulumi.ComponentResource):
+class PrivateBucket(Part):
     """One bucket: private by enforcement, access by role alone, encrypted, versioned or locked."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:PrivateBucket", name, None, opts)
+        super().__init__("gpuinfra:gcp:PrivateBucket", name, opts)
         scope, lock = args.scope, args.lock
         made = gcp.storage.Bucket(
             naming.logical(name, "bucket"),
@@ -71,7 +72,6 @@ class PrivateBucket(pulumi.ComponentResource):
             opts=child(self, keep=args.keep),
         )
         self.bucket = made.name
-        self.register_outputs({"bucket": self.bucket})
 
 
 def _old_versions(days: int) -> gcp.storage.BucketLifecycleRuleArgs:

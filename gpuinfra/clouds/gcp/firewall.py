@@ -14,6 +14,7 @@ import pulumi_gcp as gcp
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.scope import Scope, child
+from gpuinfra.clouds.part import Part
 
 ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
@@ -42,14 +43,14 @@ class WallsArgs:
     """Networks that may reach port 22, such as IAP's 35.235.240.0/20; left out, nobody."""
 
 
-class Walls(pulumi.ComponentResource):
+class Walls(Part):
     """The firewall rules of one network."""
 
     rules: list[gcp.compute.Firewall]
     """All of them, for those who come after."""
 
     def __init__(self, name: str, args: WallsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Walls", name, None, opts)
+        super().__init__("gpuinfra:gcp:Walls", name, opts)
         self._name, self._args = name, args
         inside = list(args.inside)
         self.rules = [self._in("inside-in", inside, _every_protocol())]
@@ -70,7 +71,6 @@ class Walls(pulumi.ComponentResource):
             to = ANYWHERE if args.out == "nat" else PRIVATE_APIS
             ports = ["80", "443"] if args.out == "nat" else ["443"]
             self.rules.append(self._out("web-out", [to], [_tcp(ports)]))
-        self.register_outputs({"rules": [rule.name for rule in self.rules]})
 
     def _in(
         self, what: str, sources: list[str], allows: list[gcp.compute.FirewallAllowArgs] | None
@@ -119,14 +119,14 @@ class NeighboursArgs:
     """Account of the nodes; the rule is about its machines and no others."""
 
 
-class Neighbours(pulumi.ComponentResource):
+class Neighbours(Part):
     """Lets the nodes of a cluster talk to each other in another's network, and touches nothing else there."""
 
     rule: gcp.compute.Firewall
     """The one rule."""
 
     def __init__(self, name: str, args: NeighboursArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Neighbours", name, None, opts)
+        super().__init__("gpuinfra:gcp:Neighbours", name, opts)
         logical = naming.logical(name, "in")
         self.rule = gcp.compute.Firewall(
             logical,
@@ -143,7 +143,6 @@ class Neighbours(pulumi.ComponentResource):
             target_service_accounts=[args.service_account],
             opts=child(self),
         )
-        self.register_outputs({"rule": self.rule.name})
 
 
 def _every_protocol() -> list[gcp.compute.FirewallAllowArgs]:

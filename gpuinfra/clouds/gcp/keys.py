@@ -13,6 +13,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.scope import Scope, after, child
+from gpuinfra.clouds.part import Parent, Part
 
 ROTATION = "7776000s"
 """90 days, the most that CIS 1.10 lets a key go without a new version."""
@@ -32,14 +33,14 @@ class KeyArgs:
     """Who encrypts with it: a word for the grant's name -> member of a policy."""
 
 
-class Key(pulumi.ComponentResource):
+class Key(Part):
     """A key in a ring of its own, renewed every 90 days, and the grants of those who encrypt with it."""
 
     id: pulumi.Output[str]
     """`projects/P/locations/R/keyRings/N/cryptoKeys/N`, once everybody who needs it may use it."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Key", name, None, opts)
+        super().__init__("gpuinfra:gcp:Key", name, opts)
         scope = args.scope
         called = scope.unique_name(args.purpose)
         ring = gcp.kms.KeyRing(
@@ -62,11 +63,10 @@ class Key(pulumi.ComponentResource):
         )
         grants = [grant(naming.logical(name, word), key.id, member, self) for word, member in args.users.items()]
         self.id = after(key.id, grants)
-        self.register_outputs({"id": self.id})
 
 
 def grant(
-    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource
+    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: Parent
 ) -> gcp.kms.CryptoKeyIAMMember:
     """Lets one service use a key. It is kept, because Google's services have one account for the whole project: what is taken
     from one stack's things is taken from everybody's, and what was encrypted is closed. Made again it is the same grant."""

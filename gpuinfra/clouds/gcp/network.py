@@ -18,6 +18,7 @@ from gpuinfra.clouds.gcp.audit import FLOW_LOGS
 from gpuinfra.clouds.gcp.firewall import PRIVATE_APIS, Walls, WallsArgs
 from gpuinfra.clouds.gcp.resources import PRIVATE_DOMAINS
 from gpuinfra.clouds.gcp.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
 
 PRIVATE_ADDRESSES = tuple(str(one) for one in ipaddress.ip_network(PRIVATE_APIS))
@@ -275,14 +276,14 @@ class RdmaNetworkArgs:
     plan: OwnNetwork
 
 
-class RdmaNetwork(pulumi.ComponentResource):
+class RdmaNetwork(Part):
     """One network with the RDMA profile of a zone, and a subnet for each rail. It takes no firewall rule, no router and no log (gcp.md 2.3)."""
 
     subnet_ids: dict[str, pulumi.Output[str]]
     """Subnets by the plan's names."""
 
     def __init__(self, name: str, args: RdmaNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:RdmaNetwork", name, None, opts)
+        super().__init__("gpuinfra:gcp:RdmaNetwork", name, opts)
         scope, plan = args.scope, args.plan
         network = gcp.compute.Network(
             name,
@@ -306,7 +307,6 @@ class RdmaNetwork(pulumi.ComponentResource):
                 opts=child(self),
             )
             self.subnet_ids[subnet.name] = made.id
-        self.register_outputs({"subnet_ids": self.subnet_ids})
 
 
 def _flows(plan: NetworkPlan) -> gcp.compute.SubnetworkLogConfigArgs:

@@ -168,8 +168,7 @@ def _audit(above: Parents, name: str, *, existing: bool) -> Iterator[Thing]:
     yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, "writer"))
 
 
-def _key(above: Parents, name: str, purpose: str, *users: str) -> Iterator[Thing]:
-    within: Parents = (*above, ("gpuinfra:gcp:Key", name))
+def _key(within: Parents, name: str, purpose: str, *users: str) -> Iterator[Thing]:
     for part, type_ in (("ring", "gcp:kms/keyRing:KeyRing"), ("key", "gcp:kms/cryptoKey:CryptoKey")):
         handle = Handle(kind=part, purpose=purpose)
         yield Thing(type=type_, name=naming.logical(name, part), kept=KEY, parents=within, handle=handle)
@@ -177,12 +176,12 @@ def _key(above: Parents, name: str, purpose: str, *users: str) -> Iterator[Thing
         yield Thing(type=GRANT_ON_KEY, name=naming.logical(name, user), kept=GRANT, parents=within)
 
 
-def _bucket(above: Parents, name: str, purpose: str, why: str) -> Thing:
+def _bucket(within: Parents, name: str, purpose: str, why: str) -> Thing:
     return Thing(
         type=BUCKET,
         name=naming.logical(name, "bucket"),
         kept=why,
-        parents=(*above, ("gpuinfra:gcp:PrivateBucket", name)),
+        parents=within,
         handle=Handle(kind="bucket", purpose=purpose),
     )
 

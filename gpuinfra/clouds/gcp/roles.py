@@ -16,6 +16,7 @@ import pulumi_gcp as gcp
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 PROOF = ".proof.json"
 """End of the names of proofs, which are written again every ten minutes; writing over an object is deleting it, for Google's roles."""
@@ -36,14 +37,14 @@ class NodeRoleArgs:
     """Registry that nodes take images from, `us-central1-docker.pkg.dev/my-project/gpudirect`; left out, none. One that is no Artifact Registry is granted nothing, because nobody here knows how."""
 
 
-class NodeRole(pulumi.ComponentResource):
+class NodeRole(Part):
     """The service account of nodes."""
 
     email: pulumi.Output[str]
     """Address of the account, once it may do what it must; what evidence must be signed by."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:NodeRole", name, None, opts)
+        super().__init__("gpuinfra:gcp:NodeRole", name, opts)
         scope = args.scope
         self._name, self._args = name, args
         self._account = gcp.serviceaccount.Account(
@@ -63,7 +64,6 @@ class NodeRole(pulumi.ComponentResource):
         if known := names.repository(args.registry or ""):
             grants.append(self._images(*known))
         self.email = after(self._account.email, grants)
-        self.register_outputs({"email": self.email})
 
     def _images(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:
         return gcp.artifactregistry.RepositoryIamMember(

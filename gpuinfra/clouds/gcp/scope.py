@@ -13,6 +13,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
+from gpuinfra.clouds.part import Parent, inside
 from gpuinfra.clouds.taken import when_kept_before
 
 
@@ -80,7 +81,7 @@ class Scope:
 
 
 def child(
-    parent: pulumi.Resource,
+    parent: Parent,
     *,
     keep: bool = False,
     holds_data: bool = False,
@@ -93,14 +94,14 @@ def child(
     What is kept, or `holds_data`, does not go first: its replacement is refused for its name, before anything is touched or lost.
     """
     stays = keep or holds_data
-    return pulumi.ResourceOptions(
-        parent=parent,
+    own = pulumi.ResourceOptions(
         retain_on_delete=keep or None,
         delete_before_replace=not stays,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
         hooks=when_kept_before() if stays else None,
     )
+    return inside(parent, own)
 
 
 def after(value: pulumi.Input[str], resources: Iterable[pulumi.Resource]) -> pulumi.Output[str]:

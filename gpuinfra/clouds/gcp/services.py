@@ -10,6 +10,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.scope import Scope, after, child
+from gpuinfra.clouds.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +22,14 @@ class ServicesArgs:
     """`compute`, `storage`, ...: the part before `.googleapis.com`."""
 
 
-class Services(pulumi.ComponentResource):
+class Services(Part):
     """APIs of a project, turned on. A destroy leaves them on, because other people's things may call them by then."""
 
     scope: Scope
     """The same scope; what is made in it comes after the APIs."""
 
     def __init__(self, name: str, args: ServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Services", name, None, opts)
+        super().__init__("gpuinfra:gcp:Services", name, opts)
         made = [
             gcp.projects.Service(
                 naming.logical(name, api),
@@ -40,4 +41,3 @@ class Services(pulumi.ComponentResource):
             for api in args.apis
         ]
         self.scope = replace(args.scope, project=after(args.scope.project, made))
-        self.register_outputs({"apis": list(args.apis)})
