@@ -56,6 +56,6 @@ def test_a_resource_is_known_by_the_name_that_it_had_under_a_component() -> None
     """States of before hold the resource as the child of a component of the part's name, inside one or alone."""
     recording = _recorded()
     (once,) = _named(recording, "whole-thing").once
-    assert once.endswith("::lab:index:Whole$lab:index:Half$lab:index:Thing::whole-thing")
+    assert once.endswith("lab:index:Whole$lab:index:Half$lab:index:Thing::whole-thing")
     (alone,) = _named(recording, "alone-thing").once
     assert alone.endswith("::gpuinfra::lab:index:Half$lab:index:Thing::alone-thing")
