@@ -15,15 +15,13 @@ from typing import Any
 
 from gpuinfra.rehearsal.cloud.behaviours import of
 from gpuinfra.rehearsal.cloud.diff import diff
+from tests.clouds.names import known_as
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of_spec, spec_of
 
 STATE = Path(__file__).parent / "state-aws-p4d-0.1.0.json"
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 _SECRET = "1b47061264138c4ac30d75fd1eb44270"
-
-PARTS = {f"gpuinfra:aws:{name}" for name in ("Key", "NodeRole", "PrivateBucket", "Security")}
-"""Components of the first version that are parts of others now: their rows leave the state, and nothing leaves the cloud."""
 
 
 @dataclass
@@ -90,12 +88,6 @@ def upgrade(changes: Mapping[str, Mapping[str, Any]] | None = None) -> Upgrade:
             told.updated[one.name] = [change.path for change in found]
     told.removed = set(old) - seen
     return told
-
-
-def known_as(urn: str) -> str:
-    """Parent's type, type and name: as much of a URN as mocks keep."""
-    types, name = urn.split("::", 2)[2].rsplit("::", 1)
-    return "$".join(types.split("$")[-2:]) + "::" + name
 
 
 def _matters(path: str) -> bool:
