@@ -1,6 +1,6 @@
 """The engine's time for our component program against programs without components that register the same resources, taking turns in one run.
 
-    python bench/components.py [STACK] [--pairs 7]
+    python bench/components.py [STACK] [--rounds 25]
 
 All go up on an empty stand-in cloud under Pulumi's real engine, and nobody waits for nodes.
 
@@ -250,7 +250,9 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stack", nargs="?", default="aws-p4d")
-    parser.add_argument("--pairs", type=int, default=7, help="rounds in each mode (default: 7)")
+    parser.add_argument(
+        "--rounds", type=int, default=25, help="rounds in each mode, 2 at least (default: 25, ten minutes a mode)"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         bench = Bench(chosen.stack, Path(folder))
@@ -264,7 +266,7 @@ def main() -> None:
         print(f"{chosen.stack}: {len(kinds(state))} resources, {components} components around them")
         for mode, settings in MODES.items():
             bench.settings = settings
-            compare(bench, others, chosen.pairs, mode)
+            compare(bench, others, max(2, chosen.rounds), mode)
 
 
 def kinds(state: list[dict[str, Any]]) -> list[str]:
@@ -286,9 +288,10 @@ def compare(bench: Bench, others: dict[str, Program], count: int, mode: str) -> 
     for other in others:
         for what in ("engine", "wall"):
             ours, theirs = ([getattr(one, what) for one in told[name]] for name in ("components", other))
-            ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+            ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+            error = statistics.stdev(ratios) / len(ratios) ** 0.5
             means = statistics.mean(ours) / statistics.mean(theirs)
-            print(f"  {what}: components {statistics.mean(ours):.2f} s, {other} {statistics.mean(theirs):.2f} s, ratio {ratio:.3f} (of the means {means:.3f})")  # fmt: skip
+            print(f"  {what}: components {statistics.mean(ours):.2f} s, {other} {statistics.mean(theirs):.2f} s, ratio {statistics.median(ratios):.3f} (of the means {means:.3f}, standard error {error:.3f})")  # fmt: skip
 
 
 if __name__ == "__main__":
