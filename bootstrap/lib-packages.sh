@@ -57,10 +57,10 @@ apt_refresh() {
   _APT_REFRESHED=1
 }
 
-# mend_packages: finish what a killed run left behind. Configuring is not enough where the kill came between a package
-# and the one it depends on; then apt has to bring the missing one.
+# mend_packages [SPEC...]: finish what a killed run left behind; SPECs are what the step is about to install. Configuring is
+# not enough where the kill came between a package and the one it depends on; then apt has to bring the missing one.
 mend_packages() {
-  local torn
+  local name version torn=()
   # dpkg's own journal left over: apt refuses to work until dpkg has read it, though no package is broken.
   [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
   would "finish half-installed packages" && return 0
@@ -68,9 +68,18 @@ mend_packages() {
   if [[ -n $(dpkg --audit) ]]; then
     apt_refresh
     # Unpacked in part: only unpacking it again helps, and --fix-broken alone leaves it so.
-    mapfile -t torn < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' 2>/dev/null | sed -n 's/^..R\t//p')
+    # Without its version apt takes the vendor's newest, which clashes with the rest of a set, and is not what the lock says.
+    while IFS=$'\t' read -r name version; do
+      if [[ " ${*%%=*} " == *" $name "* ]]; then
+        torn+=("$@")
+      elif offered "$name=$version"; then
+        torn+=("$name=$version")
+      else
+        torn+=("$name")
+      fi
+    done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\t${Version}\n' 2>/dev/null | sed -n 's/^..R\t//p')
     retry 2 "mending half-installed packages" \
-      apt-get "${APT_OPTIONS[@]}" --allow-change-held-packages --fix-broken --reinstall install "${torn[@]}"
+      apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages --fix-broken --reinstall install "${torn[@]}"
   fi
   [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | sed -n 1p)"
   changed "finished packages that an interrupted run had left half installed"
@@ -93,7 +102,7 @@ install_packages() {
   fi
   would "install ${missing[*]}" && return 0
   begin_installing
-  mend_packages
+  mend_packages "${missing[@]}"
   apt_refresh
   retry 3 "installing ${missing[*]}" \
     apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages install "${missing[@]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -286,3 +287,27 @@ def test_a_killed_step_between_packages_is_whole_again(bench: Bench) -> None:
     listed = root.run("dpkg-query", "-W")[1]
     assert all(f"{name}\t" in listed for name in " ".join(gone).split())
     assert root.run("bash", "-c", "ls /var/lib/gpuinfra | grep -c unfinished")[0] == 1
+
+
+@pytest.mark.long
+def test_a_package_torn_while_it_was_unpacked_comes_back_at_its_version(bench: Bench) -> None:
+    """Killed inside dpkg's unpacking: the package is brought again as the lock has it, though its vendor offers a newer one."""
+    root = bench.machine(lustre=False)
+    assert root.steps()[0] == 0
+    before = root.run("dpkg-query", "-W")[1]
+    torn = "nvidia-container-toolkit"
+    offered = root.run("apt-cache", "madison", torn)[1]
+    assert len(offered.splitlines()) > 1, offered
+    # The second one is what an image brought before and no repository has, torn while the lock's was put over it.
+    for version, options in (("1.20.0-1", ["--again"]), ("1.0.0-1", [])):
+        edit = f"/^Package: {torn}$/,/^$/ {{s/^Status: .*/Status: install reinstreq half-installed/;s/^Version: .*/Version: {version}/}}"
+        root.run("sed", "-i", edit, "/var/lib/dpkg/status", check=True)
+        assert torn in root.run("dpkg", "--audit")[1]
+        state = root.state
+        next(one for one in state["steps"] if one["id"] == "70-container-toolkit")["status"] = "pending"
+        root.write("var/lib/gpuinfra/state.json", json.dumps(state))
+        root.write("var/lib/gpuinfra/unfinished-70-container-toolkit", "")
+        code, said = root.steps(*options)
+        assert code == 0, said
+        assert root.run("dpkg-query", "-W")[1] == before
+        assert root.run("dpkg", "--audit")[1] == ""
