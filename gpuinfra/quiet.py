@@ -1,8 +1,8 @@
 """The debug messages of Pulumi's Python SDK, left out where nobody asked for them.
 
 The SDK tells the engine four or five things about each resource, each by a call of its own and whether or not anybody reads them: 450 in one
-`up` of aws-p4d, an eighth of the engine's processor time and of the time from start to end (docs/proofs.md; Pulumi measured the same of
-larger programs, https://github.com/pulumi/pulumi/pull/7295). A program does not learn whether it runs under `pulumi up --debug`.
+`up` of aws-p4d. What they cost is in docs/decisions/quiet.md; Pulumi met the same in larger programs,
+https://github.com/pulumi/pulumi/pull/7295. A program does not learn whether it runs under `pulumi up --debug`.
 """
 
 from __future__ import annotations
