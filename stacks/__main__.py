@@ -3,10 +3,10 @@
 import pulumi
 
 from gpuinfra import GpuCluster
-from gpuinfra.quiet import without_debug_messages
+from gpuinfra.quiet import say_less
 from gpuinfra.stack import declared
 
-without_debug_messages()
+say_less()
 spec = declared()
 for name, value in GpuCluster(spec.name, spec).outputs.items():
     pulumi.export(name, value)

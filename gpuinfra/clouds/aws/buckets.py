@@ -13,8 +13,8 @@ import pulumi_aws as aws
 
 from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
-from gpuinfra.clouds.aws.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.aws.scope import Scope, child
+from gpuinfra.clouds.part import Part, after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +104,6 @@ class PrivateBucket(Part):
             region=region,
             opts=options(),
         )
-        policy = aws.s3.BucketPolicy(
-            naming.logical(name, "policy"),
-            bucket=bucket.bucket,
-            policy=policies.document([policies.only_over_tls(bucket.arn), *args.statements(bucket.arn)]),
-            region=region,
-            # S3 refuses a policy that comes while the public access block is being written.
-            opts=options(public),
-        )
         lifecycle = aws.s3.BucketLifecycleConfiguration(
             naming.logical(name, "lifecycle"),
             bucket=bucket.bucket,
@@ -119,7 +111,7 @@ class PrivateBucket(Part):
             region=region,
             opts=options(versioning),
         )
-        settings: list[pulumi.Resource] = [public, ownership, versioning, encryption, policy, lifecycle]
+        settings: list[pulumi.Resource] = [public, ownership, versioning, encryption, lifecycle]
         if args.lock:
             settings.append(
                 aws.s3.BucketObjectLockConfiguration(
@@ -145,7 +137,15 @@ class PrivateBucket(Part):
                     opts=options(),
                 )
             )
-        self.bucket = after(bucket.bucket, settings)
+        policy = aws.s3.BucketPolicy(
+            naming.logical(name, "policy"),
+            bucket=bucket.bucket,
+            policy=policies.document([policies.only_over_tls(bucket.arn), *args.statements(bucket.arn)]),
+            region=region,
+            # S3 refuses a policy that comes while the public access block is being written; after all of them, it speaks for all of them.
+            opts=options(*settings),
+        )
+        self.bucket = after(bucket.bucket, [policy])
         self.arn = bucket.arn
 
 

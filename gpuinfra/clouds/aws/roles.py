@@ -9,8 +9,8 @@ import pulumi_aws as aws
 
 from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
-from gpuinfra.clouds.aws.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.aws.scope import Scope, child
+from gpuinfra.clouds.part import Part, after
 
 
 @dataclass(frozen=True, kw_only=True)

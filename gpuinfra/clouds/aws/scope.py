@@ -95,8 +95,3 @@ def child(
         hooks=when_kept_before() if keep else None,
     )
     return inside(parent, own)
-
-
-def after(value: pulumi.Input[str], resources: Iterable[pulumi.Resource]) -> pulumi.Output[str]:
-    """A value for those who rely on more than the thing it names: they come up after `resources`, and go before them."""
-    return pulumi.Output.all(value, *(resource.urn for resource in resources)).apply(lambda known: str(known[0]))

@@ -12,8 +12,8 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
-from gpuinfra.clouds.aws.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.aws.scope import Scope, child
+from gpuinfra.clouds.part import Maker, Part, after, gathered
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 """TCP ports between Lustre clients and servers, both ways (aws.md 3.2)."""
@@ -50,12 +50,11 @@ class Security(Part):
         nodes = self._group(
             "nodes", args.vpc_id, "GPU nodes: everything among themselves, the web outwards, nothing inwards"
         )
-        rules = {
+        makers = {
             "nodes": self._both_ways("fabric", nodes, nodes, "-1", None, "nodes among themselves, EFA included"),
             "storage": [],
         }
-        for port in WEB_PORTS:
-            rules["nodes"].append(self._outwards(nodes, port))
+        makers["nodes"] += [self._outwards(nodes, port) for port in WEB_PORTS]
         self.storage_group_id = None
         if args.storage:
             storage = self._group(
@@ -69,17 +68,17 @@ class Security(Part):
             ports = [None] if args.storage_efa else list(LUSTRE_PORTS)
             protocol = "-1" if args.storage_efa else "tcp"
             for index, span in enumerate(ports):
-                rules["storage"] += self._both_ways(
+                makers["storage"] += self._both_ways(
                     f"servers-{index}", storage, storage, protocol, span, "file servers among themselves"
                 )
-                rules["storage"] += self._both_ways(
+                makers["storage"] += self._both_ways(
                     f"servers-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes"
                 )
-                rules["nodes"] += self._both_ways(
+                makers["nodes"] += self._both_ways(
                     f"nodes-servers-{index}", nodes, storage, protocol, span, "nodes and file servers"
                 )
-            self.storage_group_id = after(storage.id, rules["storage"])
-        self.nodes_group_id = after(nodes.id, rules["nodes"])
+            self.storage_group_id = after(storage.id, [gathered(makers["storage"])])
+        self.nodes_group_id = after(nodes.id, [gathered(makers["nodes"])])
 
     def _group(
         self, what: str, vpc_id: pulumi.Input[str], description: str, *, name: str | None = None, keep: bool = False
@@ -104,40 +103,29 @@ class Security(Part):
         protocol: str,
         ports: tuple[int, int] | None,
         why: str,
-    ) -> list[pulumi.Resource]:
+    ) -> list[Maker]:
         """Two rules of `group`: from `other`, and to `other`, by id."""
         first, last = ports or (None, None)
-        tags = self._scope.tagged(naming.logical(self._name, what))
-        return [
-            aws.vpc.SecurityGroupIngressRule(
-                naming.logical(self._name, what, "in"),
-                security_group_id=group.id,
-                referenced_security_group_id=other.id,
-                ip_protocol=protocol,
-                from_port=first,
-                to_port=last,
-                description=why,
-                region=self._scope.region,
-                tags=tags,
-                opts=child(self),
-            ),
-            aws.vpc.SecurityGroupEgressRule(
-                naming.logical(self._name, what, "out"),
-                security_group_id=group.id,
-                referenced_security_group_id=other.id,
-                ip_protocol=protocol,
-                from_port=first,
-                to_port=last,
-                description=why,
-                region=self._scope.region,
-                tags=tags,
-                opts=child(self),
-            ),
-        ]
 
-    def _outwards(self, group: aws.ec2.SecurityGroup, port: int) -> pulumi.Resource:
+        def rule(cls: type[aws.vpc.SecurityGroupIngressRule | aws.vpc.SecurityGroupEgressRule], way: str) -> Maker:
+            return lambda others: cls(
+                naming.logical(self._name, what, way),
+                security_group_id=group.id,
+                referenced_security_group_id=other.id,
+                ip_protocol=protocol,
+                from_port=first,
+                to_port=last,
+                description=why,
+                region=self._scope.region,
+                tags=self._scope.tagged(naming.logical(self._name, what)),
+                opts=child(self, depends_on=others),
+            )
+
+        return [rule(aws.vpc.SecurityGroupIngressRule, "in"), rule(aws.vpc.SecurityGroupEgressRule, "out")]
+
+    def _outwards(self, group: aws.ec2.SecurityGroup, port: int) -> Maker:
         name = naming.logical(self._name, "web", port)
-        return aws.vpc.SecurityGroupEgressRule(
+        return lambda others: aws.vpc.SecurityGroupEgressRule(
             name,
             security_group_id=group.id,
             cidr_ipv4="0.0.0.0/0",
@@ -147,5 +135,5 @@ class Security(Part):
             description="packages, images and the cloud's own services",
             region=self._scope.region,
             tags=self._scope.tagged(name),
-            opts=child(self),
+            opts=child(self, depends_on=others),
         )

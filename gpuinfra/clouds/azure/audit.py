@@ -19,8 +19,9 @@ from gpuinfra.clouds.azure.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.groups import resource_group
 from gpuinfra.clouds.azure.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set
 from gpuinfra.clouds.azure.resources import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
-from gpuinfra.clouds.azure.scope import Scope, after, child
+from gpuinfra.clouds.azure.scope import Scope, child
 from gpuinfra.clouds.azure.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
+from gpuinfra.clouds.part import after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan
 
 CATEGORIES = (

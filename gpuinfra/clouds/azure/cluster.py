@@ -19,11 +19,12 @@ from gpuinfra.clouds.azure.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.azure.resources import ENDPOINTS_SUBNET, kept_subnets, way_out_zone
 from gpuinfra.clouds.azure.roles import NodeRole, NodeRoleArgs
-from gpuinfra.clouds.azure.scope import Scope, after
+from gpuinfra.clouds.azure.scope import Scope
 from gpuinfra.clouds.azure.security import Security, SecurityArgs
 from gpuinfra.clouds.azure.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.azure.stores import Sealed
 from gpuinfra.clouds.gate import hand_over
+from gpuinfra.clouds.part import after
 from gpuinfra.existing import Existing, Given
 from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import NetworkPlan, Plan

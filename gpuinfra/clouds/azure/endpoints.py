@@ -10,8 +10,8 @@ from pulumi_azure_native import network, privatedns
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure.resources import ZONES
-from gpuinfra.clouds.azure.scope import Scope, after, child
-from gpuinfra.clouds.part import Parent, Part
+from gpuinfra.clouds.azure.scope import Scope, child
+from gpuinfra.clouds.part import Parent, Part, after
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from pulumi_azure_native import managedidentity
 from gpuinfra import naming
 from gpuinfra.clouds.azure.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.resources import BUNDLES, EVIDENCE_CONTAINER
-from gpuinfra.clouds.azure.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.azure.scope import Scope, child
+from gpuinfra.clouds.part import Part, after
 
 
 @dataclass(frozen=True, kw_only=True)

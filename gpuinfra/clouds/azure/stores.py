@@ -15,8 +15,8 @@ from pulumi_azure_native import monitor, storage
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure.regions import PAIRS
-from gpuinfra.clouds.azure.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.azure.scope import Scope, child
+from gpuinfra.clouds.part import Part, after
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ and what leaves is declared. Metadata, names and time come from 169.254.169.254,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -46,36 +47,41 @@ class WallsArgs:
 class Walls(Part):
     """The firewall rules of one network."""
 
-    rules: list[gcp.compute.Firewall]
-    """All of them, for those who come after."""
+    last: gcp.compute.Firewall
+    """Made after all the others: who needs them waits for this one. It is the rule that lets nodes talk to each other."""
 
     def __init__(self, name: str, args: WallsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Walls", name, opts)
         self._name, self._args = name, args
         inside = list(args.inside)
-        self.rules = [self._in("inside-in", inside, _every_protocol())]
+        rules: list[pulumi.Resource] = []
         if args.out is not None:
-            self.rules += [
+            rules += [
                 self._out("inside-out", inside, _every_protocol()),
                 self._in("closed-in", [ANYWHERE], None),
                 self._out("closed-out", [ANYWHERE], None),
             ]
         if args.ssh_from:
-            self.rules.append(self._in("ssh-in", list(args.ssh_from), [_tcp(["22"])]))
+            rules.append(self._in("ssh-in", list(args.ssh_from), [_tcp(["22"])]))
         if args.services:
             ports = [port for kind, opened in PORTS.items() if kind in args.file_systems for port in opened]
-            self.rules.append(self._out("files-out", [args.services], [_tcp(ports)]))
+            rules.append(self._out("files-out", [args.services], [_tcp(ports)]))
             if "lustre" in args.file_systems:
-                self.rules.append(self._in("files-in", [args.services], [_tcp(PORTS["lustre"])]))
+                rules.append(self._in("files-in", [args.services], [_tcp(PORTS["lustre"])]))
         if args.out:
             to = ANYWHERE if args.out == "nat" else PRIVATE_APIS
             ports = ["80", "443"] if args.out == "nat" else ["443"]
-            self.rules.append(self._out("web-out", [to], [_tcp(ports)]))
+            rules.append(self._out("web-out", [to], [_tcp(ports)]))
+        self.last = self._in("inside-in", inside, _every_protocol(), rules)
 
     def _in(
-        self, what: str, sources: list[str], allows: list[gcp.compute.FirewallAllowArgs] | None
+        self,
+        what: str,
+        sources: list[str],
+        allows: list[gcp.compute.FirewallAllowArgs] | None,
+        others: Sequence[pulumi.Resource] = (),
     ) -> gcp.compute.Firewall:
-        return self._rule(what, "INGRESS", allows, source_ranges=sources)
+        return self._rule(what, "INGRESS", allows, source_ranges=sources, others=others)
 
     def _out(
         self, what: str, targets: list[str], allows: list[gcp.compute.FirewallAllowArgs] | None
@@ -89,6 +95,7 @@ class Walls(Part):
         allows: list[gcp.compute.FirewallAllowArgs] | None,
         source_ranges: list[str] | None = None,
         destination_ranges: list[str] | None = None,
+        others: Sequence[pulumi.Resource] = (),
     ) -> gcp.compute.Firewall:
         scope, logical = self._args.scope, naming.logical(self._name, what)
         dropped = allows is None
@@ -105,7 +112,7 @@ class Walls(Part):
             source_ranges=source_ranges,
             destination_ranges=destination_ranges,
             log_config=gcp.compute.FirewallLogConfigArgs(metadata="INCLUDE_ALL_METADATA") if logged else None,
-            opts=child(self),
+            opts=child(self, depends_on=others),
         )
 
 

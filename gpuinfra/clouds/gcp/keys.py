@@ -12,8 +12,8 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra import naming
-from gpuinfra.clouds.gcp.scope import Scope, after, child
-from gpuinfra.clouds.part import Parent, Part
+from gpuinfra.clouds.gcp.scope import Scope, child
+from gpuinfra.clouds.part import Parent, Part, after
 
 ROTATION = "7776000s"
 """90 days, the most that CIS 1.10 lets a key go without a new version."""

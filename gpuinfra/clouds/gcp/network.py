@@ -17,8 +17,8 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.audit import FLOW_LOGS
 from gpuinfra.clouds.gcp.firewall import PRIVATE_APIS, Walls, WallsArgs
 from gpuinfra.clouds.gcp.resources import PRIVATE_DOMAINS
-from gpuinfra.clouds.gcp.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.gcp.scope import Scope, child
+from gpuinfra.clouds.part import Part, after
 from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
 
 PRIVATE_ADDRESSES = tuple(str(one) for one in ipaddress.ip_network(PRIVATE_APIS))
@@ -107,7 +107,7 @@ class Network(pulumi.ComponentResource):
                 WallsArgs(scope=self._args.scope, network_id=network.id, inside=(subnet.cidr,)),
                 pulumi.ResourceOptions(parent=self),
             )
-            self.subnet_ids[subnet.name] = after(made.id, walls.rules)
+            self.subnet_ids[subnet.name] = after(made.id, [walls.last])
 
     def _main(self) -> pulumi.Output[str]:
         plan, keep = self._args.plan, self._args.keep
@@ -133,7 +133,7 @@ class Network(pulumi.ComponentResource):
             way_out = self._private_apis(network)
         self._flow_logs(list(made.values()))
         for name, subnet in made.items():
-            self.subnet_ids[name] = after(subnet.id, [*walls.rules, *way_out])
+            self.subnet_ids[name] = after(subnet.id, [walls.last, *way_out])
         return after(network.id, [self._peering(network, plan.service_range)] if plan.service_range else [])
 
     def _way_out(self, network: gcp.compute.Network, subnets: list[gcp.compute.Subnetwork]) -> list[pulumi.Resource]:

@@ -9,8 +9,8 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra import naming
-from gpuinfra.clouds.gcp.scope import Scope, after, child
-from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.gcp.scope import Scope, child
+from gpuinfra.clouds.part import Maker, Part, after, gathered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +30,15 @@ class Services(Part):
 
     def __init__(self, name: str, args: ServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Services", name, opts)
-        made = [
-            gcp.projects.Service(
+        scope = args.scope
+
+        def turned_on(api: str) -> Maker:
+            return lambda others: gcp.projects.Service(
                 naming.logical(name, api),
-                project=args.scope.project,
+                project=scope.project,
                 service=f"{api}.googleapis.com",
                 disable_on_destroy=False,
-                opts=child(self),
+                opts=child(self, depends_on=others),
             )
-            for api in args.apis
-        ]
-        self.scope = replace(args.scope, project=after(args.scope.project, made))
+
+        self.scope = replace(scope, project=after(scope.project, [gathered([turned_on(api) for api in args.apis])]))
