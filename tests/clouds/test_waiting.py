@@ -1,0 +1,106 @@
+"""What is made after what: nothing is used before all that makes it safe is in force, and lists of what is waited for stay short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpuinfra.clouds import CLOUDS
+from tests.clouds.recorder import Recording, Registered
+from tests.clouds.stacks import recording_of, shipped_stacks
+
+Pairs = Iterator[tuple[Registered, list[Registered]]]
+"""Something that relies on more than one thing, and what it relies on."""
+
+
+def _closure(recording: Recording, one: Registered) -> set[str]:
+    """URNs of everything that is made before it."""
+    known = {row.urn: row for row in recording.resources}
+    before: set[str] = set()
+    waiting = list(one.depends_on)
+    while waiting:
+        urn = waiting.pop()
+        if urn not in before:
+            before.add(urn)
+            waiting += known[urn].depends_on if urn in known else ()
+    return before
+
+
+def _buckets(recording: Recording) -> Pairs:
+    """Who writes into a bucket, or has others write into it, relies on all of its settings."""
+    settings: dict[str, list[Registered]] = {}
+    for one in recording.custom:
+        if one.type.startswith("aws:s3/bucket") and not one.type.endswith((":Bucket", ":BucketObjectv2")):
+            settings.setdefault(str(one.inputs["bucket"]), []).append(one)
+    named = {"aws:s3/bucketObjectv2:BucketObjectv2": "bucket", "aws:s3/bucketLogging:BucketLogging": "targetBucket", "aws:cloudtrail/trail:Trail": "s3BucketName", "gpuinfra:index:NodesReady": "evidenceBucket"}  # fmt: skip
+    for one in recording.custom:
+        if one.type in named and str(one.inputs[named[one.type]]) in settings:
+            yield one, settings[str(one.inputs[named[one.type]])]
+        if one.type == "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation":
+            bucket = str(one.inputs["dataRepositoryPath"]).removeprefix("s3://").split("/")[0]
+            yield one, settings.get(bucket, [])
+
+
+def _groups(recording: Recording) -> Pairs:
+    """A machine or a file system relies on every rule of its security groups."""
+    rules: dict[str, list[Registered]] = {}
+    for one in recording.custom:
+        if one.type.startswith("aws:vpc/securityGroup"):
+            rules.setdefault(str(one.inputs["securityGroupId"]), []).append(one)
+    for one in recording.custom:
+        groups = list(one.inputs.get("securityGroupIds") or []) if "lustre" in one.type else []
+        for interface in (one.inputs.get("networkInterfaces") or []) if one.type.endswith(":LaunchTemplate") else []:
+            groups += interface["securityGroups"]
+        for group in dict.fromkeys(groups):
+            if group in rules:
+                yield one, rules[group]
+
+
+def _walls(recording: Recording) -> Pairs:
+    """A machine relies on every firewall rule of the networks that it is in."""
+    rules: dict[str, list[Registered]] = {}
+    for one in recording.of("gcp:compute/firewall:Firewall"):
+        rules.setdefault(str(one.inputs["network"]), []).append(one)
+    networks = {one.id: str(one.inputs["network"]) for one in recording.of("gcp:compute/subnetwork:Subnetwork")}
+    for one in recording.of("gcp:compute/instanceTemplate:InstanceTemplate"):
+        for interface in one.inputs["networkInterfaces"]:
+            if subnet := networks.get(str(interface.get("subnetwork"))):
+                yield one, rules.get(subnet, [])
+
+
+def _apis(recording: Recording) -> Pairs:
+    """Everything in a project relies on the APIs that the stack turns on there."""
+    services = recording.of("gcp:projects/service:Service")
+    for one in recording.custom:
+        if one.inputs.get("project") and one not in services and services:
+            yield one, services
+
+
+RELIES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
+    "aws-p4d": {"buckets": _buckets, "groups": _groups},
+    "aws-p5-block": {"buckets": _buckets, "groups": _groups},
+    "gcp-a3mega": {"walls": _walls, "apis": _apis},
+    "gcp-a3high": {"walls": _walls, "apis": _apis},
+    "gcp-a3ultra": {"walls": _walls, "apis": _apis},
+}
+
+
+@pytest.mark.parametrize(("stack", "what"), [(stack, what) for stack, all_ in RELIES.items() for what in all_])
+def test_what_a_thing_relies_on_is_made_before_it(stack: str, what: str) -> None:
+    """Through however many steps: a bucket's settings before what is written there, rules before machines, APIs before everything."""
+    recording = recording_of(stack)
+    pairs = list(RELIES[stack][what](recording))
+    assert pairs
+    assert max(len(needed) for _, needed in pairs) > 1
+    for one, needed in pairs:
+        late = {row.urn for row in needed} - _closure(recording, one)
+        assert not late, f"{one.name} may come before {sorted(late)}"
+
+
+@pytest.mark.parametrize("stack", [stack for cloud in CLOUDS for stack in shipped_stacks(cloud)])
+def test_lists_of_what_is_waited_for_stay_short(stack: str) -> None:
+    """Three on average at most: each entry is written into the state with each input that uses it, at every step of an `up`."""
+    recording = recording_of(stack)
+    entries = sum(len(one.depends_on) for one in recording.custom)
+    assert entries <= 3 * len(recording.custom), f"{entries} of {len(recording.custom)} resources"
