@@ -8,7 +8,7 @@ All go up on an empty stand-in cloud under Pulumi's real engine, and nobody wait
   resources by the same calls, and no node above them. What the ratio shows is what components cost.
 - `written`: what a person would have written out: the resources of the component program's own state, each under its class of the provider's SDK,
   with the same references between them. It is given what ours works out while it runs: the plan, policies, user data, bundles.
-  Like any program, it sends the debug messages of Pulumi's SDK, which ours and `loose` leave out (docs/decisions/quiet.md).
+  Like any program, it sends the debug messages and stack traces of Pulumi's SDK, which ours and `loose` leave out (docs/decisions/quiet.md).
 
 Figures depend on the machine; a ratio is the median over rounds in which each program ran once. It judges nothing.
 """
