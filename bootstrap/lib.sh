@@ -14,7 +14,7 @@
 #
 # Variables of the runner: GPUINFRA_REPORT (path), GPUINFRA_DRY_RUN (1: change nothing), GPUINFRA_VERSIONS (path of
 # versions.env; without it the one beside this folder), GPUINFRA_FILE_SYSTEMS (lines of `kind mount dns_name mount_name`),
-# GPUINFRA_UNFINISHED (path of a mark that is there while this step installs).
+# GPUINFRA_UNFINISHED (path of a mark that is there from `begin_installing` until the journal says that the step is done).
 
 readonly EXIT_REFUSED=65
 readonly EXIT_REBOOT=194
@@ -44,7 +44,6 @@ unchanged() {
   _report unchanged "$*"
 }
 proved() {
-  dry_run || [[ -z ${GPUINFRA_UNFINISHED:-} ]] || rm -f -- "$GPUINFRA_UNFINISHED"
   say "proved: $*"
   _report proved "$*"
 }
@@ -99,7 +98,7 @@ end_dry_run() {
 
 # --- cut off ----------------------------------------------------------------------------------------------------
 
-# begin_installing: from here on half of it may be there, until `proved`.
+# begin_installing: from here on half of it may be there, until the runner has written down that the step is done.
 begin_installing() {
   [[ -n ${GPUINFRA_UNFINISHED:-} ]] || return 0
   mkdir -p "${GPUINFRA_UNFINISHED%/*}"

@@ -85,6 +85,7 @@ class Runner:
             entry = self.journal.steps[step.id]
             place = f"step {number} of {len(self.steps)} {step.id}"
             if entry["status"] == j.DONE and not self.options.again:
+                self._mark(step).unlink(missing_ok=True)
                 continue
             if entry["status"] == j.REBOOT and entry["boot_id"] == self.journal.boot_id:
                 return self._reboot(place, entry)
@@ -168,6 +169,8 @@ class Runner:
             reason=attempt.reason if attempt.status != j.DONE else None,
         )
         if attempt.status == j.DONE:
+            # Not before: a run that is killed in between goes through the step again, which must know then that it installed.
+            self._mark(step).unlink(missing_ok=True)
             how = f"changed {len(attempt.changed)} things" if changed else "nothing to change"
             self.voice.say(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
         return attempt
@@ -177,7 +180,7 @@ class Runner:
         report = self.reports / f"{step.id}.report"
         report.write_text("", encoding="utf-8")
         environment = {**self.environment, **extra, "GPUINFRA_STEP": step.id, "GPUINFRA_REPORT": str(report)}
-        environment["GPUINFRA_UNFINISHED"] = str(self.journal.path.with_name(f"unfinished-{step.id}"))
+        environment["GPUINFRA_UNFINISHED"] = str(self._mark(step))
         since, began = self.voice.size(), time.monotonic()
         # Output goes to the file itself and not through a pipe, so a step outlives no reader and a daemon holds nobody.
         process = subprocess.Popen(
@@ -205,6 +208,10 @@ class Runner:
         if attempt.status != j.DONE:
             attempt.reason = self._reason(step, attempt, since)
         return attempt
+
+    def _mark(self, step: Step) -> Path:
+        """Lies there while the step installs (`begin_installing` of lib.sh)."""
+        return self.journal.path.with_name(f"unfinished-{step.id}")
 
     @staticmethod
     def _read_report(report: Path, attempt: Attempt) -> None:

@@ -53,6 +53,35 @@ def test_there_are_no_other_boundaries(three: Node) -> None:
     assert three.run(program=KILL_AT_WRITE, before=(str(WRITES + 1), "before"))[0] == 0
 
 
+INSTALLS = """
+if [[ ! -e $WORLD/installed ]] || cut_off; then
+  [[ -e $WORLD/installed ]] || { begin_installing; touch "$WORLD/installed"; }
+  record boot "$(installed_in_boot)"
+fi
+proved "it is installed"
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_only_the_run_that_installed_knows_is_not_lost(node: Node, number: int, moment: str) -> None:
+    """Killed after a step's proof and before the journal has it, the step still counts as cut off, and records it again."""
+    node.step("10-installs", INSTALLS)
+    code, _ = node.run(program=KILL_AT_WRITE, before=(str(number), moment))
+    assert code == -signal.SIGKILL
+    assert node.run()[0] == 0
+    assert node.state["recorded"] == {"boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
+    assert not list((node.root / "var/lib/gpuinfra").glob("unfinished-*"))
+
+
+def test_a_step_that_is_done_leaves_no_mark(node: Node) -> None:
+    """The mark of a step that installs goes once the journal says done, and stays where a proof was followed by a failure."""
+    node.step("10-installs", INSTALLS)
+    node.step("20-fails", 'begin_installing\nproved "early"\ndie "the disk fell out"\n')
+    assert node.run()[0] == 1
+    assert [one.name for one in (node.root / "var/lib/gpuinfra").glob("unfinished-*")] == ["unfinished-20-fails"]
+
+
 def kill_at_random(node: Node, seed: int) -> None:
     """Start, kill at a random moment up to three times, then finish."""
     chance = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from datetime import date
 from pathlib import Path
@@ -78,4 +79,7 @@ def compare(name: str, text: str, url: str) -> None:
     path = GOLDEN / name
     if os.environ.get("GPUINFRA_WRITE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    wanted = path.read_text(encoding="utf-8")
+    # Said here, because pytest explains no assertion outside of test files.
+    told = "\n".join(difflib.unified_diff(wanted.splitlines(), text.splitlines(), "as wanted", "as it is", lineterm=""))
+    assert text == wanted, f"{name}:\n{told}"
