@@ -84,6 +84,18 @@ class Recording:
         assert len(found) == 1, f"{len(found)} of {type_} {name or ''}: {[resource.name for resource in found]}"
         return found[0]
 
+    def before(self, one: Registered) -> list[Registered]:
+        """Everything that a resource is made after, however far."""
+        known = {other.urn: other for other in self.resources}
+        found: dict[str, Registered] = {}
+        waiting = list(one.depends_on)
+        while waiting:
+            urn = waiting.pop()
+            if urn in known and urn not in found:
+                found[urn] = known[urn]
+                waiting += known[urn].depends_on
+        return list(found.values())
+
     @property
     def custom(self) -> list[Registered]:
         """Resources that a cloud holds."""

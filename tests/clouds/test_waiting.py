@@ -14,19 +14,6 @@ Pairs = Iterator[tuple[Registered, list[Registered]]]
 """Something that relies on more than one thing, and what it relies on."""
 
 
-def _closure(recording: Recording, one: Registered) -> set[str]:
-    """URNs of everything that is made before it."""
-    known = {row.urn: row for row in recording.resources}
-    before: set[str] = set()
-    waiting = list(one.depends_on)
-    while waiting:
-        urn = waiting.pop()
-        if urn not in before:
-            before.add(urn)
-            waiting += known[urn].depends_on if urn in known else ()
-    return before
-
-
 def _buckets(recording: Recording) -> Pairs:
     """Who writes into a bucket, or has others write into it, relies on all of its settings."""
     settings: dict[str, list[Registered]] = {}
@@ -94,7 +81,7 @@ def test_what_a_thing_relies_on_is_made_before_it(stack: str, what: str) -> None
     assert pairs
     assert max(len(needed) for _, needed in pairs) > 1
     for one, needed in pairs:
-        late = {row.urn for row in needed} - _closure(recording, one)
+        late = {row.urn for row in needed} - {row.urn for row in recording.before(one)}
         assert not late, f"{one.name} may come before {sorted(late)}"
 
 

@@ -17,7 +17,8 @@ from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
 from gpuinfra.clouds.aws.buckets import Lock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan
 
 

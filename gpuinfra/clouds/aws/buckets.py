@@ -14,7 +14,8 @@ import pulumi_aws as aws
 from gpuinfra import naming
 from gpuinfra.clouds.aws import policies
 from gpuinfra.clouds.aws.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 
 
 @dataclass(frozen=True, kw_only=True)

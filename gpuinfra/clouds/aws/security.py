@@ -13,7 +13,8 @@ import pulumi_aws as aws
 
 from gpuinfra import naming
 from gpuinfra.clouds.aws.scope import Scope, child
-from gpuinfra.clouds.part import Maker, Part, after, gathered
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import Maker, after, gathered
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 """TCP ports between Lustre clients and servers, both ways (aws.md 3.2)."""

@@ -14,7 +14,7 @@ import pulumi_aws as aws
 from gpuinfra import naming
 from gpuinfra.clouds.aws.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.scope import Scope, child
-from gpuinfra.clouds.part import after
+from gpuinfra.clouds.waiting import after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 

@@ -21,7 +21,7 @@ from gpuinfra.clouds.azure.keys import Key, KeyArgs, Vault, VaultArgs, disk_encr
 from gpuinfra.clouds.azure.resources import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
 from gpuinfra.clouds.azure.scope import Scope, child
 from gpuinfra.clouds.azure.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
-from gpuinfra.clouds.part import after
+from gpuinfra.clouds.waiting import after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan
 
 CATEGORIES = (

@@ -24,7 +24,7 @@ from gpuinfra.clouds.azure.security import Security, SecurityArgs
 from gpuinfra.clouds.azure.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.azure.stores import Sealed
 from gpuinfra.clouds.gate import hand_over
-from gpuinfra.clouds.part import after
+from gpuinfra.clouds.waiting import after
 from gpuinfra.existing import Existing, Given
 from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import NetworkPlan, Plan

@@ -11,7 +11,8 @@ from pulumi_azure_native import network, privatedns
 from gpuinfra import naming
 from gpuinfra.clouds.azure.resources import ZONES
 from gpuinfra.clouds.azure.scope import Scope, child
-from gpuinfra.clouds.part import Parent, Part, after
+from gpuinfra.clouds.part import Parent, Part
+from gpuinfra.clouds.waiting import after
 
 
 @dataclass(frozen=True, kw_only=True)

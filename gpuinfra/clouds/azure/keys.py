@@ -14,7 +14,8 @@ from pulumi_azure_native import compute, keyvault, managedidentity
 from gpuinfra import naming
 from gpuinfra.clouds.azure.grants import CRYPTO_USER, grant
 from gpuinfra.clouds.azure.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 
 ROTATE_AFTER = "P365D"
 """A key gets a new version every year; the old ones stay, because what they encrypted is still there."""

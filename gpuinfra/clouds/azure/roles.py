@@ -15,7 +15,8 @@ from gpuinfra import naming
 from gpuinfra.clouds.azure.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.resources import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.azure.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,8 @@ from pulumi_azure_native import monitor, storage
 from gpuinfra import naming
 from gpuinfra.clouds.azure.regions import PAIRS
 from gpuinfra.clouds.azure.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 
 
 @dataclass(frozen=True, kw_only=True)

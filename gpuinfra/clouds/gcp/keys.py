@@ -13,7 +13,8 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.scope import Scope, child
-from gpuinfra.clouds.part import Parent, Part, after
+from gpuinfra.clouds.part import Parent, Part
+from gpuinfra.clouds.waiting import after
 
 ROTATION = "7776000s"
 """90 days, the most that CIS 1.10 lets a key go without a new version."""

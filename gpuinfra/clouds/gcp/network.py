@@ -18,7 +18,8 @@ from gpuinfra.clouds.gcp.audit import FLOW_LOGS
 from gpuinfra.clouds.gcp.firewall import PRIVATE_APIS, Walls, WallsArgs
 from gpuinfra.clouds.gcp.resources import PRIVATE_DOMAINS
 from gpuinfra.clouds.gcp.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
 
 PRIVATE_ADDRESSES = tuple(str(one) for one in ipaddress.ip_network(PRIVATE_APIS))

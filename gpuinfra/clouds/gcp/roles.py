@@ -16,7 +16,8 @@ import pulumi_gcp as gcp
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.scope import Scope, child
-from gpuinfra.clouds.part import Part, after
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import after
 
 PROOF = ".proof.json"
 """End of the names of proofs, which are written again every ten minutes; writing over an object is deleting it, for Google's roles."""

@@ -10,7 +10,8 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.scope import Scope, child
-from gpuinfra.clouds.part import Maker, Part, after, gathered
+from gpuinfra.clouds.part import Part
+from gpuinfra.clouds.waiting import Maker, after, gathered
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.keys import grant
 from gpuinfra.clouds.gcp.scope import Scope, child
-from gpuinfra.clouds.part import after
+from gpuinfra.clouds.waiting import after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 SHARE = "home"

@@ -109,7 +109,10 @@ class Model:
                 continue
             try:
                 answer = self._ask(call, own)
-            except (NotImplementedError, AttributeError):  # the second: it falls over itself
+            except (
+                NotImplementedError,
+                AttributeError,
+            ):  # moto's words for what it does not have; the second: it falls over itself
                 self.missing.add(f"{call.service} {call.operation}")
                 continue
             except ClientError as error:

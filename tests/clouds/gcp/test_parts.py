@@ -210,16 +210,7 @@ def test_people_are_told_how_the_bucket_is_brought_in() -> None:
 
 def _after(recording: Recording, one: Registered) -> set[str]:
     """Types and names of everything that a resource comes after, however far."""
-    by_urn = {other.urn: other for other in recording.resources}
-    seen: set[str] = set()
-    todo = list(one.depends_on)
-    while todo:
-        urn = todo.pop()
-        if urn in seen or urn not in by_urn:
-            continue
-        seen.add(urn)
-        todo += by_urn[urn].depends_on
-    return {f"{by_urn[urn].type} {by_urn[urn].name}" for urn in seen}
+    return {f"{other.type} {other.name}" for other in recording.before(one)}
 
 
 def test_everything_comes_after_the_apis() -> None:
