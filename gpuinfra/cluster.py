@@ -17,10 +17,10 @@ from gpuinfra.clouds import CLOUDS, why_not_built, why_not_here
 from gpuinfra.day import today
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
+from gpuinfra.findings import Level
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check
-from gpuinfra.rules.finding import Level
 from gpuinfra.spec import ClusterSpec, parse_spec
 
 
@@ -51,7 +51,7 @@ class GpuCluster(pulumi.ComponentResource):
         self.plan = _planned(spec, day, self)
         """Every decision taken, before anything is made."""
         self.kept = [asdict(one) for one in self.plan.kept]
-        cloud = importlib.import_module(f"{CLOUDS[spec.cloud]}.cluster")
+        cloud = importlib.import_module(f"{CLOUDS[spec.cloud]}.components.cluster")
         stands_on = (existing or Existing()).joined(
             cloud.EXISTING,
             foundation=spec.use.foundation,

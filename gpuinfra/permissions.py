@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.clouds import CLOUDS
-from gpuinfra.clouds.made import Made
+from gpuinfra.clouds.planned import Made
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
 

@@ -18,7 +18,7 @@ BUILT = [cloud for cloud in CLOUDS if not why_not_built(cloud)]
 
 
 def _table(cloud: str) -> dict[str, Given]:
-    return importlib.import_module(f"{CLOUDS[cloud]}.cluster").EXISTING
+    return importlib.import_module(f"{CLOUDS[cloud]}.components.cluster").EXISTING
 
 
 def _typed() -> set[str]:

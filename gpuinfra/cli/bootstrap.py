@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.options import ssh_options
-from gpuinfra.cli.standing import plan_of, pool_of, rehearsal_options, standing
+from gpuinfra.cli.stack_context import plan_of, pool_of, rehearsal_options, standing
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 
+from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import CLOUDS, profile_of
-from gpuinfra.clouds.records import CapacityKind, MachineType
 
 SCHEMA = "gpuinfra.catalog/1"
 
@@ -49,7 +49,7 @@ def _wanted(record: MachineType, machine: str | None, gpu: str | None, region: s
 
 
 def _nothing(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
-    from gpuinfra.clouds.gpus import GPUS
+    from gpuinfra.catalog.gpus import GPUS
     from gpuinfra.spec.messages import listed, nearest
     from gpuinfra.spec.shown import shown
 

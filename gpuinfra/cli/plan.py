@@ -9,7 +9,7 @@ import click
 
 from gpuinfra.day import read_day, today
 from gpuinfra.errors import UsageError
-from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.findings import Finding, Level
 
 _COLOURS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 
@@ -31,7 +31,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
     STACK is a stack's name or the path of its file. Exit code 1 when a finding is of level error.
     """
     from gpuinfra.cost.file import load
-    from gpuinfra.plan.answer import answer
+    from gpuinfra.report.plan_json import answer
     from gpuinfra.spec.load import find_stack
 
     on = read_day(day, "--on") if day else today()
@@ -43,7 +43,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
         for finding in result.findings:
             click.echo(coloured(finding), err=True)
         if result.plan:
-            from gpuinfra.plan.text import text
+            from gpuinfra.report.plan_text import text
 
             click.echo(text(result))
             if why:
@@ -51,7 +51,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
                 for decision in result.plan.decisions:
                     click.echo(f"  {decision.path}: {decision.chosen} - {decision.why}")
     if page:
-        from gpuinfra.plan.page import page as render
+        from gpuinfra.report.plan_page import page as render
 
         _write(page, render(result))
         click.echo(f"page: {page}", err=True)

@@ -57,9 +57,9 @@ def command(
     ACTION is preview, up, refresh, destroy, or life: up, up again, one node more, drift, a replaced node, destroy, up again.
     """
     from gpuinfra.day import read_day
-    from gpuinfra.rehearsal.ending import ending
     from gpuinfra.rehearsal.run import rehearse
     from gpuinfra.rehearsal.session import Order
+    from gpuinfra.rehearsal.summary import ending
     from gpuinfra.rehearsal.view import view_for
 
     view = view_for(sys.stderr if as_json else sys.stdout)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.standing import Standing, plan_of, rehearsal_options, standing
+from gpuinfra.cli.stack_context import Standing, plan_of, rehearsal_options, standing
 from gpuinfra.errors import EnvironmentMissing, UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.options import ssh_options
-from gpuinfra.cli.standing import plan_of, pool_of, rehearsal_options, standing
+from gpuinfra.cli.stack_context import plan_of, pool_of, rehearsal_options, standing
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def command(
     folder (--evidence DIR). What a healthy node shows comes from STACK's plan or from --expectation.
     Exit code 0 when every node is verified, 1 when one is not.
     """
-    from gpuinfra.verification import write
+    from gpuinfra.report import verification_text as write
     from gpuinfra.verification.judged import judge_all
     from gpuinfra.verification.read import read_folder
 

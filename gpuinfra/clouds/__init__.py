@@ -26,9 +26,9 @@ def profile_of(cloud: str) -> CloudProfile:
 
 def why_not_built(cloud: str) -> str | None:
     """None where this cloud has components; else one sentence for people who ask for them."""
-    if importlib.util.find_spec(f"{CLOUDS[cloud]}.cluster"):
+    if importlib.util.find_spec(f"{CLOUDS[cloud]}.components"):
         return None
-    built = [name for name, package in CLOUDS.items() if importlib.util.find_spec(f"{package}.cluster")]
+    built = [name for name, package in CLOUDS.items() if importlib.util.find_spec(f"{package}.components")]
     return (
         f"where.cloud is {cloud}, which gpuinfra can plan and price but not build yet: its components do not exist; "
         f"`gpuinfra plan` answers for it, and {', '.join(built)} can be built and rehearsed"

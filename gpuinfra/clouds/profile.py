@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
-from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 
 if TYPE_CHECKING:
+    from gpuinfra.findings import Finding
     from gpuinfra.plan.model import (
         Decision,
         Disk,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         Plan,
     )
     from gpuinfra.plan.zones import Zoning
-    from gpuinfra.rules.finding import Finding
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
     from gpuinfra.spec.storage import Home, Lustre, ObjectMount

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
+from gpuinfra.catalog.records import CapacityKind, Price
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.records import CapacityKind, Price
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.plan.model import Plan
 

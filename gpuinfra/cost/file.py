@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from gpuinfra.clouds.records import CapacityKind, Price, ServicePrice
+from gpuinfra.catalog.records import CapacityKind, Price, ServicePrice
 from gpuinfra.errors import SpecError
-from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.findings import Finding, Level
 from gpuinfra.spec.document import read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown

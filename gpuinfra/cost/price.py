@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
+from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpuinfra.clouds.records import MachineType
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import Step
 from gpuinfra.software.environment import ROOT_FREE_GIB
 from gpuinfra.software.lock import Lock, flavour

@@ -10,9 +10,9 @@ import math
 from dataclasses import replace
 from datetime import date
 
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import CloudProfile
-from gpuinfra.clouds.records import MachineType
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.model import (
     AuditPlan,

@@ -6,7 +6,7 @@ that is held first. A prebuilt image runs the same steps: what it brings is prov
 
 from __future__ import annotations
 
-from gpuinfra.clouds.records import MachineType
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import Step
 from gpuinfra.software.lock import Lock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpuinfra.clouds.records import MachineType
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import FileSystemPlan
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 

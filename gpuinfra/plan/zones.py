@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuinfra.clouds.records import MachineType
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.spec.model import ClusterSpec
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from gpuinfra.handover import wire
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.folder import edit_stack
-from gpuinfra.rehearsal.kept import remembered
 from gpuinfra.rehearsal.report import changes_text
+from gpuinfra.rehearsal.retained import remembered
 from gpuinfra.rehearsal.run import Result, finish, perform, problems_of
 from gpuinfra.rehearsal.session import Session
 

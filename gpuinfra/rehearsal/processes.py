@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from gpuinfra.rehearsal.applied_environment import MARK
 from gpuinfra.rehearsal.folder import Folder, write_json
-from gpuinfra.rehearsal.private import MARK
 
 _PR_SET_PDEATHSIG = 1
 

@@ -18,7 +18,7 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.provider import judge_node
 from gpuinfra.handover.watch import NOT_DUE_TEXT, Gatherer, never_reported
 from gpuinfra.plan.model import Plan
-from gpuinfra.rehearsal import private
+from gpuinfra.rehearsal import applied_environment as private
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.folder import Folder, write_atomically, write_json
 from gpuinfra.report import SCHEMA, node_entry, page, totals

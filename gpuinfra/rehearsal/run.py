@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.rehearsal import least
-from gpuinfra.rehearsal.again import broken_nodes, what_to_do
+from gpuinfra.rehearsal import least_privilege as least
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import kind_of, name_of
-from gpuinfra.rehearsal.kept import kept_in, remember, remembered
 from gpuinfra.rehearsal.report import collect, write
+from gpuinfra.rehearsal.retained import kept_in, remember, remembered
+from gpuinfra.rehearsal.retry_hints import broken_nodes, what_to_do
 from gpuinfra.rehearsal.session import Order, Session, opened, titles
 from gpuinfra.rehearsal.view import View
 

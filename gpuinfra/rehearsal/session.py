@@ -25,12 +25,14 @@ from gpuinfra.handover import wire
 from gpuinfra.handover.names import Names
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.rehearsal import applied_environment as private
 from gpuinfra.rehearsal import faults as fault_list
-from gpuinfra.rehearsal import least, private, processes, recover
+from gpuinfra.rehearsal import least_privilege as least
+from gpuinfra.rehearsal import processes, recover
 from gpuinfra.rehearsal.engine import Operation, Pulumi
 from gpuinfra.rehearsal.events import Progress
 from gpuinfra.rehearsal.folder import Folder, Program, find_program, write_project
-from gpuinfra.rehearsal.kept import import_file, remember, remembered
+from gpuinfra.rehearsal.retained import import_file, remember, remembered
 from gpuinfra.rehearsal.standin import Cloud, running
 from gpuinfra.rehearsal.view import View
 from gpuinfra.spec.load import LoadedStack, find_stack, load_stack, stack_name

@@ -16,7 +16,7 @@ from typing import Any
 
 from gpuinfra.bundle import Bundle
 from gpuinfra.plan.model import PoolPlan
-from gpuinfra.remote import far
+from gpuinfra.remote import agent as far
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import KEPT_BYTES, Connection
 from gpuinfra.remote.fleet import Again

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.findings import Finding, Level
 
 if TYPE_CHECKING:
     from gpuinfra.spec.model import ClusterSpec

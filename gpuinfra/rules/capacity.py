@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info
+from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec
 

@@ -8,8 +8,7 @@ from datetime import date
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info, warn
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec

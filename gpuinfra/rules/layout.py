@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date
 
-from gpuinfra.clouds.records import MachineType
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error
+from gpuinfra.catalog.records import MachineType
+from gpuinfra.findings import Finding, error
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 

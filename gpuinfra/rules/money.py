@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.clouds.records import CapacityKind
 from gpuinfra.cost.price import node_price
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import info, warn
+from gpuinfra.findings import Finding, info, warn
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 

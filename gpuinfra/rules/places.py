@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.clouds.records import CapacityKind
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, warn
+from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed, nearest

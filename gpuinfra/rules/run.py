@@ -8,8 +8,8 @@ from datetime import date
 
 from gpuinfra.clouds import CLOUDS, profile_of
 from gpuinfra.clouds.profile import Rule
+from gpuinfra.findings import Finding, Level
 from gpuinfra.rules import capacity, guard, money, places, shape, software
-from gpuinfra.rules.finding import Finding, Level
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 

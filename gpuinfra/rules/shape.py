@@ -7,8 +7,7 @@ from datetime import date
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info
+from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown

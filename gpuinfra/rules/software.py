@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds import mig, profile_of
+from gpuinfra.catalog import mig
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import Rule
+from gpuinfra.findings import Finding, error
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.node.heat import LIMIT_S as HEAT_S
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 

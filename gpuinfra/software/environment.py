@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuinfra.clouds.records import MachineType
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.software import tables
 from gpuinfra.software.lock import Lock, flavour
 from gpuinfra.software.version import key

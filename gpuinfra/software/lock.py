@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuinfra.clouds.records import MachineType, OpenModule
+from gpuinfra.catalog.records import MachineType, OpenModule
 from gpuinfra.software import tables
 from gpuinfra.software.version import at_least, key
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuinfra.errors import SpecError
-from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.findings import Finding, Level
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 50_000

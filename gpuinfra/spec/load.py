@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.findings import Finding, Level
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.document import Document, Route, read
 from gpuinfra.spec.model import ClusterSpec

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gpuinfra.catalog.records import MachineType, NicShape
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.records import MachineType, NicShape
 from gpuinfra.spec.base import Part, Whole, Word
 
 TYPE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"

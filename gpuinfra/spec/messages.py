@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from pydantic import BaseModel
 
-from gpuinfra.rules.finding import Finding, Level
+from gpuinfra.findings import Finding, Level
 from gpuinfra.spec.shown import looks_secret, shown
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from datetime import date
 
 import pytest
 
+from gpuinfra.catalog.gpus import GPUS
+from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import CLOUDS, profile_of
 from gpuinfra.clouds.aws import regions as aws_regions
-from gpuinfra.clouds.gpus import GPUS
-from gpuinfra.clouds.records import CapacityKind, MachineType
 from gpuinfra.rules import layout
 from gpuinfra.spec import parse_spec
 from gpuinfra.spec.machines import machines_of

@@ -56,9 +56,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = dict(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
     line = blocks.pop("line")
     assert line.count("\n") == 1
-    assert {Path(name).parent for name in blocks} == {Path("gpuinfra/clouds/meadow")}
+    folder = Path("gpuinfra/clouds/meadow")
+    assert {Path(name).parent for name in blocks} == {folder, folder / "components"}
     for name, text in blocks.items():
-        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
     registry = place / "gpuinfra" / "clouds" / "__init__.py"
     before = registry.read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from gpuinfra.clouds.part import Part, inside
+from gpuinfra.clouds.resource_group import Part, inside
 from tests.clouds.recorder import Recording, Registered, record
 
 

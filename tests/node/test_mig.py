@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds import gpus
-from gpuinfra.clouds.mig import PROFILES, problem
+from gpuinfra.catalog import gpus
+from gpuinfra.catalog.mig import PROFILES, problem
 from gpuinfra.node import __main__ as main
 from gpuinfra.node import mig
 from gpuinfra.node.judge import judge

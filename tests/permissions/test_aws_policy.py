@@ -15,7 +15,7 @@ from gpuinfra.rehearsal.cloud.errors import CloudError
 from gpuinfra.rehearsal.cloud.operator import Operator
 from gpuinfra.rehearsal.cloud.operator import aws as judge
 from gpuinfra.rehearsal.cloud.store import Resource
-from gpuinfra.rehearsal.least import judged
+from gpuinfra.rehearsal.least_privilege import judged
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
 

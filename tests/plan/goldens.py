@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.plan import Plan, make_plan
-from gpuinfra.plan.answer import plain
+from gpuinfra.report.plan_json import plain
 from gpuinfra.spec import parse_spec, read_stack
 from gpuinfra.spec.load import stack_name
 from tests.rules.cases import TODAY, Case, block, declaration, lustre, pool, reserved

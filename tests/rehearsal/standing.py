@@ -52,7 +52,7 @@ def assert_state_is_read_through_the_engine(up: Told) -> None:
         "PULUMI_HOME": str(up.root / "home"),
         "PULUMI_CONFIG_PASSPHRASE": (up.root / "passphrase").read_text(),
     }
-    program = "from gpuinfra.cli.standing import _resources; from gpuinfra.verification.store import gates_of; "
+    program = "from gpuinfra.cli.stack_context import _resources; from gpuinfra.verification.store import gates_of; "
     ask = "print([n['label'] for g in gates_of(_resources(%r)) for n in g['outputs']['nodes']])"
     words = [sys.executable, "-c", program + ask % "aws-p4d"]
     told = run(words, up.root, env=environment, cwd=up.root / "project")

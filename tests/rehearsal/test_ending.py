@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gpuinfra.handover.watch import NOT_DUE_TEXT
-from gpuinfra.rehearsal.again import broken_nodes
-from gpuinfra.rehearsal.ending import ending
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import Progress
 from gpuinfra.rehearsal.folder import Folder
+from gpuinfra.rehearsal.retry_hints import broken_nodes
 from gpuinfra.rehearsal.run import Result, problems_of
+from gpuinfra.rehearsal.summary import ending
 
 URN = "urn:pulumi:try::gpuinfra::gpuinfra:index:GpuCluster$aws:fsx/lustreFileSystem:LustreFileSystem::train-lustre"
 CHECK = {

@@ -12,7 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from gpuinfra.errors import DeploymentError, UsageError
-from gpuinfra.rehearsal import private, processes
+from gpuinfra.rehearsal import applied_environment as private
+from gpuinfra.rehearsal import processes
 from gpuinfra.rehearsal.folder import SECRET_STAND_IN, find_program, write_project
 from gpuinfra.shipped import shipped
 

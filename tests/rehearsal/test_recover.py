@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.errors import DeploymentError
-from gpuinfra.rehearsal.kept import import_file, kept_in, remember, remembered
 from gpuinfra.rehearsal.recover import adopting, drop_cut_attributes, plan_mending, restore
+from gpuinfra.rehearsal.retained import import_file, kept_in, remember, remembered
 
 from .folders import folder_in
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
-from gpuinfra.rehearsal.nodes.doors import person
+from gpuinfra.rehearsal.nodes.ssh_ports import person
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, Done, DryRun
 from gpuinfra.remote.fleet import Fleet

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
+from gpuinfra.findings import Finding
 from gpuinfra.rules import check
-from gpuinfra.rules.finding import Finding
 from gpuinfra.rules.run import all_rules
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, Case, declaration

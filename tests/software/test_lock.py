@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuinfra.catalog.gpus import V100
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.aws.catalog import MACHINES
-from gpuinfra.clouds.gpus import V100
-from gpuinfra.clouds.records import MachineType
 from gpuinfra.software import Lock, Wanted, environment, flavour, lock, tables
 from gpuinfra.software.version import at_least, key, within
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.rules.finding import Level
+from gpuinfra.findings import Level
 from gpuinfra.spec import load_stack
 from gpuinfra.spec.load import find_stack, stack_name
 from gpuinfra.spec.schema import FILE, text

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.aws.audit import (
+    from gpuinfra.clouds.aws.components.audit import (
         AuditTrail,
         AuditTrailArgs,
         Budget,
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
         Key,
         KeyArgs,
     )
-    from gpuinfra.clouds.aws.buckets import Lock, PrivateBucket, PrivateBucketArgs
-    from gpuinfra.clouds.aws.network import Network, NetworkArgs
-    from gpuinfra.clouds.aws.nodes import NodePool, NodePoolArgs
-    from gpuinfra.clouds.aws.roles import NodeRole, NodeRoleArgs
-    from gpuinfra.clouds.aws.scope import Scope
-    from gpuinfra.clouds.aws.security import Security, SecurityArgs
-    from gpuinfra.clouds.aws.storage import SharedFilesystem, SharedFilesystemArgs
+    from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
+    from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.aws.components.scope import Scope
+    from gpuinfra.clouds.aws.components.security import Security, SecurityArgs
+    from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
 
 _MODULES = {
     "audit": (
@@ -83,5 +83,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a component from its home."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"gpuinfra.clouds.aws.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"gpuinfra.clouds.aws.components.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'gpuinfra.clouds.aws' has no attribute {name!r}")

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 
-from gpuinfra.clouds import gpus
-from gpuinfra.clouds.aws.regions import zones_of
-from gpuinfra.clouds.records import (
+from gpuinfra.catalog import gpus
+from gpuinfra.catalog.records import (
     CapacityKind,
     Fabric,
     Floor,
@@ -24,6 +23,7 @@ from gpuinfra.clouds.records import (
     Price,
     Source,
 )
+from gpuinfra.clouds.aws.regions import zones_of
 
 KARP = Source(
     page="aws/karpenter-provider-aws:website/content/en/preview/reference/instance-types.md",

@@ -6,11 +6,11 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 
-from gpuinfra.clouds import made
+from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.profile import Bought, Rule
-from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
     Decision,
     Disk,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from gpuinfra.clouds.records import ServicePrice
+from gpuinfra.catalog.records import ServicePrice
 
 PREFIXES = {
     "us-east-1": "use1",

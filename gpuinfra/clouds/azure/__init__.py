@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.azure.audit import (
+    from gpuinfra.clouds.azure.components.audit import (
         AuditTrail,
         AuditTrailArgs,
         Budget,
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
         Foundation,
         FoundationArgs,
     )
-    from gpuinfra.clouds.azure.endpoints import Endpoints, EndpointsArgs
-    from gpuinfra.clouds.azure.keys import Key, KeyArgs, Vault, VaultArgs
-    from gpuinfra.clouds.azure.network import Network, NetworkArgs
-    from gpuinfra.clouds.azure.nodes import NodePool, NodePoolArgs
-    from gpuinfra.clouds.azure.roles import NodeRole, NodeRoleArgs
-    from gpuinfra.clouds.azure.scope import Scope
-    from gpuinfra.clouds.azure.security import Security, SecurityArgs
-    from gpuinfra.clouds.azure.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
-    from gpuinfra.clouds.azure.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
+    from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs
+    from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs
+    from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
+    from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.azure.components.scope import Scope
+    from gpuinfra.clouds.azure.components.security import Security, SecurityArgs
+    from gpuinfra.clouds.azure.components.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
+    from gpuinfra.clouds.azure.components.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
 
 _MODULES = {
     "audit": (
@@ -120,5 +120,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a component from its home."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"gpuinfra.clouds.azure.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"gpuinfra.clouds.azure.components.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'gpuinfra.clouds.azure' has no attribute {name!r}")

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
-from gpuinfra.clouds import gpus
-from gpuinfra.clouds.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
+from gpuinfra.catalog import gpus
+from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
 
 _SIZES = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
 _NHC = "Azure/azurehpc-health-checks:conf/"

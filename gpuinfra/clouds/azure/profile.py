@@ -6,12 +6,12 @@ import ipaddress
 from collections.abc import Mapping
 from datetime import date
 
-from gpuinfra.clouds import made
+from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
 from gpuinfra.clouds.profile import Bought, Rule
-from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
     Decision,
     Disk,

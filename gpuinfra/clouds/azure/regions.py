@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from gpuinfra.clouds.records import ServicePrice
+from gpuinfra.catalog.records import ServicePrice
 
 _BOTH_WAYS = (
     ("eastus", "westus"),

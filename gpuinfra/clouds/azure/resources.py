@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gpuinfra import naming
-from gpuinfra.clouds.made import Made, Parents
+from gpuinfra.clouds.planned import Made, Parents
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
 
 AUDIT = "audit is kept: what happened in the subscription has to be readable after the cluster is gone"

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuinfra.clouds.gcp.audit import (
+    from gpuinfra.clouds.gcp.components.audit import (
         AuditTrail,
         AuditTrailArgs,
         Budget,
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
         Foundation,
         FoundationArgs,
     )
-    from gpuinfra.clouds.gcp.buckets import Lock, PrivateBucket, PrivateBucketArgs
-    from gpuinfra.clouds.gcp.firewall import Neighbours, NeighboursArgs, Walls, WallsArgs
-    from gpuinfra.clouds.gcp.keys import Key, KeyArgs
-    from gpuinfra.clouds.gcp.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
-    from gpuinfra.clouds.gcp.nodes import NodePool, NodePoolArgs
-    from gpuinfra.clouds.gcp.roles import NodeRole, NodeRoleArgs
-    from gpuinfra.clouds.gcp.scope import Scope
-    from gpuinfra.clouds.gcp.services import Services, ServicesArgs
-    from gpuinfra.clouds.gcp.storage import SharedFilesystem, SharedFilesystemArgs
+    from gpuinfra.clouds.gcp.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.gcp.components.firewall import Neighbours, NeighboursArgs, Walls, WallsArgs
+    from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
+    from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
+    from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
+    from gpuinfra.clouds.gcp.components.scope import Scope
+    from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
+    from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 
 _MODULES = {
     "audit": (
@@ -89,5 +89,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a component from its home."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"gpuinfra.clouds.gcp.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"gpuinfra.clouds.gcp.components.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'gpuinfra.clouds.gcp' has no attribute {name!r}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
-from gpuinfra.clouds import gpus
-from gpuinfra.clouds.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
+from gpuinfra.catalog import gpus
+from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
 
 _AOM = "https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines"
 _PRC = "Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"

@@ -6,12 +6,12 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from datetime import date
 
-from gpuinfra.clouds import made
+from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.resources import ZONAL, things
 from gpuinfra.clouds.profile import Bought, Rule
-from gpuinfra.clouds.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.plan.model import (
     Decision,
     Disk,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from gpuinfra.clouds.records import ServicePrice
+from gpuinfra.catalog.records import ServicePrice
 
 REGIONS = frozenset(
     {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.names import repository
-from gpuinfra.clouds.made import Made, Parents
+from gpuinfra.clouds.planned import Made, Parents
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, OwnNetwork, Plan, PoolPlan
 
 AUDIT = "audit is kept: what happened in the project has to be readable after the cluster is gone"

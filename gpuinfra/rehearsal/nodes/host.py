@@ -28,10 +28,10 @@ from typing import Any
 
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.nodes import enter, root
-from gpuinfra.rehearsal.nodes.doors import Doors
 from gpuinfra.rehearsal.nodes.library import Library
 from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
 from gpuinfra.rehearsal.nodes.possible import ISOLATED
+from gpuinfra.rehearsal.nodes.ssh_ports import Doors
 from gpuinfra.rehearsal.nodes.stage import stage_of
 from gpuinfra.rehearsal.nodes.state import Instance, first_state
 

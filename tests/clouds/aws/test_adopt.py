@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from gpuinfra import naming
 from gpuinfra.cli.adopt import command, import_document
-from gpuinfra.clouds import taken
+from gpuinfra.clouds import already_exists as taken
 from gpuinfra.clouds.aws.adopt import PACKAGE, Account, kept_there
 from gpuinfra.clouds.aws.resources import things
 from gpuinfra.plan import make_plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.aws.nodes import _rolling
+from gpuinfra.clouds.aws.components.nodes import _rolling
 from gpuinfra.plan.model import Group
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Registered

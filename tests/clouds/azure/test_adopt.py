@@ -129,6 +129,6 @@ def test_a_profile_is_a_word_of_another_cloud() -> None:
 
 def test_grants_name_the_role_of_the_components() -> None:
     """The pure list and the component mean the same role."""
-    from gpuinfra.clouds.azure.grants import CRYPTO_USER
+    from gpuinfra.clouds.azure.components.grants import CRYPTO_USER
 
     assert adopt.KEY_USER == CRYPTO_USER

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from gpuinfra.clouds.azure.model import nobodys_key
+from gpuinfra.clouds.azure.components.model import nobodys_key
 from gpuinfra.clouds.azure.renew import renewal
 from gpuinfra.plan import make_plan
 from gpuinfra.spec import parse_spec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.resources import things
-from gpuinfra.clouds.made import count
+from gpuinfra.clouds.planned import count
 from gpuinfra.plan import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.variants import BASE, LUSTRE, VARIANTS, spec_of_variant, variant

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.gcp.nodes import _rolling
-from gpuinfra.clouds.gcp.template import scheduling
+from gpuinfra.clouds.gcp.components.nodes import _rolling
+from gpuinfra.clouds.gcp.components.template import scheduling
 from gpuinfra.plan.model import Group
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.variants import BASE, SHIPPED, ULTRA, VARIANTS, recorded, variant

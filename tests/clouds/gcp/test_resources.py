@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.gcp.resources import things
-from gpuinfra.clouds.made import count
+from gpuinfra.clouds.planned import count
 from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
 from gpuinfra.spec import parse_spec

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.azure.grants import held_to
+from gpuinfra.clouds.azure.components.grants import held_to
 from gpuinfra.handover import attested
 from gpuinfra.handover import azure as ports
 from gpuinfra.handover.azure_rest import Rest

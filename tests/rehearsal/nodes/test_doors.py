@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.rehearsal.nodes.doors import person
+from gpuinfra.rehearsal.nodes.ssh_ports import person
 from tests.remote.servers import needed
 
 from .conftest import Nodes, wait_for

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from datetime import date
 
 from gpuinfra.clouds.aws.rules import capacity, nodes, storage
+from gpuinfra.findings import Finding
 from gpuinfra.rules import layout
-from gpuinfra.rules.finding import Finding
 from gpuinfra.spec.model import ClusterSpec
 
 RULES: tuple[Callable[[ClusterSpec, date], Iterator[Finding]], ...] = (

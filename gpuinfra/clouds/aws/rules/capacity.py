@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
+from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import regions
-from gpuinfra.clouds.records import CapacityKind
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info, warn
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved, Spot
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info, warn
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec

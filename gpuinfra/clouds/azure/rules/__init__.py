@@ -6,13 +6,12 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
 from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.clouds.records import CapacityKind, MachineType
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info, warn
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed

@@ -9,9 +9,8 @@ from datetime import date
 
 from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, WORKSPACE_DAYS
 from gpuinfra.clouds.profile import Rule
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import named
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info, warn
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.clouds.records import MachineType
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info, warn
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed

@@ -11,8 +11,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.profile import Rule
-from gpuinfra.rules.finding import Finding
-from gpuinfra.rules.say import error, info
+from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec

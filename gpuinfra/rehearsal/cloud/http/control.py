@@ -116,7 +116,7 @@ class Control:
         host = self.cloud.fleet.host
         if host is None or host.doors.problem:
             return {"available": False, "reason": host.doors.problem if host else self.cloud.fleet.unavailable}
-        from gpuinfra.rehearsal.nodes.doors import person
+        from gpuinfra.rehearsal.nodes.ssh_ports import person
 
         return {
             "available": True, "reason": None, "address": "127.0.0.1", "user": person(),

@@ -1,0 +1,186 @@
+"""A bucket that nobody outside reaches, with everything that makes it so.
+
+The settings belong to the bucket: one that is kept keeps them, because a bucket whose policy is gone is not locked any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from gpuinfra import naming
+from gpuinfra.clouds.aws.components import policies
+from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.resource_group import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """Object lock: nobody changes or removes an object before its days are over."""
+
+    days: int
+    mode: str = "GOVERNANCE"
+    """`GOVERNANCE` (a special permission lifts it) or `COMPLIANCE` (nobody does, not even the account's root)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateBucketArgs:
+    """What a private bucket is for."""
+
+    scope: Scope
+    purpose: str
+    """Part of its name: `audit`, `evidence`."""
+    keep: bool
+    """True: the bucket, its settings and its content outlive a destroy of the stack."""
+    key_arn: pulumi.Input[str] | None = None
+    """KMS key of its objects; left out, S3's own key is used (the only one that access logs can be written with)."""
+    lock: Lock | None = None
+    """Left out, objects can be replaced; their old versions stay until `old_versions_days` are over."""
+    expire_days: int | None = None
+    """Days after which objects are removed; left out, they stay."""
+    old_versions_days: int = 90
+    """Days that a replaced or removed object can still be brought back."""
+    log_to: pulumi.Input[str] | None = None
+    """Bucket that takes its access log; left out, there is none."""
+    statements: Callable[[pulumi.Output[str]], Sequence[policies.Statement]] = lambda arn: ()
+    """Further statements of its policy, made from its ARN."""
+
+
+class PrivateBucket(Part):
+    """One bucket: private, encrypted, versioned, reached over TLS only."""
+
+    bucket: pulumi.Output[str]
+    """Name of the bucket, once its settings are in force."""
+    arn: pulumi.Output[str]
+    """ARN of the bucket."""
+
+    def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:aws:PrivateBucket", name, opts)
+        scope, region = args.scope, args.scope.region
+
+        def options(*after: pulumi.Resource) -> pulumi.ResourceOptions:
+            return child(self, keep=args.keep, depends_on=list(after))
+
+        self.resource = bucket = aws.s3.Bucket(
+            naming.logical(name, "bucket"),
+            bucket=scope.bucket_name(args.purpose),
+            object_lock_enabled=True if args.lock else None,
+            region=region,
+            tags=scope.tagged(naming.logical(name, "bucket")),
+            opts=options(),
+        )
+        """The bucket itself, for what may be made only where its name was free."""
+        public = aws.s3.BucketPublicAccessBlock(
+            naming.logical(name, "public"),
+            bucket=bucket.bucket,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            region=region,
+            opts=options(),
+        )
+        ownership = aws.s3.BucketOwnershipControls(
+            naming.logical(name, "ownership"),
+            bucket=bucket.bucket,
+            rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
+            region=region,
+            opts=options(),
+        )
+        versioning = aws.s3.BucketVersioning(
+            naming.logical(name, "versioning"),
+            bucket=bucket.bucket,
+            versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
+            region=region,
+            opts=options(),
+        )
+        encryption = aws.s3.BucketServerSideEncryptionConfiguration(
+            naming.logical(name, "encryption"),
+            bucket=bucket.bucket,
+            rules=[_encryption(args.key_arn)],
+            region=region,
+            opts=options(),
+        )
+        lifecycle = aws.s3.BucketLifecycleConfiguration(
+            naming.logical(name, "lifecycle"),
+            bucket=bucket.bucket,
+            rules=_lifecycle(args),
+            region=region,
+            opts=options(versioning),
+        )
+        settings: list[pulumi.Resource] = [public, ownership, versioning, encryption, lifecycle]
+        if args.lock:
+            settings.append(
+                aws.s3.BucketObjectLockConfiguration(
+                    naming.logical(name, "lock"),
+                    bucket=bucket.bucket,
+                    rule=aws.s3.BucketObjectLockConfigurationRuleArgs(
+                        default_retention=aws.s3.BucketObjectLockConfigurationRuleDefaultRetentionArgs(
+                            days=args.lock.days, mode=args.lock.mode
+                        )
+                    ),
+                    region=region,
+                    opts=options(versioning),
+                )
+            )
+        if args.log_to is not None:
+            settings.append(
+                aws.s3.BucketLogging(
+                    naming.logical(name, "logging"),
+                    bucket=bucket.bucket,
+                    target_bucket=args.log_to,
+                    target_prefix=f"{args.purpose}/",
+                    region=region,
+                    opts=options(),
+                )
+            )
+        policy = aws.s3.BucketPolicy(
+            naming.logical(name, "policy"),
+            bucket=bucket.bucket,
+            policy=policies.document([policies.only_over_tls(bucket.arn), *args.statements(bucket.arn)]),
+            region=region,
+            # S3 refuses a policy that comes while the public access block is being written; after all of them, it speaks for all of them.
+            opts=options(*settings),
+        )
+        self.bucket = after(bucket.bucket, [policy])
+        self.arn = bucket.arn
+
+
+def _encryption(key_arn: pulumi.Input[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:
+    default = aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
+        sse_algorithm="AES256" if key_arn is None else "aws:kms", kms_master_key_id=key_arn
+    )
+    return aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
+        apply_server_side_encryption_by_default=default, bucket_key_enabled=key_arn is not None
+    )
+
+
+def _lifecycle(args: PrivateBucketArgs) -> list[aws.s3.BucketLifecycleConfigurationRuleArgs]:
+    everything = aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix="")
+    rules = [
+        aws.s3.BucketLifecycleConfigurationRuleArgs(
+            id="old-versions",
+            status="Enabled",
+            filter=everything,
+            noncurrent_version_expiration=aws.s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
+                noncurrent_days=args.old_versions_days
+            ),
+            abort_incomplete_multipart_upload=aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
+                days_after_initiation=7
+            ),
+        )
+    ]
+    if args.expire_days is not None:
+        rules.append(
+            aws.s3.BucketLifecycleConfigurationRuleArgs(
+                id="expire",
+                status="Enabled",
+                filter=everything,
+                expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=args.expire_days),
+            )
+        )
+    return rules

@@ -1,0 +1,147 @@
+"""The shared file system: FSx for Lustre, and the bucket that it is fed from.
+
+A data repository association links a folder of the file system to a bucket: what is in the bucket appears as files, what is written comes back as objects.
+The bucket is the durable side and is kept; whether the file system itself is, the plan says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from gpuinfra import naming
+from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.ready_after import after
+from gpuinfra.plan.model import FileSystemPlan, Lifetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedFilesystemArgs:
+    """Where the file system is, and who encrypts it."""
+
+    scope: Scope
+    plan: FileSystemPlan
+    subnet_id: pulumi.Input[str]
+    """The one subnet of its servers; its zone is the file system's zone."""
+    security_group_id: pulumi.Input[str]
+    """Group of its servers: Lustre from and to the nodes (`Security.storage_group_id`)."""
+    key_arn: pulumi.Input[str] | None = None
+    """Key of its content and of its bucket; left out, AWS's own key is used."""
+    log_key_arn: pulumi.Input[str] | None = None
+    """Key of its log; left out, CloudWatch's own is used."""
+    log_to: pulumi.Input[str] | None = None
+    """Bucket that takes the access log of its own bucket; left out, there is none."""
+
+
+class SharedFilesystem(pulumi.ComponentResource):
+    """A Lustre file system, with the bucket it reads from and writes to."""
+
+    file_system_id: pulumi.Output[str]
+    """Id of the file system."""
+    dns_name: pulumi.Output[str]
+    """Name that nodes mount it by, once its link to the bucket exists."""
+    mount_name: pulumi.Output[str]
+    """Second half of what nodes mount: `<dns_name>@tcp:/<mount_name>`."""
+    bucket: pulumi.Output[str] | None
+    """Bucket that it is linked to, where there is one."""
+
+    def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:aws:SharedFilesystem", name, None, opts)
+        scope, plan = args.scope, args.plan
+        kept = plan.lifetime is Lifetime.KEPT
+        log = aws.cloudwatch.LogGroup(
+            naming.logical(name, "log"),
+            # FSx writes only into groups whose name begins so.
+            name=f"/aws/fsx/{scope.unique_name(plan.name)}",
+            retention_in_days=90,
+            kms_key_id=args.log_key_arn,
+            region=scope.region,
+            tags=scope.tagged(naming.logical(name, "log")),
+            opts=child(self, keep=kept),
+        )
+        file_system = aws.fsx.LustreFileSystem(
+            naming.logical(name, "lustre"),
+            deployment_type=plan.deployment,
+            storage_capacity=plan.capacity_gib,
+            per_unit_storage_throughput=plan.throughput_mb_s_per_tib,
+            file_system_type_version=plan.version,
+            metadata_configuration=_metadata(plan),
+            efa_enabled=True if plan.efa else None,
+            data_compression_type="LZ4",
+            automatic_backup_retention_days=plan.backup_days or None,
+            subnet_ids=args.subnet_id,
+            security_group_ids=[args.security_group_id],
+            kms_key_id=args.key_arn,
+            log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(destination=log.arn, level="WARN_ERROR"),
+            region=scope.region,
+            tags=scope.tagged(name),
+            opts=child(self, keep=kept),
+        )
+        self.bucket = self._bucket(name, args)
+        links: list[pulumi.Resource] = []
+        if self.bucket is not None:
+            links.append(self._link(name, args, file_system, self.bucket))
+        self.file_system_id = file_system.id
+        self.dns_name = after(file_system.dns_name, links)
+        self.mount_name = file_system.mount_name
+        self.register_outputs(
+            {
+                "file_system_id": self.file_system_id,
+                "dns_name": self.dns_name,
+                "mount_name": self.mount_name,
+                "bucket": self.bucket,
+            }
+        )
+
+    def _bucket(self, name: str, args: SharedFilesystemArgs) -> pulumi.Output[str] | None:
+        if args.plan.bucket is None:
+            return None
+        if args.plan.bucket != "auto":
+            return pulumi.Output.from_input(args.plan.bucket)
+        store = PrivateBucket(
+            naming.logical(name, "data"),
+            PrivateBucketArgs(
+                scope=args.scope, purpose=args.plan.name, keep=True, key_arn=args.key_arn, log_to=args.log_to
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+        return store.bucket
+
+    def _link(
+        self, name: str, args: SharedFilesystemArgs, file_system: aws.fsx.LustreFileSystem, bucket: pulumi.Output[str]
+    ) -> pulumi.Resource:
+        plan = args.plan
+        imports = (
+            aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=list(plan.import_events))
+            if plan.import_events
+            else None
+        )
+        exports = (
+            aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=list(plan.export_events))
+            if plan.export_events
+            else None
+        )
+        return aws.fsx.DataRepositoryAssociation(
+            naming.logical(name, "link"),
+            file_system_id=file_system.id,
+            file_system_path=plan.bucket_path,
+            # FSx gives the path back without the slash that ends it, and a path that differs is a replacement.
+            data_repository_path=pulumi.Output.concat("s3://", bucket, "/", plan.bucket_prefix).apply(
+                lambda path: path.rstrip("/")
+            ),
+            batch_import_meta_data_on_create=True,
+            delete_data_in_filesystem=False,
+            s3=aws.fsx.DataRepositoryAssociationS3Args(auto_import_policy=imports, auto_export_policy=exports),
+            region=args.scope.region,
+            tags=args.scope.tagged(naming.logical(name, "link")),
+            opts=child(self),
+        )
+
+
+def _metadata(plan: FileSystemPlan) -> aws.fsx.LustreFileSystemMetadataConfigurationArgs | None:
+    if plan.metadata_mode is None:
+        return None
+    return aws.fsx.LustreFileSystemMetadataConfigurationArgs(mode=plan.metadata_mode, iops=plan.metadata_iops)

@@ -1,0 +1,113 @@
+"""Private endpoints: addresses inside the network for services that are closed to everybody outside, and the names that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import network, privatedns
+
+from gpuinfra import naming
+from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.resources import ZONES
+from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.resource_group import Parent, Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointsArgs:
+    """What is reached from inside a network."""
+
+    scope: Scope
+    network_id: pulumi.Input[str]
+    subnet_id: pulumi.Input[str]
+    """Subnet that the endpoints take an address of."""
+    services: Mapping[str, pulumi.Input[str]]
+    """Kind -> id of what is reached: `{"blob": <storage account>, "vault": <key vault>}`."""
+    dns_zones: Mapping[str, str]
+    """Zones that the network is linked to already, name -> id; others are made."""
+
+
+class Endpoints(Part):
+    """Private endpoints of a network's services, and their private DNS zones."""
+
+    zone_ids: dict[str, pulumi.Output[str]]
+    """Ids of the zones by kind, once the network is linked to them."""
+    ready: list[pulumi.Resource]
+    """What nodes have to wait for before names inside the network are right."""
+
+    def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:azure:Endpoints", name, opts)
+        self.zone_ids = {kind: _zone(name, kind, args, self) for kind in args.services}
+        self.ready = [
+            private_endpoint(
+                naming.logical(name, kind),
+                args.scope,
+                kind=kind,
+                service_id=service_id,
+                subnet_id=args.subnet_id,
+                zone_id=self.zone_ids[kind],
+                parent=self,
+            )
+            for kind, service_id in args.services.items()
+        ]
+
+
+def _zone(name: str, kind: str, args: EndpointsArgs, parent: Parent) -> pulumi.Output[str]:
+    scope, zone = args.scope, ZONES[kind]
+    if existing := args.dns_zones.get(zone):
+        return pulumi.Output.from_input(existing)
+    made = privatedns.PrivateZone(
+        naming.logical(name, kind, "zone"),
+        private_zone_name=zone,
+        resource_group_name=scope.group,
+        location="Global",
+        tags=scope.tagged(naming.logical(name, kind, "zone")),
+        opts=child(parent),
+    )
+    link = privatedns.VirtualNetworkLink(
+        naming.logical(name, kind, "link"),
+        virtual_network_link_name=scope.unique_name(f"{kind}-link", 80),
+        private_zone_name=made.name,
+        resource_group_name=scope.group,
+        location="Global",
+        virtual_network=privatedns.SubResourceArgs(id=args.network_id),
+        registration_enabled=False,
+        tags=scope.tagged(naming.logical(name, kind, "link")),
+        opts=child(parent),
+    )
+    return after(made.id, [link])
+
+
+def private_endpoint(
+    name: str,
+    scope: Scope,
+    *,
+    kind: str,
+    service_id: pulumi.Input[str],
+    subnet_id: pulumi.Input[str],
+    zone_id: pulumi.Input[str],
+    parent: Parent,
+) -> pulumi.Resource:
+    """One endpoint with its name; answers what has to be there before the name is right."""
+    endpoint = network.PrivateEndpoint(
+        naming.logical(name, "endpoint"),
+        private_endpoint_name=naming.short(f"{name}-{scope.token}", 64),
+        resource_group_name=scope.group,
+        location=scope.region,
+        subnet=network.SubnetArgs(id=subnet_id),
+        private_link_service_connections=[
+            network.PrivateLinkServiceConnectionArgs(name=kind, private_link_service_id=service_id, group_ids=[kind])
+        ],
+        tags=scope.tagged(name),
+        opts=child(parent),
+    )
+    return network.PrivateDnsZoneGroup(
+        naming.logical(name, "names"),
+        private_dns_zone_group_name="default",
+        private_endpoint_name=endpoint.name,
+        resource_group_name=scope.group,
+        private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=kind, private_dns_zone_id=zone_id)],
+        opts=child(parent),
+    )

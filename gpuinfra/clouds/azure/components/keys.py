@@ -1,0 +1,158 @@
+"""The vault, its keys, and who may use them without being able to read them.
+
+A key never leaves the vault: disks, storage accounts and file systems are given an identity that may wrap and unwrap with it.
+Everything here is kept when the stack is destroyed, because what a key encrypted is lost without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import compute, keyvault, managedidentity
+
+from gpuinfra import naming
+from gpuinfra.clouds.azure.components.grants import CRYPTO_USER, grant
+from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.resource_group import Part
+
+ROTATE_AFTER = "P365D"
+"""A key gets a new version every year; the old ones stay, because what they encrypted is still there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VaultArgs:
+    """Whose keys it holds."""
+
+    scope: Scope
+
+
+class Vault(Part):
+    """A key vault that nobody outside reaches, whose keys nobody can purge, and whose rights are roles."""
+
+    vault_id: pulumi.Output[str]
+    """Id of the vault."""
+    name: pulumi.Output[str]
+    """Name of the vault."""
+    uri: pulumi.Output[str]
+    """Address of the vault."""
+
+    def __init__(self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:azure:Vault", name, opts)
+        scope = args.scope
+        vault = keyvault.Vault(
+            naming.logical(name, "vault"),
+            vault_name=scope.vault_name(),
+            resource_group_name=scope.group,
+            location=scope.region,
+            properties=keyvault.VaultPropertiesArgs(
+                tenant_id=scope.tenant,
+                sku=keyvault.SkuArgs(family="A", name=keyvault.SkuName.PREMIUM),
+                enable_rbac_authorization=True,
+                enable_soft_delete=True,
+                soft_delete_retention_in_days=90,
+                # Cannot be turned off again, and disks, storage accounts and file systems ask for it.
+                enable_purge_protection=True,
+                public_network_access="Disabled",
+                # Disk encryption sets, storage accounts and file systems come in as trusted services (azure.md 4.1, 6).
+                network_acls=keyvault.NetworkRuleSetArgs(default_action="Deny", bypass="AzureServices"),
+            ),
+            tags=scope.tagged(name),
+            opts=child(self, keep=True),
+        )
+        self.vault_id, self.name = vault.id, vault.name
+        self.uri = vault.properties.apply(lambda properties: str(properties.vault_uri))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyArgs:
+    """What a key is for."""
+
+    scope: Scope
+    purpose: str
+    """Its name in the vault: `audit`, `data`."""
+    vault_name: pulumi.Input[str]
+    vault_uri: pulumi.Input[str]
+    vault_id: pulumi.Input[str]
+
+
+class Key(Part):
+    """A customer key with yearly rotation, and the identity that things are encrypted under."""
+
+    key_name: pulumi.Output[str]
+    """Name of the key, once its identity may use it."""
+    key_url: pulumi.Output[str]
+    """Address of the key's first version, once its identity may use it."""
+    vault_uri: pulumi.Output[str]
+    """Address of its vault."""
+    vault_id: pulumi.Output[str]
+    """Id of its vault."""
+    identity_id: pulumi.Output[str]
+    """Id of the identity that may wrap and unwrap with it, and nothing else."""
+
+    def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:azure:Key", name, opts)
+        scope = args.scope
+        key = keyvault.Key(
+            naming.logical(name, "key"),
+            key_name=args.purpose,
+            vault_name=args.vault_name,
+            resource_group_name=scope.group,
+            properties=keyvault.KeyPropertiesArgs(
+                # The one kind that file systems take (azure.md 4.1), and disks and storage accounts take it too.
+                kty="RSA",
+                key_size=2048,
+                key_ops=["wrapKey", "unwrapKey"],
+                rotation_policy=keyvault.RotationPolicyArgs(
+                    lifetime_actions=[
+                        keyvault.LifetimeActionArgs(
+                            action=keyvault.ActionArgs(type=keyvault.KeyRotationPolicyActionType.ROTATE),
+                            trigger=keyvault.TriggerArgs(time_after_create=ROTATE_AFTER),
+                        )
+                    ]
+                ),
+            ),
+            tags=scope.tagged(name),
+            opts=child(self, keep=True),
+        )
+        identity = managedidentity.UserAssignedIdentity(
+            naming.logical(name, "user"),
+            resource_name_=scope.unique_name(f"key-{args.purpose}", 128),
+            resource_group_name=scope.group,
+            location=scope.region,
+            tags=scope.tagged(naming.logical(name, "user")),
+            opts=child(self, keep=True),
+        )
+        may = grant(
+            naming.logical(name, "use"),
+            scope,
+            role=CRYPTO_USER,
+            at=pulumi.Output.concat(args.vault_id, "/keys/", args.purpose),
+            principal=identity.principal_id,
+            why="wraps and unwraps what this key encrypts",
+            opts=child(self, keep=True, depends_on=[key]),
+        )
+        self.key_name = after(key.name, [may])
+        self.key_url = after(key.key_uri_with_version, [may])
+        self.vault_uri = pulumi.Output.from_input(args.vault_uri)
+        self.vault_id = pulumi.Output.from_input(args.vault_id)
+        self.identity_id = identity.id
+
+
+def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
+    """What encrypts the disks of nodes; a new version of the key is picked up within an hour (azure.md 5.3)."""
+    return compute.DiskEncryptionSet(
+        name,
+        disk_encryption_set_name=scope.unique_name("disks", 80),
+        resource_group_name=scope.group,
+        location=scope.region,
+        encryption_type="EncryptionAtRestWithCustomerKey",
+        identity=compute.EncryptionSetIdentityArgs(type="UserAssigned", user_assigned_identities=[key.identity_id]),
+        active_key=compute.KeyForDiskEncryptionSetArgs(
+            key_url=key.key_url, source_vault=compute.SourceVaultArgs(id=key.vault_id)
+        ),
+        rotation_to_latest_key_version_enabled=True,
+        tags=scope.tagged(name),
+        opts=child(parent),
+    )

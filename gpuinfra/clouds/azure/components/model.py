@@ -1,0 +1,210 @@
+"""The model of a scale set: what one node of a group is.
+
+Everything here is read off the plan; what the compute API wants in an odd form (scripts in base64, a key of somebody where nobody logs in)
+is put into that form here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi_azure_native import compute
+
+from gpuinfra.clouds.azure import names
+from gpuinfra.clouds.azure.components.scope import Scope
+from gpuinfra.clouds.azure.renew import renewal
+from gpuinfra.node.health import PATH, PORT
+from gpuinfra.plan.model import Group, PoolPlan
+
+ADMIN = "gpuinfra"
+"""The user whom public keys are for."""
+GRACE_S = 3600
+"""Time before a new node's health counts: driver, reboot and checks of a plain image take about a quarter of an hour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelArgs:
+    """What the nodes of one group have in common."""
+
+    scope: Scope
+    pool: PoolPlan
+    group: Group
+    image_version: pulumi.Input[str] | None
+    """Version of the pool's marketplace image; None where the image is named by its id."""
+    subnet_id: pulumi.Input[str]
+    security_group_id: pulumi.Input[str] | None
+    disk_encryption_set_id: pulumi.Input[str] | None
+    user_data: pulumi.Input[str]
+    """What a node runs at its first boot, as plain text."""
+
+
+def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArgs:
+    """The model of one group."""
+    group = args.group
+    spot = group.kind == "spot"
+    return compute.VirtualMachineScaleSetVMProfileArgs(
+        priority="Spot" if spot else "Regular",
+        eviction_policy="Delete" if spot else None,
+        billing_profile=compute.BillingProfileArgs(
+            # -1 is the on-demand price, at which a node is never taken for its price.
+            max_price=-1 if group.max_price_usd is None else group.max_price_usd
+        )
+        if spot
+        else None,
+        capacity_reservation=compute.CapacityReservationProfileArgs(
+            capacity_reservation_group=compute.SubResourceArgs(id=group.reservation_id)
+        )
+        if group.reservation_id
+        else None,
+        # Without a security type: ND A100 v4 has no Trusted Launch, and Secure Boot takes no module that a node builds itself (azure.md 5.3).
+        security_profile=compute.SecurityProfileArgs(encryption_at_host=True),
+        # The managed store of boot diagnostics: where the console log of a silent node is read.
+        diagnostics_profile=compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True)),
+        os_profile=_os(args),
+        storage_profile=_disks(args),
+        network_profile=_network(args),
+        extension_profile=compute.VirtualMachineScaleSetExtensionProfileArgs(
+            extensions=[_health(), _renew(args)], extensions_time_budget="PT90M"
+        ),
+    )
+
+
+def template_hash(args: ModelArgs) -> pulumi.Output[str]:
+    """A short hash of what an instance is made from; a node of another one is an old one."""
+    pool, group = args.pool, args.group
+    fixed = (pool.machine, pool.image.ref, pool.disk.size_gib, pool.disk.kind, group.kind, group.reservation_id)
+    parts = pulumi.Output.all(args.user_data, args.image_version, args.subnet_id, args.disk_encryption_set_id)
+    return parts.apply(lambda known: hashlib.sha256(repr((fixed, *known)).encode()).hexdigest()[:12])
+
+
+def node_user_data(config: Mapping[str, Any], render: Callable[[dict[str, Any]], str]) -> pulumi.Output[str]:
+    """User data of a pool's nodes: `config` holds outputs (containers, file systems), `render` makes text of what they become."""
+    return pulumi.Output.json_dumps(dict(config), sort_keys=True).apply(lambda text: render(json.loads(text)))
+
+
+def nobodys_key() -> str:
+    """A public key without a private half: Azure wants one where passwords are off, and nobody is to log in.
+
+    Its 32 bytes are the first of a row of hashes that are a point of the curve (RFC 8032, 5.1.3), so nobody ever knew its secret.
+    """
+    prime = 2**255 - 19
+    d = (-121665 * pow(121666, -1, prime)) % prime
+    for count in range(256):
+        data = bytearray(hashlib.sha256(f"gpuinfra: nobody logs in with this key {count}".encode()).digest())
+        data[31] &= 0x7F
+        y = int.from_bytes(data, "little")
+        square = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
+        if y < prime and square and pow(square, (prime - 1) // 2, prime) == 1:
+            wire = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20" + bytes(data)
+            return f"ssh-ed25519 {base64.b64encode(wire).decode()} nobody"
+    raise AssertionError("every second hash is a point")
+
+
+def _os(args: ModelArgs) -> compute.VirtualMachineScaleSetOSProfileArgs:
+    keys = args.pool.ssh_keys or (nobodys_key(),)
+    return compute.VirtualMachineScaleSetOSProfileArgs(
+        computer_name_prefix=names.computer_prefix(args.scope.cluster, args.pool.name),
+        admin_username=ADMIN,
+        custom_data=pulumi.Output.from_input(args.user_data).apply(_encoded),
+        linux_configuration=compute.LinuxConfigurationArgs(
+            disable_password_authentication=True,
+            provision_vm_agent=True,
+            ssh=compute.SshConfigurationArgs(
+                public_keys=[
+                    compute.SshPublicKeyArgs(path=f"/home/{ADMIN}/.ssh/authorized_keys", key_data=key) for key in keys
+                ]
+            ),
+        ),
+    )
+
+
+def _disks(args: ModelArgs) -> compute.VirtualMachineScaleSetStorageProfileArgs:
+    disk = args.pool.disk
+    encryption = None
+    if args.disk_encryption_set_id is not None:
+        encryption = compute.DiskEncryptionSetParametersArgs(id=args.disk_encryption_set_id)
+    return compute.VirtualMachineScaleSetStorageProfileArgs(
+        image_reference=_image(args),
+        os_disk=compute.VirtualMachineScaleSetOSDiskArgs(
+            create_option="FromImage",
+            caching=compute.CachingTypes.READ_WRITE,
+            disk_size_gb=disk.size_gib,
+            managed_disk=compute.VirtualMachineScaleSetManagedDiskParametersArgs(
+                storage_account_type=disk.kind, disk_encryption_set=encryption
+            ),
+        ),
+    )
+
+
+def _image(args: ModelArgs) -> compute.ImageReferenceArgs:
+    image = args.pool.image
+    if image.source == "id":
+        return compute.ImageReferenceArgs(id=image.ref)
+    publisher, offer, sku, _ = image.ref.split(":")
+    return compute.ImageReferenceArgs(publisher=publisher, offer=offer, sku=sku, version=args.image_version)
+
+
+def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArgs:
+    """Interfaces as the plan lays them out; InfiniBand adapters are passed through and never declared."""
+    guard = None
+    if args.security_group_id is not None:
+        guard = compute.SubResourceArgs(id=args.security_group_id)
+    return compute.VirtualMachineScaleSetNetworkProfileArgs(
+        network_interface_configurations=[
+            compute.VirtualMachineScaleSetNetworkConfigurationArgs(
+                name=f"nic-{index}",
+                primary=index == 0,
+                enable_accelerated_networking=True,
+                enable_ip_forwarding=False,
+                network_security_group=guard,
+                ip_configurations=[
+                    compute.VirtualMachineScaleSetIPConfigurationArgs(
+                        name=f"ip-{index}", primary=True, subnet=compute.ApiEntityReferenceArgs(id=args.subnet_id)
+                    )
+                ],
+            )
+            for index, _ in enumerate(args.pool.nics)
+        ]
+    )
+
+
+def _health() -> compute.VirtualMachineScaleSetExtensionArgs:
+    """Azure's own question whether a node is well, answered by the node part: yes means verified."""
+    return compute.VirtualMachineScaleSetExtensionArgs(
+        name="gpuinfra-health",
+        publisher="Microsoft.ManagedServices",
+        type="ApplicationHealthLinux",
+        type_handler_version="2.0",
+        auto_upgrade_minor_version=True,
+        enable_automatic_upgrade=True,
+        settings={
+            "protocol": "http",
+            "port": PORT,
+            "requestPath": PATH,
+            "intervalInSeconds": 15,
+            "numberOfProbes": 2,
+            "gracePeriod": GRACE_S,
+        },
+    )
+
+
+def _renew(args: ModelArgs) -> compute.VirtualMachineScaleSetExtensionArgs:
+    """What carries a newer bundle to nodes that run: custom data is read at a node's first boot only."""
+    return compute.VirtualMachineScaleSetExtensionArgs(
+        name="gpuinfra-renew",
+        publisher="Microsoft.Azure.Extensions",
+        type="CustomScript",
+        type_handler_version="2.1",
+        auto_upgrade_minor_version=True,
+        settings={"script": pulumi.Output.from_input(args.user_data).apply(lambda text: _encoded(renewal(text)))},
+    )
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

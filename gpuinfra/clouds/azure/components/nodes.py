@@ -1,0 +1,190 @@
+"""A pool of nodes: one uniform scale set for each of the plan's groups.
+
+One set is one InfiniBand fabric (azure.md 2.1), so a pool with InfiniBand has one set and never a second.
+A changed model rolls through a set by itself, batch after batch, and stops where a node that got it is not healthy;
+healthy is a node that passed every check, because the health extension asks the node part and not a port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi_azure_native import compute
+
+from gpuinfra import bundle, naming
+from gpuinfra.clouds.azure.components.images import pinned_version
+from gpuinfra.clouds.azure.components.model import ModelArgs, machine_model, node_user_data, template_hash
+from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.fixed import SCALE_SET
+from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, REGIONAL
+from gpuinfra.handover.upload import Upload, UploadArgs
+from gpuinfra.plan.model import Group, PoolPlan
+
+MOST_UNHEALTHY_PERCENT = 20
+"""Share of the nodes that got a new model that may be unhealthy before the others are spared it; the first batch is the canary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePoolArgs:
+    """What a pool stands on; everything but the plan may be somebody else's."""
+
+    scope: Scope
+    plan: PoolPlan
+    subnet_id: pulumi.Input[str]
+    """The private subnet of all its nodes."""
+    identity_id: pulumi.Input[str]
+    """Identity of its nodes (`NodeRole.identity_id`)."""
+    client_id: pulumi.Input[str]
+    """The same identity as nodes ask for it (`NodeRole.client_id`)."""
+    bucket: pulumi.Input[str]
+    """Address of the container that its bundle is put into and its evidence is written to."""
+    evidence_prefix: str
+    """Where its nodes write in the container."""
+    security_group_id: pulumi.Input[str] | None = None
+    """Group of every interface (`Security.nodes_group_id`); left out, the subnet's own rules are all there is."""
+    disk_encryption_set_id: pulumi.Input[str] | None = None
+    """What encrypts its disks; left out, Azure's own key does."""
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
+    """What its nodes mount: `kind`, `mount`, `dns_name`, `mount_name`; may hold outputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningGroup:
+    """One group of the pool, for those who wait for its nodes."""
+
+    plan: Group
+    id: pulumi.Output[str]
+    """Id of the scale set."""
+    template_version: pulumi.Output[str]
+    """Hash of what its instances are made from."""
+    resource: compute.VirtualMachineScaleSet
+
+
+class NodePool(pulumi.ComponentResource):
+    """Nodes of one machine type, in one scale set for each kind of capacity."""
+
+    group_names: dict[str, pulumi.Output[str]]
+    """Ids of the scale sets, by the plan's names."""
+    bundle_sha256: str
+    """Checksum of what its nodes run at boot."""
+
+    def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:azure:NodePool", name, None, opts)
+        self._name, self._args = name, args
+        self.plan = args.plan
+        """What the pool was planned as."""
+        built = bundle.build(args.plan)
+        self.bundle_sha256 = built.sha256
+        key = built.key_of(args.scope.cluster, args.plan.name)
+        upload = self._upload(built, key)
+        image = pinned_version(name, args.scope, args.plan, self)
+        user_data = node_user_data(self._node_config(key), bundle.user_data)
+        self.groups = tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
+        """The groups, in the plan's order."""
+        self.group_names = {group.plan.name: group.id for group in self.groups}
+        self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
+
+    def _upload(self, built: bundle.Bundle, key: str) -> Upload:
+        """The bundle in the container, under a name with its checksum: what a model names never changes under it."""
+        return Upload(
+            naming.logical(self._name, "bundle"),
+            UploadArgs(
+                container=self._args.bucket,
+                blob=key,
+                sha256=built.sha256,
+                source=pulumi.FileAsset(str(bundle.on_disk(built))),
+            ),
+            child(self),
+        )
+
+    def _node_config(self, key: str) -> dict[str, Any]:
+        """`node.json`, as docs/design.md has it."""
+        args = self._args
+        return {
+            "schema": "gpuinfra.node/1",
+            "cloud": "azure",
+            "cluster": args.scope.cluster,
+            "pool": args.plan.name,
+            "region": args.scope.region,
+            "identity": {"client_id": args.client_id},
+            "evidence": {"bucket": args.bucket, "prefix": args.evidence_prefix},
+            "bundle": {"bucket": args.bucket, "key": key, "sha256": self.bundle_sha256},
+            "file_systems": args.file_systems,
+        }
+
+    def _group(
+        self, group: Group, image: pulumi.Output[str] | None, user_data: pulumi.Output[str], upload: Upload
+    ) -> RunningGroup:
+        args, pool, scope = self._args, self._args.plan, self._args.scope
+        logical = naming.logical(scope.cluster, group.name)
+        model = ModelArgs(
+            scope=scope,
+            pool=pool,
+            group=group,
+            image_version=image,
+            subnet_id=args.subnet_id,
+            security_group_id=args.security_group_id,
+            disk_encryption_set_id=args.disk_encryption_set_id,
+            user_data=user_data,
+        )
+        version = template_hash(model)
+        spot = group.kind == "spot"
+        tags = scope.tagged(
+            f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name, **_own(pool)
+        )
+        scale_set = compute.VirtualMachineScaleSet(
+            logical,
+            resource_group_name=scope.group,
+            location=scope.region,
+            zones=None if group.zone == REGIONAL else [group.zone],
+            orchestration_mode="Uniform",
+            # Written out, because what Azure takes without it depends on the zones (azure.md 2.1).
+            single_placement_group=group.single_fabric,
+            platform_fault_domain_count=group.fault_domains,
+            # Extra nodes that are taken away again are quota and money, and their evidence is nobody's.
+            overprovision=False,
+            sku=compute.SkuArgs(name=pool.machine, tier="Standard", capacity=group.count),
+            identity=compute.VirtualMachineScaleSetIdentityArgs(
+                type=compute.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[args.identity_id]
+            ),
+            upgrade_policy=_rolling(pool, group),
+            spot_restore_policy=compute.SpotRestorePolicyArgs(enabled=True, restore_timeout="PT1H") if spot else None,
+            virtual_machine_profile=machine_model(model),
+            tags={**tags, "gpuinfra:template": version},
+            # Where capacity is full there is no room for a second set beside the first.
+            opts=child(self, depends_on=[upload], fixed=SCALE_SET, old_first=group.terminate_first or None),
+        )
+        return RunningGroup(plan=group, id=scale_set.id, template_version=version, resource=scale_set)
+
+
+def _own(pool: PoolPlan) -> dict[str, str]:
+    """A person's own tags of this pool's nodes."""
+    return dict(pool.tags)
+
+
+def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
+    """A new model rolls through the group: no more nodes at a time than the pool allows, the first batch as the canary.
+
+    Where capacity is full, a node is taken down before it comes back with the new model; else another one is added first.
+    Nodes that are ill already are done first and stop nothing: a new model may be what mends them.
+    """
+    percent = min(100, max(LEAST_BATCH_PERCENT, pool.at_once_percent))
+    return compute.UpgradePolicyArgs(
+        mode=compute.UpgradeMode.ROLLING,
+        rolling_upgrade_policy=compute.RollingUpgradePolicyArgs(
+            max_batch_instance_percent=percent,
+            max_unhealthy_instance_percent=100,
+            max_unhealthy_upgraded_instance_percent=MOST_UNHEALTHY_PERCENT,
+            pause_time_between_batches="PT0S",
+            prioritize_unhealthy_instances=True,
+            rollback_failed_instances_on_policy_breach=False,
+            max_surge=False if group.terminate_first else None,
+        ),
+        automatic_os_upgrade_policy=compute.AutomaticOSUpgradePolicyArgs(
+            # A vendor's newer image is a decision, not an event.
+            enable_automatic_os_upgrade=False
+        ),
+    )

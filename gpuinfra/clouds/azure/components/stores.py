@@ -1,0 +1,242 @@
+"""A storage account that nobody outside reaches, with everything that makes it so.
+
+The settings belong to the account: one that is kept keeps them, because an account whose rules are gone is not private any more.
+Requests carry an identity, never the account's key; the one exception is what Managed Lustre imports from, and it says so.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native import monitor, storage
+
+from gpuinfra import naming
+from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.regions import PAIRS
+from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.resource_group import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sealed:
+    """The customer key of an account's content."""
+
+    key_name: pulumi.Input[str]
+    vault_uri: pulumi.Input[str]
+    identity_id: pulumi.Input[str]
+    """Identity that may use the key (`Key.identity_id`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """Immutability: nobody changes or removes what is in a container before its days are over."""
+
+    days: int
+    """Days from the creation of each blob, 1-146000."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateStoreArgs:
+    """What a storage account is for."""
+
+    scope: Scope
+    purpose: str
+    """Part of its name: `audit`, `evidence`."""
+    containers: tuple[str, ...]
+    """Its containers, all private."""
+    keep: bool
+    """True: the account, its settings and its content outlive a destroy of the stack."""
+    sealed: Sealed | None = None
+    """Left out, Azure's own key encrypts it."""
+    lock: Lock | None = None
+    """Lock of every container. Left out, blobs can be replaced; their old versions stay until `old_versions_days` are over."""
+    reached_from: tuple[str, ...] = ()
+    """Public IPv4 ranges that may ask it, with an identity that may; left out, only private endpoints reach it."""
+    services: bool = False
+    """True where Azure's own services write into it (diagnostic settings, flow logs): they come in as trusted services."""
+    shared_keys: bool = False
+    """True lets whoever holds the account's key in; Managed Lustre imports in no other way (azure.md 4.1)."""
+    copies: bool = False
+    """True keeps a second copy in the paired region, where there is one."""
+    expire_days: int | None = None
+    """Days after which blobs are removed; left out, they stay."""
+    old_versions_days: int = 90
+    """Days that a replaced or removed blob can still be brought back."""
+    workspace_id: pulumi.Input[str] | None = None
+    """Log Analytics workspace that takes its access log; left out, there is none."""
+
+
+class PrivateStore(Part):
+    """One storage account: private, encrypted, versioned, reached over TLS 1.2 and later only."""
+
+    account_id: pulumi.Output[str]
+    """Id of the account."""
+    account_name: pulumi.Output[str]
+    """Name of the account."""
+    containers: dict[str, pulumi.Output[str]]
+    """Ids of the containers, once the account's settings are in force."""
+
+    def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:azure:PrivateStore", name, opts)
+        self._name, self._args = name, args
+        account = self._account()
+        settings = [self._blobs(account), self._lifecycle(account)]
+        if args.workspace_id is not None:
+            self._access_log(account, args.workspace_id)
+        self.account_id, self.account_name = account.id, account.name
+        self.containers = {}
+        for container in args.containers:
+            made = self._container(account, container, settings)
+            locks = [self._lock(account, made, container, args.lock)] if args.lock else []
+            self.containers[container] = after(made.id, [*settings, *locks])
+
+    def _logical(self, *parts: str | int) -> str:
+        return naming.logical(self._name, *parts)
+
+    def _account(self) -> storage.StorageAccount:
+        args, scope = self._args, self._args.scope
+        sealed = args.sealed
+        opened = bool(args.reached_from) or args.services
+        return storage.StorageAccount(
+            self._logical("account"),
+            account_name=scope.account_name(args.purpose),
+            resource_group_name=scope.group,
+            location=scope.region,
+            kind="StorageV2",
+            sku=storage.SkuArgs(name="Standard_GRS" if args.copies and scope.region in PAIRS else "Standard_LRS"),
+            allow_shared_key_access=args.shared_keys,
+            default_to_o_auth_authentication=True,
+            allow_blob_public_access=False,
+            allow_cross_tenant_replication=False,
+            enable_https_traffic_only=True,
+            minimum_tls_version="TLS1_2",
+            is_local_user_enabled=False,
+            public_network_access="Enabled" if opened else "Disabled",
+            network_rule_set=storage.NetworkRuleSetArgs(
+                default_action=storage.DefaultAction.DENY,
+                bypass="AzureServices" if args.services else "None",
+                ip_rules=[
+                    storage.IPRuleArgs(i_p_address_or_range=one, action=storage.Action.ALLOW)
+                    for one in storage_ranges(args.reached_from)
+                ],
+            ),
+            identity=storage.IdentityArgs(type="UserAssigned", user_assigned_identities=[sealed.identity_id])
+            if sealed
+            else None,
+            encryption=storage.EncryptionArgs(
+                key_source="Microsoft.Keyvault" if sealed else "Microsoft.Storage",
+                # A second layer with a key of Azure's own; it can be asked for at creation only.
+                require_infrastructure_encryption=True,
+                services=storage.EncryptionServicesArgs(
+                    blob=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
+                    file=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
+                ),
+                encryption_identity=storage.EncryptionIdentityArgs(encryption_user_assigned_identity=sealed.identity_id)
+                if sealed
+                else None,
+                # Without a version, so that the account follows the key's rotation.
+                key_vault_properties=storage.KeyVaultPropertiesArgs(
+                    key_name=sealed.key_name, key_vault_uri=sealed.vault_uri
+                )
+                if sealed
+                else None,
+            ),
+            tags=scope.tagged(self._logical("account")),
+            opts=child(self, keep=args.keep),
+        )
+
+    def _blobs(self, account: storage.StorageAccount) -> pulumi.Resource:
+        days = self._args.old_versions_days
+        return storage.BlobServiceProperties(
+            self._logical("blobs"),
+            blob_services_name="default",
+            account_name=account.name,
+            resource_group_name=self._args.scope.group,
+            is_versioning_enabled=True,
+            change_feed=storage.ChangeFeedArgs(enabled=True, retention_in_days=days),
+            delete_retention_policy=storage.DeleteRetentionPolicyArgs(enabled=True, days=days),
+            container_delete_retention_policy=storage.DeleteRetentionPolicyArgs(enabled=True, days=days),
+            opts=child(self, keep=self._args.keep),
+        )
+
+    def _lifecycle(self, account: storage.StorageAccount) -> pulumi.Resource:
+        args = self._args
+        expires = None
+        if args.expire_days is not None:
+            late = storage.DateAfterModificationArgs(days_after_modification_greater_than=args.expire_days)
+            expires = storage.ManagementPolicyBaseBlobArgs(delete=late)
+        old = storage.DateAfterCreationArgs(days_after_creation_greater_than=args.old_versions_days)
+        return storage.ManagementPolicy(
+            self._logical("lifecycle"),
+            management_policy_name="default",
+            account_name=account.name,
+            resource_group_name=args.scope.group,
+            policy=storage.ManagementPolicySchemaArgs(
+                rules=[
+                    storage.ManagementPolicyRuleArgs(
+                        name="old-versions",
+                        enabled=True,
+                        type="Lifecycle",
+                        definition=storage.ManagementPolicyDefinitionArgs(
+                            filters=storage.ManagementPolicyFilterArgs(blob_types=["blockBlob"]),
+                            actions=storage.ManagementPolicyActionArgs(
+                                base_blob=expires, version=storage.ManagementPolicyVersionArgs(delete=old)
+                            ),
+                        ),
+                    )
+                ]
+            ),
+            opts=child(self, keep=args.keep),
+        )
+
+    def _container(
+        self, account: storage.StorageAccount, container: str, settings: Iterable[pulumi.Resource]
+    ) -> storage.BlobContainer:
+        return storage.BlobContainer(
+            self._logical(container),
+            container_name=container,
+            account_name=account.name,
+            resource_group_name=self._args.scope.group,
+            public_access=storage.PublicAccess.NONE,
+            opts=child(self, keep=self._args.keep, depends_on=settings),
+        )
+
+    def _lock(
+        self, account: storage.StorageAccount, made: storage.BlobContainer, container: str, lock: Lock
+    ) -> pulumi.Resource:
+        return storage.BlobContainerImmutabilityPolicy(
+            self._logical(container, "lock"),
+            immutability_policy_name="default",
+            account_name=account.name,
+            container_name=made.name,
+            resource_group_name=self._args.scope.group,
+            immutability_period_since_creation_in_days=lock.days,
+            # Logs are append blobs: a new line at their end is no change of what was written.
+            allow_protected_append_writes=True,
+            opts=child(self, keep=self._args.keep),
+        )
+
+    def _access_log(self, account: storage.StorageAccount, workspace_id: pulumi.Input[str]) -> None:
+        monitor.DiagnosticSetting(
+            self._logical("requests"),
+            name="gpuinfra",
+            resource_uri=pulumi.Output.concat(account.id, "/blobServices/default"),
+            workspace_id=workspace_id,
+            logs=[
+                monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
+                for category in ("StorageRead", "StorageWrite", "StorageDelete")
+            ],
+            opts=child(self),
+        )
+
+
+def storage_ranges(ranges: Iterable[str]) -> list[str]:
+    """Address ranges as a storage account's firewall takes them: single addresses without a mask, and no mask longer than 30."""
+    found: list[str] = []
+    for text in ranges:
+        network = ipaddress.ip_network(text, strict=False)
+        found += [str(one) for one in network] if network.prefixlen > 30 else [str(network)]
+    return found

@@ -1,0 +1,64 @@
+"""Findings: what a rule says about a declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How much a finding weighs. An error stops; a warning teaches; a note says what was decided."""
+
+    ERROR = "error"
+    WARN = "warn"
+    INFO = "info"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One statement about a declaration: where, what was given, what is allowed, what to change."""
+
+    level: Level
+    path: str
+    """`pools[0].capacity[1].count`; empty for the whole document."""
+    message: str
+    """Follows the path in a sentence: `is 16, but the reservation holds 8`."""
+    hint: str = ""
+    """What to change."""
+    rule: str = ""
+    """Name of the rule, for `gpuinfra explain`."""
+    file: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        subject = f"{self.path} " if self.path else ""
+        return f"{place}{self.level}: {subject}{self.message}" + (f"; {self.hint}" if self.hint else "")
+
+    def as_dict(self) -> dict[str, object]:
+        """For `--json`."""
+        return {
+            "level": self.level.value,
+            "path": self.path,
+            "message": self.message,
+            "hint": self.hint,
+            "rule": self.rule,
+            "file": self.file,
+            "line": self.line,
+        }
+
+
+def error(rule: Callable[..., object], path: str, message: str, hint: str) -> Finding:
+    """A finding that stops."""
+    return Finding(level=Level.ERROR, path=path, message=message, hint=hint, rule=rule.__name__)
+
+
+def warn(rule: Callable[..., object], path: str, message: str, hint: str) -> Finding:
+    """A finding that teaches."""
+    return Finding(level=Level.WARN, path=path, message=message, hint=hint, rule=rule.__name__)
+
+
+def info(rule: Callable[..., object], path: str, message: str, hint: str = "") -> Finding:
+    """A finding that only says what was decided."""
+    return Finding(level=Level.INFO, path=path, message=message, hint=hint, rule=rule.__name__)

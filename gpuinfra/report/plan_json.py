@@ -1,0 +1,80 @@
+"""What `gpuinfra plan` answers about one stack: findings, and where none is an error, plan, software and price.
+
+The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import date
+from pathlib import Path
+
+from gpuinfra.cost import Cost, price
+from gpuinfra.cost.compare import Row, compare
+from gpuinfra.cost.file import PriceFile
+from gpuinfra.errors import SpecError
+from gpuinfra.findings import Finding, Level
+from gpuinfra.plan.model import Plan
+from gpuinfra.spec.load import check_stack, read_stack, stack_name
+
+SCHEMA = "gpuinfra.plan/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Everything that is known about a stack without an account."""
+
+    stack: str
+    path: Path
+    findings: tuple[Finding, ...]
+    plan: Plan | None = None
+    cost: Cost | None = None
+    ways: tuple[Row, ...] = ()
+    """The same nodes bought in each way that has a price."""
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing stops it."""
+        return not any(finding.level is Level.ERROR for finding in self.findings)
+
+    def as_dict(self) -> dict[str, object]:
+        """For `--json`."""
+        return {
+            "schema": SCHEMA,
+            "stack": self.stack,
+            "file": str(self.path),
+            "ok": self.ok,
+            "findings": [finding.as_dict() for finding in self.findings],
+            "plan": plain(self.plan) if self.plan else None,
+            "resources": dict(self.plan.resources) if self.plan else {},
+            "cost": {**self.cost.as_dict(), "ways": plain(self.ways)} if self.cost else None,
+            "software": {pool.name: dict(pool.versions) for pool in self.plan.pools} if self.plan else {},
+        }
+
+
+def answer(path: Path, today: date, prices: PriceFile | None = None) -> Answer:
+    """Read, check, plan and price one stack file; what is wrong with it comes back as findings."""
+    name = stack_name(path)
+    try:
+        stack = read_stack(path)
+    except SpecError as problem:
+        return Answer(stack=name, path=path, findings=problem.findings)
+    found = check_stack(stack, today)
+    if any(finding.level is Level.ERROR for finding in found):
+        return Answer(stack=name, path=path, findings=found)
+    from gpuinfra.plan.make import make_plan
+
+    plan = make_plan(stack.spec, today)
+    cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
+    return Answer(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
+
+
+def plain(value: object) -> object:
+    """Dataclasses, dates and enums as JSON has them."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: plain(item) for key, item in asdict(value).items()}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value.isoformat() if isinstance(value, date) else value
