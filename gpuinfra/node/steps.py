@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import journal as j
-from .steplist import Step, Unusable, node_environment, read_steps
 from .log import Voice, utc_now
+from .steplist import Step, Unusable, node_environment, read_steps
 
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
 DONE, FAILED, WRONG_USE, ENVIRONMENT = 0, 1, 2, 3
