@@ -11,7 +11,7 @@ import pytest
 
 from gpuinfra.day import VARIABLE, read_day, today
 from gpuinfra.errors import UsageError
-from gpuinfra.rehearsal.cloud import schedules
+from gpuinfra.rehearsal.cloud.aws import schedules
 from gpuinfra.rehearsal.session import Order, read_order
 
 AFTER = date(2028, 1, 1)

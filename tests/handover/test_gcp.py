@@ -21,12 +21,13 @@ from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node import upload
 from gpuinfra.node.evidence import Kept
 from gpuinfra.rehearsal import endpoints
-from gpuinfra.rehearsal.cloud import fleet as fleet_module
-from gpuinfra.rehearsal.cloud import gcp_tokens, ids
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.faults import Faults
-from gpuinfra.rehearsal.cloud.http.server import Server
-from gpuinfra.rehearsal.cloud.provider import Provider, serve
+from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.faults import Faults
+from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
+from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client, Made
 

@@ -11,10 +11,10 @@ from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
 from gpuinfra.permissions import Permissions, permissions_of
-from gpuinfra.rehearsal.cloud.errors import CloudError
-from gpuinfra.rehearsal.cloud.operator import Operator
-from gpuinfra.rehearsal.cloud.operator import aws as judge
-from gpuinfra.rehearsal.cloud.store import Resource
+from gpuinfra.rehearsal.cloud.aws import operator as judge
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.operator import Operator
+from gpuinfra.rehearsal.cloud.core.store import Resource
 from gpuinfra.rehearsal.least_privilege import judged
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks

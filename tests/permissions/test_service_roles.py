@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.policy import Ask, decide
+from gpuinfra.rehearsal.cloud.aws.policy import Ask, decide
 from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import recording_of, shipped_stacks
 

@@ -23,14 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.rehearsal.cloud import azure_identity, credentials, gcp_tokens, ids
-from gpuinfra.rehearsal.cloud.azure_signer import Signer
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.fleet import Fleet
-from gpuinfra.rehearsal.cloud.http.server import Server
-from gpuinfra.rehearsal.cloud.operator import Operator
-from gpuinfra.rehearsal.cloud.provider import Provider, serve
-from gpuinfra.rehearsal.cloud.sdk import installed
+from gpuinfra.rehearsal.cloud.aws import credentials
+from gpuinfra.rehearsal.cloud.azure import identity as azure_identity
+from gpuinfra.rehearsal.cloud.azure.signer import Signer
+from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.fleet import Fleet
+from gpuinfra.rehearsal.cloud.core.operator import Operator
+from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
+from gpuinfra.rehearsal.cloud.core.sdk import installed
+from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 
 MARK = "GPUINFRA_REHEARSAL"
 """Every process of a rehearsal carries its folder in this variable, so that what a kill left can be found."""

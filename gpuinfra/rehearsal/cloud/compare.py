@@ -23,11 +23,11 @@ import grpc
 from google.protobuf import json_format
 from pulumi.runtime.proto import provider_pb2
 
-from gpuinfra.rehearsal.cloud import wire
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.fleet import Fleet
-from gpuinfra.rehearsal.cloud.provider import Provider
-from gpuinfra.rehearsal.cloud.sdk import installed
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.fleet import Fleet
+from gpuinfra.rehearsal.cloud.core.provider import Provider
+from gpuinfra.rehearsal.cloud.core.sdk import installed
 
 SERVICE = "/pulumirpc.ResourceProvider/"
 REDACTED = "[secret]"

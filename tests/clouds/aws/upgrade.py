@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.behaviours import of
-from gpuinfra.rehearsal.cloud.diff import diff
+from gpuinfra.rehearsal.cloud.core.behaviours import of
+from gpuinfra.rehearsal.cloud.core.diff import diff
 from tests.clouds.names import known_as
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of_spec, spec_of

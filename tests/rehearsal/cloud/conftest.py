@@ -11,9 +11,9 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from gpuinfra.rehearsal.cloud import wire
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.provider import Provider, serve
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinfra.rehearsal.cloud import wire
-from gpuinfra.rehearsal.cloud.sdk import Property, Type, fields, members
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 
 def required(declared: dict[str, Property]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.azure_conditions import holds
+from gpuinfra.rehearsal.cloud.azure.conditions import holds
 
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 PATH = f"@Resource[{BLOBS}:path]"

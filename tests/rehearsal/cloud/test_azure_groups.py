@@ -9,10 +9,11 @@ import grpc
 import pytest
 
 from gpuinfra.handover.azure import ScaleSets, classify
-from gpuinfra.rehearsal.cloud import azure_groups, azure_upgrade
-from gpuinfra.rehearsal.cloud import fleet as fleet_module
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.faults import Faults
+from gpuinfra.rehearsal.cloud.azure import groups as azure_groups
+from gpuinfra.rehearsal.cloud.azure import upgrade as azure_upgrade
+from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.faults import Faults
 from tests.rehearsal.cloud import microsoft
 from tests.rehearsal.cloud.conftest import Client, Made
 

@@ -24,11 +24,12 @@ from gpuinfra.handover.ports import GroupExpected, IdentityRefused, PortUnavaila
 from gpuinfra.node import azure as node_azure
 from gpuinfra.node.cloud import CloudError, Exists
 from gpuinfra.rehearsal import endpoints
-from gpuinfra.rehearsal.cloud import azure_identity, ids
-from gpuinfra.rehearsal.cloud import fleet as fleet_module
-from gpuinfra.rehearsal.cloud.azure_signer import Signer
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.http.server import Server
+from gpuinfra.rehearsal.cloud.azure import identity as azure_identity
+from gpuinfra.rehearsal.cloud.azure.signer import Signer
+from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.server import Server
 from tests.rehearsal.cloud import microsoft
 from tests.rehearsal.cloud.conftest import Client, Made
 from tests.rehearsal.cloud.microsoft import URL
@@ -346,7 +347,7 @@ def test_what_a_policy_holds_is_neither_changed_nor_deleted(cloud: Cloud, azure:
 
 def test_lists_go_on_page_after_page(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scale set of more machines than a page holds, and a container of more blobs than a page holds, are read whole."""
-    from gpuinfra.rehearsal.cloud.http.azure import arm, blobs
+    from gpuinfra.rehearsal.cloud.azure.http import arm, blobs
 
     monkeypatch.setattr(arm, "_PAGE", 1)
     monkeypatch.setattr(blobs, "_PAGE", 2)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuinfra.rehearsal.cloud import wire
+from gpuinfra.rehearsal.cloud.core import wire
 from tests.rehearsal.cloud.conftest import Client
 
 VPC = "aws:ec2/vpc:Vpc"

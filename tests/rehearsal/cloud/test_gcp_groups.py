@@ -7,10 +7,10 @@ from typing import Any
 import grpc
 import pytest
 
-from gpuinfra.rehearsal.cloud import fleet as fleet_module
-from gpuinfra.rehearsal.cloud import gcp_groups
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.faults import Faults
+from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.faults import Faults
+from gpuinfra.rehearsal.cloud.gcp import groups as gcp_groups
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client
 from tests.rehearsal.cloud.test_groups import Host, names

@@ -7,9 +7,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuinfra.rehearsal.cloud import fleet as fleet_module
-from gpuinfra.rehearsal.cloud import schedules
-from gpuinfra.rehearsal.cloud.cloud import Cloud
+from gpuinfra.rehearsal.cloud.aws import schedules
+from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from tests.rehearsal.cloud import stacks
 from tests.rehearsal.cloud.conftest import Client
 

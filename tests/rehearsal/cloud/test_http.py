@@ -14,10 +14,10 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from gpuinfra.rehearsal.cloud import credentials
-from gpuinfra.rehearsal.cloud import fleet as fleet_module
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.http.server import Server
+from gpuinfra.rehearsal.cloud.aws import credentials
+from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.server import Server
 from tests.rehearsal.cloud import stacks
 from tests.rehearsal.cloud.conftest import Client
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.policy import Ask, decide
+from gpuinfra.rehearsal.cloud.aws.policy import Ask, decide
 
 NODE = "arn:aws:sts::000000000000:assumed-role/node/i-1"
 ASK = Ask(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.store import Store
+from gpuinfra.rehearsal.cloud.core.store import Store
 
 ARGV = [sys.executable, "-m", "gpuinfra.rehearsal.cloud", "--no-nodes", "--folder"]
 

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from gpuinfra.rehearsal.cloud import wire
-from gpuinfra.rehearsal.cloud.derive import TABLE, derive
-from gpuinfra.rehearsal.cloud.diff import diff
-from gpuinfra.rehearsal.cloud.replace import replaces
+from gpuinfra.rehearsal.cloud.aws.derive import TABLE, derive
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.diff import diff
+from gpuinfra.rehearsal.cloud.core.replace import replaces
 from tests.rehearsal.cloud.conftest import Client
 
 

@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from gpuinfra.errors import UsageError
-from gpuinfra.rehearsal.cloud import wire
-from gpuinfra.rehearsal.cloud.cloud import Cloud
-from gpuinfra.rehearsal.cloud.faults import Faults
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.faults import Faults
 from tests.rehearsal.cloud import stacks
 from tests.rehearsal.cloud.conftest import Client
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuinfra.rehearsal.cloud import behaviours, wire
-from gpuinfra.rehearsal.cloud.check import check
-from gpuinfra.rehearsal.cloud.sdk import NotDeclared, fields, has, members, sdk
+from gpuinfra.rehearsal.cloud.core import behaviours, wire
+from gpuinfra.rehearsal.cloud.core.check import check
+from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, fields, has, members, sdk
 from tests.rehearsal.cloud import samples
 from tests.rehearsal.cloud.conftest import Client
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.store import Resource, Store, Taken
+from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
 
 WRITER = """
 import sys
 from pathlib import Path
-from gpuinfra.rehearsal.cloud.store import Resource, Store
+from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 store = Store(Path(sys.argv[1]))
 while True:

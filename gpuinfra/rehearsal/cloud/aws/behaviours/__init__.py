@@ -1,0 +1,1 @@
+"""What single AWS resource types do beyond keeping their inputs."""

@@ -1,0 +1,155 @@
+"""Trails, budgets and parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.aws import access
+from gpuinfra.rehearsal.cloud.aws.images import image_id
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Taken
+
+TRAIL = "aws:cloudtrail/trail:Trail"
+TRAILS_PER_REGION = 5
+"""A hard quota. https://docs.aws.amazon.com/awscloudtrail/latest/userguide/WhatIsCloudTrail-Limits.html, read 2026-11-21."""
+
+
+@behaves
+class Trail(Behaviour):
+    """A trail checks that it may write into its bucket, and writes its first record at once."""
+
+    types = (TRAIL,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        name = str(plain.get("s3BucketName"))
+        found = access.bucket(cloud, name)
+        if found is None and cloud.external(name) is None:
+            raise self._refused("S3BucketDoesNotExistException", f"S3 bucket {name} does not exist!")
+        policies = [
+            str(wire.plain(one.inputs).get("policy"))
+            for one in cloud.store.list("aws:s3/bucketPolicy:BucketPolicy")
+            if one.id == name
+        ]
+        if found and not any(_lets_trails_write(text) for text in policies):
+            raise self._refused(
+                "InsufficientS3BucketPolicyException", f"Incorrect S3 bucket policy is detected for bucket: {name}"
+            )
+        here = [
+            one
+            for one in cloud.store.list(TRAIL)
+            if one.region == call.region or wire.plain(one.inputs).get("isMultiRegionTrail")
+        ]
+        if len(here) >= TRAILS_PER_REGION:
+            raise self._refused(
+                "MaximumNumberOfTrailsExceededException",
+                f"User: {ids.ACCOUNT} already has {len(here)} trails in {call.region}.",
+            )
+
+    @staticmethod
+    def _refused(code: str, text: str) -> CloudError:
+        return CloudError(code, text, service="CloudTrail", operation="CreateTrail")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs["homeRegion"] = call.region
+
+    def kept(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        name, prefix = str(plain.get("s3BucketName")), str(plain.get("s3KeyPrefix") or "")
+        if call.old is None and access.bucket_exists(cloud, name):
+            key = "/".join(
+                part
+                for part in (
+                    prefix,
+                    "AWSLogs",
+                    ids.ACCOUNT,
+                    "CloudTrail",
+                    call.region,
+                    "2026/01/01",
+                    "standin_CloudTrail_first.json",
+                )
+                if part
+            )
+            cloud.store.put_object(
+                name, key, json.dumps({"Records": []}).encode(), {"content-type": "application/json"}
+            )
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        return self._refused(
+            "TrailAlreadyExistsException", f"Trail {call.plain.get('name')} already exists for customer: {ids.ACCOUNT}"
+        )
+
+
+def _lets_trails_write(text: str) -> bool:
+    try:
+        statements = json.loads(text).get("Statement", [])
+    except (ValueError, AttributeError):
+        return False
+    return any(
+        one.get("Effect") == "Allow"
+        and "cloudtrail.amazonaws.com" in json.dumps(one.get("Principal"))
+        and "s3:PutObject" in json.dumps(one.get("Action"))
+        for one in (statements if isinstance(statements, list) else [statements])
+    )
+
+
+@behaves
+class Budget(Behaviour):
+    types = ("aws:budgets/budget:Budget",)
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        text = f"Error creating budget: {call.plain.get('name')} - the budget already exists."
+        return CloudError("DuplicateRecordException", text, service="Budgets", operation="CreateBudget")
+
+
+@behaves
+class Parameter(Behaviour):
+    types = ("aws:ssm/parameter:Parameter",)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        given = [key for key in ("value", "insecureValue", "valueWo") if call.inputs.get(key) is not None]
+        if len(given) > 1:
+            yield Failure(
+                "value", f"conflicts with {' and '.join(given[1:])}: give one of value, insecureValue, valueWo"
+            )
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        value: Any = plain.get("value") if plain.get("value") is not None else plain.get("insecureValue")
+        # The value is secret whichever way it came in; `insecureValue` is the one that shows.
+        call.outputs |= {"value": wire.secret(value), "version": 1, "dataType": plain.get("dataType", "text")}
+        if plain.get("insecureValue") is None:
+            call.outputs["insecureValue"] = (
+                value if plain.get("type") == "String" and not wire.has_secret(call.inputs.get("value")) else ""
+            )
+        else:
+            call.outputs["insecureValue"] = plain["insecureValue"]
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        self.created(cloud, call)
+        assert call.old is not None
+        call.outputs["version"] = int(call.old.outputs.get("version", 1)) + 1
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        text = "The parameter already exists. To overwrite this value, set the overwrite option in the request to true."
+        return CloudError("ParameterAlreadyExists", text, service="SSM", operation="PutParameter")
+
+
+def parameter_value(cloud: Cloud, name: str, region: str) -> str | None:
+    """What a parameter says: one that was made here, or AWS's public ones, which name images."""
+    found = cloud.store.find("aws:ssm/parameter:Parameter", name, region)
+    if found is not None:
+        return str(wire.plain(found.outputs["value"]))
+    if not name.startswith("/aws/service/"):
+        return None
+    if any(word in name for word in ("/ami-id", "/image_id", "/ami/", "ami-amazon-linux")) or name.endswith("/ami-id"):
+        return image_id(cloud.store, name, region)
+    return f"standin:{name}"

@@ -1,0 +1,173 @@
+"""What lookups say: the account, the region, zones, images, parameters, and resources that this cloud holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.aws import places
+from gpuinfra.rehearsal.cloud.aws.behaviours.audit import parameter_value
+from gpuinfra.rehearsal.cloud.aws.images import image_id
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import answers
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+
+Args = Mapping[str, Any]
+
+
+@answers("aws:index/getCallerIdentity:getCallerIdentity")
+def caller(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    arn = f"arn:aws:iam::{ids.ACCOUNT}:user/standin-operator"
+    return {"accountId": ids.ACCOUNT, "arn": arn, "userId": "AIDA00000000000000001", "id": ids.ACCOUNT}
+
+
+@answers("aws:index/getPartition:getPartition")
+def partition(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    return {"partition": "aws", "dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws", "id": "aws"}
+
+
+@answers("aws:index/getRegion:getRegion")
+def current_region(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    name = str(args.get("name") or region)
+    return {
+        "region": name,
+        "name": name,
+        "id": name,
+        "endpoint": f"ec2.{name}.amazonaws.com",
+        "description": f"stand-in for {name}",
+    }
+
+
+@answers("aws:index/getAvailabilityZones:getAvailabilityZones")
+def availability_zones(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    excluded = {*(args.get("excludeNames") or []), *(args.get("excludeZoneIds") or [])}
+    found = [(name, id) for name, id in places.zones(region) if not excluded & {name, id}]
+    return {
+        "names": [name for name, _ in found],
+        "zoneIds": [id for _, id in found],
+        "groupNames": [region],
+        "id": region,
+    }
+
+
+@answers("aws:index/getAvailabilityZone:getAvailabilityZone")
+def availability_zone(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    for name, id in places.zones(region):
+        if args.get("name", name) == name and args.get("zoneId", id) == id:
+            return {
+                "name": name,
+                "zoneId": id,
+                "nameSuffix": name[-1],
+                "region": region,
+                "state": "available",
+                "id": name,
+                "groupName": region,
+            }
+    wanted = args.get("name") or args.get("zoneId")
+    raise CloudError(
+        "InvalidParameterValue",
+        f"Invalid availability zone: [{wanted}]",
+        service="EC2",
+        operation="DescribeAvailabilityZones",
+    )
+
+
+@answers("aws:ssm/getParameter:getParameter")
+def parameter(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    name = str(args["name"])
+    value = parameter_value(cloud, name, region)
+    if value is None:
+        raise CloudError(
+            "ParameterNotFound",
+            f"reading SSM Parameter ({name}): couldn't find resource",
+            service="SSM",
+            operation="GetParameter",
+        )
+    arn = f"arn:aws:ssm:{region}:{'' if name.startswith('/aws/') else ids.ACCOUNT}:parameter{name}"
+    return {
+        "value": wire.secret(value),
+        "insecureValue": value,
+        "type": "String",
+        "version": 1,
+        "arn": arn,
+        "id": name,
+        "name": name,
+    }
+
+
+@answers("aws:ec2/getAmi:getAmi")
+def ami(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    names = [
+        value for one in args.get("filters") or [] if one.get("name") == "name" for value in one.get("values") or []
+    ]
+    name = str(next(iter(names), args.get("nameRegex") or "standin"))
+    id = image_id(cloud.store, name, region)
+    return {
+        "id": id,
+        "imageId": id,
+        "name": name.rstrip("*") + "standin",
+        "architecture": "x86_64",
+        "rootDeviceName": "/dev/sda1",
+        "state": "available",
+    }
+
+
+@answers("aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings")
+def offerings(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    kind = str(args.get("locationType") or "region")
+    types = [
+        value
+        for one in args.get("filters") or []
+        if one.get("name") == "instance-type"
+        for value in one.get("values") or []
+    ]
+    found = []
+    for machine in types:
+        sold = places.offered(machine, region)
+        where = {"availability-zone": [name for name, _ in sold], "availability-zone-id": [id for _, id in sold]}
+        found += [(machine, place) for place in where.get(kind, [region] if sold else [])]
+    return {
+        "instanceTypes": [one for one, _ in found],
+        "locations": [place for _, place in found],
+        "locationTypes": [kind for _ in found],
+    }
+
+
+def _held(token: str, *keys: str, code: str = "NotFound"):
+    """A lookup of what this cloud holds, by its id or name; anything else is somebody's and synthesised."""
+
+    def find(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+        wanted = next((str(args[key]) for key in keys if args.get(key)), None)
+        if wanted is None:
+            return {}
+        found = next(
+            (
+                one
+                for one in cloud.store.list(token)
+                if wanted in (one.id, one.outputs.get("name"), one.outputs.get("arn"))
+            ),
+            None,
+        )
+        if found is None:
+            if cloud.external(wanted) is None:
+                raise CloudError(code, f"no matching {ids.class_name(token)} found: {wanted}", status=404)
+            return {}
+        return {**wire.plain(found.outputs), "id": found.id}
+
+    return find
+
+
+for _function, _token, *_keys in (
+    ("aws:ec2/getVpc:getVpc", "aws:ec2/vpc:Vpc", "id"),
+    ("aws:ec2/getSubnet:getSubnet", "aws:ec2/subnet:Subnet", "id"),
+    ("aws:ec2/getSecurityGroup:getSecurityGroup", "aws:ec2/securityGroup:SecurityGroup", "id", "name"),
+    ("aws:ec2/getLaunchTemplate:getLaunchTemplate", "aws:ec2/launchTemplate:LaunchTemplate", "id", "name"),
+    ("aws:s3/getBucket:getBucket", "aws:s3/bucket:Bucket", "bucket"),
+    ("aws:iam/getRole:getRole", "aws:iam/role:Role", "name"),
+    ("aws:kms/getKey:getKey", "aws:kms/key:Key", "keyId"),
+    ("aws:autoscaling/getGroup:getGroup", "aws:autoscaling/group:Group", "name"),
+):
+    answers(_function)(_held(_token, *_keys))

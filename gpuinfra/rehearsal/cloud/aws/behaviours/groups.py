@@ -1,0 +1,177 @@
+"""Launch templates and Auto Scaling groups. What the groups then do is `fleet.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.aws.groups import GROUP, TEMPLATE, desired, resolve_template, template_of
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import CloudError, MadeButFailed
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+
+_NOT_VERSIONED = frozenset(
+    {"name", "namePrefix", "tags", "updateDefaultVersion", "defaultVersion", "description", "region", "__defaults"}
+)
+
+
+@behaves
+class LaunchTemplate(Behaviour):
+    """Every change of what it launches is a new version; older ones stay."""
+
+    types = (TEMPLATE,)
+    unique = (("name", "region"),)
+    taken = ("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+    volatile = ("latestVersion", "defaultVersion")
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        data = call.plain.get("userData")
+        if isinstance(data, str) and not wire.is_unknown(data):
+            import base64
+            import binascii
+
+            try:
+                if len(base64.b64decode(data, validate=True)) > 16384:
+                    yield Failure("userData", "is limited to 16384 bytes before it is encoded")
+            except (binascii.Error, ValueError):
+                yield Failure("userData", "must be encoded in base64")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        interfaces = call.plain.get("networkInterfaces") or []
+        seen: set[tuple[int, int]] = set()
+        for one in interfaces:
+            place = (int(one.get("networkCardIndex") or 0), int(one.get("deviceIndex") or 0))
+            if place in seen:
+                raise CloudError(
+                    "InvalidParameterValue", f"Each network interface requires a unique device index; {place[1]} is used twice on card {place[0]}",
+                    service="EC2", operation="CreateLaunchTemplate",
+                )  # fmt: skip
+            seen.add(place)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        _keep_version(cloud, call, 1)
+        call.outputs |= {"latestVersion": 1, "defaultVersion": 1}
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        latest, default = int(call.old.outputs["latestVersion"]), int(call.old.outputs["defaultVersion"])
+        old = {key: value for key, value in call.old.inputs.items() if key not in _NOT_VERSIONED}
+        new = {key: value for key, value in call.inputs.items() if key not in _NOT_VERSIONED}
+        if wire.plain(old) != wire.plain(new):
+            latest += 1
+            _keep_version(cloud, call, latest)
+            default = latest if call.plain.get("updateDefaultVersion") else default
+        chosen = call.plain.get("defaultVersion")
+        call.outputs |= {"latestVersion": latest, "defaultVersion": int(chosen) if chosen else default}
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        for version in range(1, int(resource.outputs["latestVersion"]) + 1):
+            cloud.store.drop("template-version", f"{resource.id}:{version}")
+
+
+def _keep_version(cloud: Cloud, call: Call, number: int) -> None:
+    data = {key: value for key, value in call.plain.items() if key not in _NOT_VERSIONED}
+    cloud.store.put("template-version", f"{call.id}:{number}", data)
+
+
+@behaves
+class AutoScalingGroup(Behaviour):
+    """Wants a number of instances of one template."""
+
+    types = (GROUP,)
+    unique = (("name", "region"),)
+    taken = (
+        "AlreadyExists",
+        "AutoScalingGroup by this name already exists - A group with the name {name} already exists",
+    )
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        plain = call.plain
+        sources = [
+            key
+            for key in ("launchTemplate", "mixedInstancesPolicy", "launchConfiguration")
+            if plain.get(key) is not None
+        ]
+        if len(sources) != 1:
+            given = " and ".join(sources) or "none"
+            yield Failure(
+                "launchTemplate",
+                f"exactly one of launchTemplate, mixedInstancesPolicy, launchConfiguration must be given, got {given}",
+            )
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        self._validate(cloud, call, "CreateAutoScalingGroup")
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        self._validate(cloud, call, "UpdateAutoScalingGroup")
+
+    @staticmethod
+    def _validate(cloud: Cloud, call: Call, operation: str) -> None:
+        plain = call.plain
+
+        def refuse(message: str) -> CloudError:
+            return CloudError("ValidationError", message, service="Auto Scaling", operation=operation)
+
+        low, high, wanted = int(plain["minSize"]), int(plain["maxSize"]), desired(plain)
+        if low > high:
+            raise refuse(f"Max bound, {high}, must be greater than or equal to min bound, {low}")
+        if not low <= wanted <= high:
+            raise refuse(f"Desired capacity:{wanted} must be between the specified min size:{low} and max size:{high}")
+        if not plain.get("launchConfiguration") and resolve_template(cloud, plain, call.region) is None:
+            named = template_of(plain)
+            raise refuse(
+                "You must use a valid fully-formed launch template. The specified launch template, with template ID "
+                f"{named.get('id') or named.get('name')} and version {named.get('version') or '$Default'}, does not exist."
+            )
+        for subnet in plain.get("vpcZoneIdentifiers") or []:
+            if cloud.store.find("aws:ec2/subnet:Subnet", subnet) is None and cloud.external(subnet) is None:
+                raise refuse(f"The subnet ID '{subnet}' does not exist")
+        group = plain.get("placementGroup")
+        if (
+            group
+            and not any(one.id == group for one in cloud.store.list("aws:ec2/placementGroup:PlacementGroup"))
+            and cloud.external(group) is None
+        ):
+            raise refuse(f"The placement group '{group}' does not exist")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        call.outputs |= {"desiredCapacity": desired(plain), "predictedCapacity": 0, "warmPoolSize": 0}
+        if not plain.get("availabilityZones"):
+            zones = {
+                str(subnet.outputs.get("availabilityZone"))
+                for id in plain.get("vpcZoneIdentifiers") or []
+                if (subnet := cloud.store.find("aws:ec2/subnet:Subnet", id))
+            }
+            call.outputs["availabilityZones"] = sorted(zones)
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        self.created(cloud, call)
+        assert call.old is not None
+        if call.plain.get("instanceRefresh") is not None and template_of(call.plain) != template_of(
+            wire.plain(call.old.inputs)
+        ):
+            cloud.store.put("refresh", f"{call.region}:{call.id}", {"status": "InProgress"})
+
+    def after(self, cloud: Cloud, call: Call) -> None:
+        """The provider waits for the instances unless it is told not to; a rehearsal does not wait ten minutes to fail."""
+        plain = call.plain
+        patience = str(plain.get("waitForCapacityTimeout") or "10m")
+        if re.fullmatch(r"0[a-z]*", patience) or not desired(plain):
+            return
+        if not cloud.fleet.has_capacity(call.resource(), desired(plain)):
+            raise MadeButFailed(
+                "timeout", "timeout while waiting for state to become 'ok' (last state: 'want at least "
+                f"{desired(plain)} healthy instance(s) in Auto Scaling Group, have 0', timeout: {patience})", status=200,
+            )  # fmt: skip
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        cloud.store.drop("refresh", f"{resource.region}:{resource.id}")
+        cloud.fleet.abandon(resource)

@@ -1,0 +1,183 @@
+"""Roles, profiles, policies and keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+
+ROLE = "aws:iam/role:Role"
+PROFILE = "aws:iam/instanceProfile:InstanceProfile"
+_DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy", "aws:iam/policy:Policy": "policy"}
+
+
+def _document(call: Call) -> Iterator[Failure]:
+    """A policy is a JSON object with statements, given as text or as an object."""
+    key = _DOCUMENTS[call.token]
+    text = wire.peel(call.inputs.get(key))
+    if not isinstance(text, str) or wire.is_unknown(text):
+        return
+    try:
+        if not isinstance(json.loads(text).get("Statement"), (list, dict)):
+            yield Failure(key, "contains an invalid JSON policy: it has no Statement")
+    except (ValueError, AttributeError):
+        yield Failure(key, "contains an invalid JSON policy: it is not a JSON object")
+
+
+class _Named(Behaviour):
+    kind = ""
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        text = f"{self.kind} with name {call.plain.get('name') or call.id} already exists."
+        return CloudError(
+            "EntityAlreadyExists", text, status=409, service="IAM", operation=f"Create{ids.class_name(call.token)}"
+        )
+
+
+@behaves
+class Role(_Named):
+    types = (ROLE,)
+    kind = "Role"
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        return _document(call)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"uniqueId": f"AROA{cloud.store.next('AROA'):017d}", "createDate": "2026-01-01T00:00:00Z"}
+        call.outputs |= {
+            "path": call.plain.get("path", "/"),
+            "maxSessionDuration": call.plain.get("maxSessionDuration", 3600),
+        }
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        """The provider detaches policies that `forceDetachPolicies` covers; profiles it never does."""
+        for one in cloud.store.list(PROFILE):
+            if wire.plain(one.inputs).get("role") == resource.id:
+                raise CloudError(
+                    "DeleteConflict",
+                    "Cannot delete entity, must remove roles from instance profile first.",
+                    status=409,
+                    service="IAM",
+                    operation="DeleteRole",
+                )
+        for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+            if wire.plain(one.inputs).get("role") == resource.id and not wire.plain(resource.inputs).get(
+                "forceDetachPolicies"
+            ):
+                raise CloudError(
+                    "DeleteConflict",
+                    "Cannot delete entity, must detach all policies first.",
+                    status=409,
+                    service="IAM",
+                    operation="DeleteRole",
+                )
+
+
+@behaves
+class InstanceProfile(_Named):
+    types = (PROFILE,)
+    kind = "Instance Profile"
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        role = call.plain.get("role")
+        if role and cloud.store.find(ROLE, str(role)) is None and cloud.external(str(role)) is None:
+            raise CloudError(
+                "NoSuchEntity",
+                f"The role with name {role} cannot be found.",
+                status=404,
+                service="IAM",
+                operation="AddRoleToInstanceProfile",
+            )
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"uniqueId": f"AIPA{cloud.store.next('AIPA'):017d}", "createDate": "2026-01-01T00:00:00Z"}
+
+
+@behaves
+class RolePart(Behaviour):
+    types = ("aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        return _document(call) if call.token in _DOCUMENTS else iter(())
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        role = str(call.plain.get("role"))
+        if cloud.store.find(ROLE, role) is None and cloud.external(role) is None:
+            raise CloudError(
+                "NoSuchEntity",
+                f"The role with name {role} cannot be found.",
+                status=404,
+                service="IAM",
+                operation="PutRolePolicy",
+            )
+
+    def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
+        """`<role>/<policy arn>` and `<role>:<policy>`, as people import them."""
+        return next(
+            (one for one in cloud.store.list(token) if one.id.replace("/", ":", 1) == id.replace("/", ":", 1)), None
+        )
+
+
+@behaves
+class Policy(_Named):
+    types = ("aws:iam/policy:Policy",)
+    kind = "A policy"
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        return _document(call)
+
+    def identify(self, cloud: Cloud, call: Call) -> str | None:
+        return ids.aws_arn(call.token, "", call.plain, call.region)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+            if wire.plain(one.inputs).get("policyArn") == resource.id:
+                raise CloudError(
+                    "DeleteConflict",
+                    "Cannot delete a policy attached to entities.",
+                    status=409,
+                    service="IAM",
+                    operation="DeletePolicy",
+                )
+
+
+@behaves
+class Key(Behaviour):
+    types = ("aws:kms/key:Key", "aws:kms/replicaKey:ReplicaKey")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"keyId": call.id}
+
+    updated = created
+
+
+@behaves
+class Alias(Behaviour):
+    types = ("aws:kms/alias:Alias",)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        name = call.plain.get("name")
+        if isinstance(name, str) and not wire.is_unknown(name) and not name.startswith("alias/"):
+            yield Failure("name", f"must begin with 'alias/', got '{name}'")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        target = str(call.plain.get("targetKeyId"))
+        arn = target if target.startswith("arn:") else ids.aws_arn("aws:kms/key:Key", target, {}, call.region)
+        call.outputs |= {"targetKeyArn": arn, "targetKeyId": target}
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        return CloudError(
+            "AlreadyExistsException",
+            f"An alias with the name {ids.aws_arn(call.token, call.id, {}, call.region)} already exists",
+            service="KMS",
+            operation="CreateAlias",
+        )

@@ -1,0 +1,225 @@
+"""Buckets, objects and file systems."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.aws import access
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+_S3_PARTS = (
+    "BucketPolicy", "BucketVersioning", "BucketServerSideEncryptionConfiguration", "BucketPublicAccessBlock", "BucketLogging",
+    "BucketLifecycleConfiguration", "BucketObjectLockConfiguration", "BucketReplicationConfig", "BucketOwnershipControls",
+    "BucketNotification", "BucketCorsConfiguration", "BucketAccelerateConfiguration", "BucketRequestPaymentConfiguration",
+)  # fmt: skip
+
+
+@behaves
+class Bucket(Behaviour):
+    types = access.BUCKETS
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        name = call.plain.get("bucket")
+        if not isinstance(name, str) or wire.is_unknown(name):
+            return
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) or ".." in name:
+            yield Failure("bucket", f"must be 3 to 63 lower case letters, digits, dots and hyphens, got '{name}'")
+
+    def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
+        yield "bucket", call.id
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        text = "Your previous request to create the named bucket succeeded and you already own it."
+        return CloudError("BucketAlreadyOwnedByYou", text, status=409, service="S3", operation="CreateBucket")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        host = f"{call.id}.s3"
+        call.outputs |= {
+            "bucketDomainName": f"{host}.amazonaws.com",
+            "bucketRegionalDomainName": f"{host}.{call.region}.amazonaws.com",
+            "bucketRegion": call.region,
+            "hostedZoneId": "Z0000000STANDIN",
+            "bucketPrefix": call.outputs.get("bucketPrefix") if call.inputs.get("bucketPrefix") else "",
+        }
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        held = cloud.store.objects(resource.id)
+        if not held:
+            return
+        if not wire.plain(resource.inputs).get("forceDestroy"):
+            text = "The bucket you tried to delete is not empty. You must delete all versions in the bucket."
+            raise CloudError("BucketNotEmpty", text, status=409, service="S3", operation="DeleteBucket")
+        lock = access.lock_of(cloud, resource.id)
+        for key, *_ in held:
+            if (
+                lock
+                and lock[0] == "COMPLIANCE"
+                and access.locked(cloud, resource.id, cloud.store.object(resource.id, key))
+            ):
+                text = "Access Denied because object protected by object lock."
+                raise CloudError("AccessDenied", text, status=403, service="S3", operation="DeleteObjects")
+        for key, *_ in held:
+            cloud.store.remove_object(resource.id, key)
+
+
+@behaves
+class BucketPart(Behaviour):
+    """Settings that belong to a bucket: there is one of each kind, and it ends with the bucket."""
+
+    types = tuple(f"aws:s3/{name[0].lower()}{name[1:]}:{name}" for name in _S3_PARTS)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        name = str(call.plain.get("bucket"))
+        if not access.bucket_exists(cloud, name) and cloud.external(name) is None:
+            raise CloudError(
+                "NoSuchBucket",
+                "The specified bucket does not exist",
+                status=404,
+                service="S3",
+                operation="PutBucket" + call.token[-6:],
+            )
+        if "ObjectLock" in call.token:
+            versions = [one for one in cloud.store.list("aws:s3/bucketVersioning:BucketVersioning") if one.id == name]
+            on = any(
+                (wire.plain(one.inputs).get("versioningConfiguration") or {}).get("status") == "Enabled"
+                for one in versions
+            )
+            found = access.bucket(cloud, name)
+            if found and not on and not wire.plain(found.inputs).get("objectLockEnabled"):
+                text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
+                raise CloudError(
+                    "InvalidBucketState", text, status=409, service="S3", operation="PutObjectLockConfiguration"
+                )
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if "ObjectLock" in resource.type and access.lock_of(cloud, resource.id) and cloud.store.objects(resource.id):
+            return  # the provider forgets the configuration; the lock on what is there stays with each object
+
+
+@behaves
+class BucketObject(Behaviour):
+    """Content from an asset or a string goes into the bucket, where nodes fetch it."""
+
+    types = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
+    volatile = ("etag", "versionId")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        if not access.bucket_exists(cloud, str(call.plain.get("bucket"))):
+            raise CloudError(
+                "NoSuchBucket", "The specified bucket does not exist", status=404, service="S3", operation="PutObject"
+            )
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        headers = {"content-type": str(plain.get("contentType") or "binary/octet-stream")}
+        stored = cloud.store.put_object(plain["bucket"], plain["key"], _content(plain), headers)
+        call.outputs |= {"etag": stored.etag, "contentType": headers["content-type"]}
+
+    updated = created
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        plain = wire.plain(resource.inputs)
+        cloud.store.remove_object(plain["bucket"], plain["key"])
+
+    def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
+        plain = wire.plain(resource.inputs)
+        return resource if cloud.store.object(plain["bucket"], plain["key"]) else None
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        return CloudError(
+            "PreconditionFailed", f"the object {taken.holder_id} is managed by another resource", status=412
+        )
+
+    def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
+        return cloud.store.find(token, id.removeprefix("s3://"), region)
+
+
+def _content(plain: dict) -> bytes:
+    try:
+        if plain.get("source") is not None:
+            return wire.asset_bytes(plain["source"])
+        if plain.get("contentBase64") is not None:
+            return base64.b64decode(plain["contentBase64"])
+    except ValueError as error:
+        raise CloudError("InvalidRequest", str(error), service="S3", operation="PutObject") from error
+    return str(plain.get("content") or "").encode()
+
+
+@behaves
+class LustreFileSystem(Behaviour):
+    types = (LUSTRE,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        size, kind = call.plain.get("storageCapacity"), call.plain.get("deploymentType", "SCRATCH_1")
+        if isinstance(size, int) and call.plain.get("storageType", "SSD") == "SSD":
+            fits = size == 1200 or (size % (3600 if kind == "SCRATCH_1" else 2400) == 0 and size > 0)
+            if not fits:
+                yield Failure(
+                    "storageCapacity",
+                    f"must be 1200 or a multiple of {3600 if kind == 'SCRATCH_1' else 2400} GiB for {kind}, got {size}",
+                )
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        number = cloud.store.next("lustre mount")
+        mount = "fsx" if call.plain.get("deploymentType", "SCRATCH_1") == "SCRATCH_1" else f"standin{number}"
+        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(call.plain.get("subnetIds") or ""))
+        call.outputs |= {"dnsName": f"{call.id}.fsx.{call.region}.amazonaws.com", "mountName": mount}
+        if subnet:
+            call.outputs["vpcId"] = wire.plain(subnet.inputs)["vpcId"]
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        before, now = wire.plain(call.old.inputs).get("storageCapacity"), call.plain.get("storageCapacity")
+        if before and now and int(now) < int(before):
+            text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was asked for."
+            raise CloudError("BadRequest", text, service="FSx", operation="UpdateFileSystem")
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        for one in cloud.store.list("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"):
+            if wire.plain(one.inputs).get("fileSystemId") == resource.id:
+                cloud.store.remove(one)
+
+
+@behaves
+class DataRepositoryAssociation(Behaviour):
+    types = ("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",)
+    unique = (("fileSystemPath", "fileSystemId"),)
+    taken = ("BadRequest", "The file system path {name} is already associated with a data repository.")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        file_system = cloud.store.find(LUSTRE, str(plain.get("fileSystemId")))
+        if file_system is None and cloud.external(str(plain.get("fileSystemId"))) is None:
+            raise CloudError(
+                "FileSystemNotFound",
+                f"File system '{plain.get('fileSystemId')}' does not exist.",
+                service="FSx",
+                operation="CreateDataRepositoryAssociation",
+            )
+        if file_system and wire.plain(file_system.inputs).get("deploymentType") == "SCRATCH_1":
+            text = "Data repository associations are not supported on SCRATCH_1 file systems."
+            raise CloudError("UnsupportedOperation", text, service="FSx", operation="CreateDataRepositoryAssociation")
+        name = str(plain.get("dataRepositoryPath", "")).removeprefix("s3://").split("/")[0]
+        if not access.bucket_exists(cloud, name) and cloud.external(name) is None and ids.ACCOUNT in name:
+            text = f"The bucket {name} does not exist or cannot be accessed."
+            raise CloudError("BadRequest", text, service="FSx", operation="CreateDataRepositoryAssociation")
+
+
+@behaves
+class LogGroup(Behaviour):
+    types = ("aws:cloudwatch/logGroup:LogGroup",)
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        text = "The specified log group already exists"
+        return CloudError("ResourceAlreadyExistsException", text, service="CloudWatch Logs", operation="CreateLogGroup")

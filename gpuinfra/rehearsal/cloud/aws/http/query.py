@@ -1,0 +1,324 @@
+"""AWS's query protocol: STS, Auto Scaling and EC2, as far as the handover and a preflight ask.
+
+Answers have the shape that AWS's own SDKs parse. An action that is not here is refused by name, never answered with nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
+
+from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, sigv4
+from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+
+_REQUEST_ID = ids.uuid(0)
+_NAMESPACES = {
+    "sts": "https://sts.amazonaws.com/doc/2011-06-15/",
+    "autoscaling": "http://autoscaling.amazonaws.com/doc/2011-01-01/",
+    "ec2": "http://ec2.amazonaws.com/doc/2016-11-15/",
+}
+_PAGE = 100
+
+
+class Queries:
+    """Serves POST `/`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self._actions: dict[tuple[str, str], Callable[[dict[str, str], sigv4.Verified], dict[str, Any]]] = {
+            ("sts", "GetCallerIdentity"): self._identity,
+            ("autoscaling", "DescribeAutoScalingGroups"): self._groups,
+            ("autoscaling", "DescribeAutoScalingInstances"): self._group_instances,
+            ("autoscaling", "DescribeScalingActivities"): self._activities,
+            ("ec2", "DescribeInstances"): self._instances,
+            ("ec2", "GetConsoleOutput"): self._console,
+            ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
+            ("ec2", "DescribeAvailabilityZones"): self._zones,
+        }
+
+    def __call__(self, request: Request) -> Response:
+        service = "sts"
+        try:
+            verified = sigv4.verify(
+                sigv4.Request(request.method, request.raw_path, request.raw_query, request.headers, request.body),
+                lambda key: credentials.by_id(self.cloud, key),
+            )
+            service = verified.service
+            asked = dict(parse_qsl(request.body.decode(), keep_blank_values=True)) | request.query
+            action = asked.get("Action", request.headers.get("x-amz-target", "no action"))
+            found = self._actions.get((service, action))
+            if found is None:
+                raise CloudError(
+                    "InvalidAction", f"The action {action} of {service} is not part of a rehearsal", status=400
+                )
+            if verified.key.principal.kind == "operator" and service != "sts":
+                self.cloud.operator.calls(operator, operator.http(f"{service}:{action}", "*", verified.region))
+            return _answer(service, action, found(asked, verified))
+        except CloudError as error:
+            if error.status in (400, 403):
+                self.cloud.store.log("POST", service, request.body[:200].decode(errors="replace"), "", error.code)
+            return _error(service, error)
+
+    # STS
+
+    def _identity(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        who = verified.key.principal
+        return {"Arn": who.arn, "UserId": who.user_id, "Account": ids.ACCOUNT}
+
+    # Auto Scaling
+
+    def _groups(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        wanted = _members(asked, "AutoScalingGroupNames.member")
+        groups = [
+            one
+            for one in self.cloud.store.list(GROUP)
+            if one.region == verified.region and (not wanted or one.id in wanted)
+        ]
+        page, token = _page(groups, asked, "MaxRecords")
+        return {"AutoScalingGroups": [self._group(group) for group in page], "NextToken": token}
+
+    def _group(self, group: Any) -> dict[str, Any]:
+        inputs = wire.plain(group.inputs)
+        return {
+            "AutoScalingGroupName": group.id,
+            "AutoScalingGroupARN": group.outputs["arn"],
+            "MinSize": int(inputs["minSize"]),
+            "MaxSize": int(inputs["maxSize"]),
+            "DesiredCapacity": desired(inputs),
+            "DefaultCooldown": 300,
+            "AvailabilityZones": list(group.outputs.get("availabilityZones") or []),
+            "LoadBalancerNames": [],
+            "HealthCheckType": inputs.get("healthCheckType", "EC2"),
+            "HealthCheckGracePeriod": int(inputs.get("healthCheckGracePeriod") or 300),
+            "Instances": [self._member(one) for one in self.cloud.fleet.of_group(group)],
+            "CreatedTime": _iso(group.created),
+            "VPCZoneIdentifier": ",".join(inputs.get("vpcZoneIdentifiers") or []),
+            "Tags": [
+                {"ResourceId": group.id, "ResourceType": "auto-scaling-group", "Key": tag["key"], "Value": str(tag["value"]), "PropagateAtLaunch": bool(tag["propagateAtLaunch"])}
+                for tag in inputs.get("tags") or []
+            ],
+        }  # fmt: skip
+
+    @staticmethod
+    def _member(instance: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "InstanceId": instance["id"],
+            "InstanceType": instance["machine"],
+            "AvailabilityZone": instance["zone"],
+            "LifecycleState": "InService",
+            "HealthStatus": "Healthy",
+            "LaunchTemplate": {
+                "LaunchTemplateId": instance["template"], "LaunchTemplateName": instance["template_name"], "Version": str(instance["template_version"]),
+            },
+            "ProtectedFromScaleIn": False,
+        }  # fmt: skip
+
+    def _group_instances(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        wanted = _members(asked, "InstanceIds.member")
+        found = [
+            one for one in self.cloud.fleet.instances().values()
+            if one["state"] != "terminated" and one["region"] == verified.region and (not wanted or one["id"] in wanted)
+        ]  # fmt: skip
+        page, token = _page(found, asked, "MaxRecords")
+        return {
+            "AutoScalingInstances": [
+                {**self._member(one), "AutoScalingGroupName": one["group"], "HealthStatus": "HEALTHY"} for one in page
+            ],
+            "NextToken": token,
+        }
+
+    def _activities(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        group = asked.get("AutoScalingGroupName", "")
+        page, token = _page(self.cloud.fleet.activities(verified.region, group), asked, "MaxRecords")
+        return {
+            "Activities": [
+                {
+                    "ActivityId": one["id"], "AutoScalingGroupName": one["group"], "Description": one["description"], "Cause": one["cause"],
+                    "StartTime": _iso(one["start"]), "EndTime": _iso(one["end"]), "StatusCode": one["status"], "StatusMessage": one["message"] or None,
+                    "Progress": 100, "Details": "{}",
+                }
+                for one in page
+            ],
+            "NextToken": token,
+        }  # fmt: skip
+
+    # EC2
+
+    def _instances(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        wanted = _members(asked, "InstanceId")
+        every = {id: one for id, one in self.cloud.fleet.instances().items() if one["region"] == verified.region}
+        if missing := [id for id in wanted if id not in every]:
+            raise CloudError("InvalidInstanceID.NotFound", f"The instance ID '{missing[0]}' does not exist")
+        found = [one for one in every.values() if (not wanted or one["id"] in wanted) and _passes(one, _filters(asked))]
+        page, token = _page(found, asked, "MaxResults")
+        return {
+            "reservationSet": [
+                {
+                    "reservationId": "r-" + one["id"][2:],
+                    "ownerId": ids.ACCOUNT,
+                    "groupSet": [],
+                    "instancesSet": [_instance(one)],
+                }
+                for one in page
+            ],
+            "nextToken": token,
+        }
+
+    def _console(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        id = asked.get("InstanceId", "")
+        instance = self.cloud.store.get("instance", id)
+        if instance is None:
+            raise CloudError("InvalidInstanceID.NotFound", f"The instance ID '{id}' does not exist")
+        text = (
+            self.cloud.fleet.host.console(id)
+            if self.cloud.fleet.host
+            else f"gpuinfra: this node never boots here: {self.cloud.fleet.unavailable}\n"
+        )
+        output = base64.b64encode(text.encode()[-65536:]).decode()
+        return {"instanceId": id, "timestamp": _iso(time.time()), "output": output}
+
+    def _offerings(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        """Where machine types are sold, from the catalogue's record of each; a type that is not in it is sold in every zone."""
+        self._read_only(verified)
+        types = _filters(asked).get("instance-type") or []
+        kind = asked.get("LocationType", "region")
+        found = []
+        for machine in types:
+            sold = places.offered(machine, verified.region)
+            where = {
+                "region": [verified.region] if sold else [],
+                "availability-zone": [name for name, _ in sold],
+                "availability-zone-id": [id for _, id in sold],
+            }
+            found += [
+                {"instanceType": machine, "locationType": kind, "location": place} for place in where.get(kind, [])
+            ]
+        return {"instanceTypeOfferingSet": found}
+
+    def _zones(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        return {
+            "availabilityZoneInfo": [
+                {"zoneName": name, "zoneId": id, "zoneState": "available", "regionName": verified.region, "optInStatus": "opt-in-not-required", "zoneType": "availability-zone"}
+                for name, id in places.zones(verified.region)
+            ]
+        }  # fmt: skip
+
+    @staticmethod
+    def _read_only(verified: sigv4.Verified) -> None:
+        """Operators may look; a node's role may not ask about other nodes."""
+        who = verified.key.principal
+        if who.kind != "operator":
+            raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)
+
+
+def _instance(one: Mapping[str, Any]) -> dict[str, Any]:
+    code, name = (48, "terminated") if one["state"] == "terminated" else (16, "running")
+    return {
+        "instanceId": one["id"],
+        "imageId": one["image_id"],
+        "instanceType": one["machine"],
+        "instanceState": {"code": code, "name": name},
+        "launchTime": _iso(one["launched"]),
+        "placement": {"availabilityZone": one["zone"], "availabilityZoneId": one["zone_id"], "tenancy": "default"},
+        "privateIpAddress": one["address"],
+        "subnetId": one["subnet"] or None,
+        "instanceLifecycle": "spot" if one["kind"] == "spot" else None,
+        "capacityReservationId": (one["reservations"] or [None])[0],
+        "iamInstanceProfile": {"arn": one["profile"].get("arn"), "id": "AIPA00000000000000001"}
+        if one["profile"]
+        else None,
+        "stateReason": {"code": "Server.InternalError", "message": one.get("why", "")} if code == 48 else None,
+        "tagSet": [{"key": key, "value": value} for key, value in sorted(one["tags"].items())],
+        "networkInterfaceSet": [],
+    }
+
+
+def _passes(one: Mapping[str, Any], filters: Mapping[str, Sequence[str]]) -> bool:
+    shown = _instance(one)
+    for name, values in filters.items():
+        if name.startswith("tag:"):
+            given = one["tags"].get(name[4:])
+        elif name == "tag-key":
+            given = next((key for key in one["tags"] if key in values), None)
+        else:
+            given = {
+                "instance-id": one["id"], "instance-state-name": shown["instanceState"]["name"], "instance-type": one["machine"],
+                "image-id": one["image_id"], "subnet-id": one["subnet"], "availability-zone": one["zone"], "private-ip-address": one["address"],
+            }.get(name, _REFUSED)  # fmt: skip
+        if given is _REFUSED:
+            raise CloudError("InvalidParameterValue", f"The filter '{name}' is not part of a rehearsal")
+        if given not in values:
+            return False
+    return True
+
+
+_REFUSED = "\0refused"
+
+
+def _members(asked: Mapping[str, str], prefix: str) -> list[str]:
+    return [value for key, value in asked.items() if key.startswith(prefix + ".") and key[len(prefix) + 1 :].isdigit()]
+
+
+def _filters(asked: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, name in asked.items():
+        if key.startswith("Filter.") and key.endswith(".Name"):
+            found[name] = _members(asked, key.removesuffix("Name") + "Value")
+    return found
+
+
+def _page(items: Sequence[Any], asked: Mapping[str, str], size: str) -> tuple[Sequence[Any], str | None]:
+    token = asked.get("NextToken") or "0"
+    if not token.isdigit():
+        raise CloudError("InvalidNextToken", "The NextToken value is not valid.")
+    start, count = int(token), min(int(asked.get(size) or _PAGE), _PAGE)
+    return items[start : start + count], str(start + count) if start + count < len(items) else None
+
+
+def _answer(service: str, action: str, result: Mapping[str, Any]) -> Response:
+    if service == "ec2":
+        text = f'<{action}Response xmlns="{_NAMESPACES[service]}"><requestId>{_REQUEST_ID}</requestId>{_xml(result, "item")}</{action}Response>'
+    else:
+        text = (
+            f'<{action}Response xmlns="{_NAMESPACES[service]}"><{action}Result>{_xml(result, "member")}</{action}Result>'
+            f"<ResponseMetadata><RequestId>{_REQUEST_ID}</RequestId></ResponseMetadata></{action}Response>"
+        )
+    return Response(200, text.encode(), "text/xml")
+
+
+def _xml(value: Any, item: str) -> str:
+    if isinstance(value, Mapping):
+        return "".join(f"<{key}>{_xml(one, item)}</{key}>" for key, one in value.items() if one is not None)
+    if isinstance(value, (list, tuple)):
+        return "".join(f"<{item}>{_xml(one, item)}</{item}>" for one in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return escape(str(value))
+
+
+def _error(service: str, error: CloudError) -> Response:
+    body = f"<Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
+    if service == "ec2":
+        text = f"<Response><Errors><Error>{body}</Error></Errors><RequestID>{_REQUEST_ID}</RequestID></Response>"
+    else:
+        text = f"<ErrorResponse><Error><Type>Sender</Type>{body}</Error><RequestId>{_REQUEST_ID}</RequestId></ErrorResponse>"
+    return Response(error.status, text.encode(), "text/xml")
+
+
+def _iso(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -1,0 +1,189 @@
+"""The calls that the AWS provider makes for an operation, with the resources and context keys that IAM sees.
+
+The words come from the same table as the policies (`gpuinfra/clouds/aws/actions.py`), so a rehearsal does not prove that the table is right - tests hold
+it against CloudFormation's schemas and botocore's operations. It proves that names, tags, regions and services that the policies are held to
+are those of what is really made, and that nothing is made that the plan did not announce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.clouds.aws.actions import ACTIONS
+from gpuinfra.rehearsal.cloud.aws import policy
+from gpuinfra.rehearsal.cloud.aws.policy import Ask
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+OPERATOR = f"arn:aws:iam::{ids.ACCOUNT}:user/standin-operator"
+
+_SERVICE_ROLE = {
+    "autoscaling/group:Group": "autoscaling.amazonaws.com",
+    "fsx/lustreFileSystem:LustreFileSystem": "fsx.amazonaws.com",
+    "fsx/dataRepositoryAssociation:DataRepositoryAssociation": "s3.data-source.lustre.fsx.amazonaws.com",
+}
+_TAKES_ROLE = {
+    "autoscaling/group:Group": "ec2.amazonaws.com",
+    "iam/instanceProfile:InstanceProfile": "ec2.amazonaws.com",
+    "ec2/flowLog:FlowLog": "vpc-flow-logs.amazonaws.com",
+    "cloudtrail/trail:Trail": "cloudtrail.amazonaws.com",
+}
+_TAGGED_BY = {
+    "ec2/route:Route": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
+    "ec2/routeTableAssociation:RouteTableAssociation": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
+}
+"""Types without tags of their own -> the type and input whose tags are looked at."""
+
+
+def asks(
+    cloud: Cloud, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
+) -> Iterator[Ask]:
+    """The calls of an operation; a creation and a change are read back."""
+    kind = token.removeprefix("aws:")
+    row = ACTIONS.get(kind)
+    if row is None:
+        yield Ask(OPERATOR, f"{ids.module(token)}:{operation.capitalize()}{ids.class_name(token)}", "*")
+        return
+    before = wire.plain(old.inputs) if old else {}
+    words = [word for word in row.of(operation) if _asked(word, operation, before, inputs)]
+    words += row.of("read") if operation in ("create", "update") else ()
+    context = {
+        "aws:RequestedRegion": region or "us-east-1",
+        **_tags(cloud, kind, before or inputs),
+        "kms:GrantIsForAWSResource": "true",
+    }
+    for word in dict.fromkeys(word.partition("?")[0] for word in words):
+        more = _context(word, kind, region)
+        for resource in _resources(cloud, word, kind, {**before, **inputs}, region, old.id if old else ""):
+            yield Ask(OPERATOR, word, resource, {**context, **more})
+
+
+def invoked(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> Iterator[Ask]:
+    """Who one is needs no permission; a parameter is read by its name, and AWS's own have no account."""
+    if token == "aws:ssm/getParameter:getParameter":
+        name = str(args.get("name"))
+        where = f"{region}:" if name.startswith("/aws/service/") else f"{region}:{ids.ACCOUNT}"
+        context = {"aws:RequestedRegion": region}
+        yield Ask(OPERATOR, "ssm:GetParameter", f"arn:aws:ssm:{where}:parameter{name}", context)
+    elif token != "aws:index/getCallerIdentity:getCallerIdentity":
+        yield Ask(OPERATOR, f"{ids.module(token)}:{ids.class_name(token)}", "*")
+
+
+def allows(documents: tuple[str, ...], ask: Ask) -> tuple[bool, str]:
+    """The logic of IAM."""
+    return policy.decide(ask, documents)
+
+
+def refusal(ask: Ask, why: str) -> CloudError:
+    """As the services say it; EC2 has a code of its own."""
+    service, _, call = ask.action.partition(":")
+    code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
+    text = f"User: {ask.principal_arn} is not authorized to perform: {ask.action} on resource: {ask.resource} {why}"
+    return CloudError(code, text, status=403, service=service.upper(), operation=call)
+
+
+def http(action: str, resource: str, region: str) -> list[Ask]:
+    """A request that an SDK signs with the operator's keys; objects of a bucket with a key need the key as well."""
+    found = [Ask(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
+    if action in ("s3:GetObject", "s3:PutObject"):
+        use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
+        found.append(Ask(OPERATOR, use, "*", {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
+    return found
+
+
+def _asked(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a word's condition holds: an input that is given, or on a change one that differs; `-tags`: one that goes."""
+    _, _, key = word.partition("?")
+    if not key:
+        return True
+    if operation != "update":
+        return bool((old if operation == "delete" else new).get(key.lstrip("-")))
+    if key.startswith("-"):
+        return bool(_keys(old.get(key[1:])) - _keys(new.get(key[1:])))
+    return old.get(key) != new.get(key)
+
+
+def _keys(tags: Any) -> set[str]:
+    """The keys of tags, which Auto Scaling writes as a list."""
+    return {str(one.get("key")) for one in tags} if isinstance(tags, list) else set(tags or {})
+
+
+def _tags(cloud: Cloud, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
+    if kind in _TAGGED_BY:
+        other, key = _TAGGED_BY[kind]
+        found = cloud.store.find(other, str(inputs.get(key)))
+        inputs = wire.plain(found.inputs) if found else {}
+    tags = inputs.get("tags")
+    return {f"aws:ResourceTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
+
+
+def _context(action: str, kind: str, region: str) -> dict[str, str]:
+    if action == "iam:PassRole":
+        return {"iam:PassedToService": _TAKES_ROLE.get(kind, "")}
+    if action == "iam:CreateServiceLinkedRole":
+        return {"iam:AWSServiceName": _SERVICE_ROLE.get(kind, "")}
+    return {"kms:ViaService": f"s3.{region}.amazonaws.com"} if kind.startswith("s3/") else {}
+
+
+def _resources(cloud: Cloud, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
+    """The ARNs that IAM compares."""
+    account, where = ids.ACCOUNT, f"{region}:{ids.ACCOUNT}"
+    name = str(inputs.get("name") or id)
+    if action == "iam:PassRole":
+        yield from _passed(cloud, kind, inputs)
+    elif action == "iam:CreateServiceLinkedRole" or (kind.startswith("fsx/") and action.startswith("iam:")):
+        yield f"arn:aws:iam::{account}:role/aws-service-role/{_SERVICE_ROLE[kind]}/AWSServiceRole"
+    elif kind == "fsx/dataRepositoryAssociation:DataRepositoryAssociation" and action.startswith("s3:"):
+        yield f"arn:aws:s3:::{str(inputs.get('dataRepositoryPath')).removeprefix('s3://').split('/')[0]}"
+    elif action.startswith("s3:"):
+        bucket = f"arn:aws:s3:::{inputs.get('bucket')}"
+        yield f"{bucket}/{inputs['key']}" if "key" in inputs and action != "s3:ListBucketVersions" else bucket
+    elif action.startswith("iam:"):
+        own = "instance-profile" if "InstanceProfile" in kind else "role"
+        yield f"arn:aws:iam::{account}:{own}/{inputs.get('role') if own == 'role' and inputs.get('role') else name}"
+    elif action.startswith("autoscaling:"):
+        group = inputs.get("autoscalingGroupName") or name
+        yield f"arn:aws:autoscaling:{where}:autoScalingGroup:{ids.uuid(0)}:autoScalingGroupName/{group}"
+    elif action.startswith("logs:"):
+        yield f"arn:aws:logs:{where}:log-group:{name}"
+    elif action.startswith("ssm:"):
+        yield f"arn:aws:ssm:{where}:parameter{name}"
+    elif action.startswith("cloudtrail:"):
+        yield f"arn:aws:cloudtrail:{where}:trail/{name}"
+    elif action.startswith("budgets:"):
+        yield f"arn:aws:budgets::{account}:budget/{name}"
+    elif action.startswith("kms:") and "Alias" in action:
+        yield f"arn:aws:kms:{where}:{name}"
+        yield f"arn:aws:kms:{where}:key/{inputs.get('targetKeyId')}"
+    elif action.startswith("fsx:"):
+        yield f"arn:aws:fsx:{where}:{'association' if 'Association' in kind else 'file-system'}/{id or '*'}"
+    else:
+        yield f"arn:aws:{action.partition(':')[0]}:{where}:{ids.kebab(ids.class_name('aws:' + kind))}/{id or '*'}"
+
+
+def _passed(cloud: Cloud, kind: str, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """The roles that an operation hands to a service."""
+    roles = [inputs.get(key) for key in ("iamRoleArn", "cloudWatchLogsRoleArn") if inputs.get(key)]
+    if kind == "iam/instanceProfile:InstanceProfile" and inputs.get("role"):
+        roles.append(f"arn:aws:iam::{ids.ACCOUNT}:role/{inputs['role']}")
+    if kind == "autoscaling/group:Group":
+        roles += [f"arn:aws:iam::{ids.ACCOUNT}:role/{role}" for role in _node_roles(cloud, inputs)]
+    yield from (str(role) for role in roles)
+
+
+def _node_roles(cloud: Cloud, inputs: Mapping[str, Any]) -> Iterator[str]:
+    mixed = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
+    given = inputs.get("launchTemplate") or mixed.get("launchTemplateSpecification") or {}
+    template = cloud.store.find(
+        "aws:ec2/launchTemplate:LaunchTemplate", str(given.get("id") or given.get("launchTemplateId"))
+    )
+    profile = (wire.plain(template.inputs).get("iamInstanceProfile") or {}) if template else {}
+    named = str(profile.get("name") or str(profile.get("arn") or "").rsplit("/", 1)[-1])
+    found = cloud.store.find("aws:iam/instanceProfile:InstanceProfile", named)
+    if found:
+        yield str(wire.plain(found.inputs).get("role"))

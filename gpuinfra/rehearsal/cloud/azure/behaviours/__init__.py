@@ -1,0 +1,1 @@
+"""What single Azure resource types do beyond keeping their inputs."""

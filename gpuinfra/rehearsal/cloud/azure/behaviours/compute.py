@@ -1,0 +1,156 @@
+"""Scale sets, disk encryption and resource groups. What scale sets then do is `azure_groups.py` and `azure_upgrade.py`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.azure import stores
+from gpuinfra.rehearsal.cloud.azure.groups import GROUP, SINGLE_LIMIT, desired, extension, profile_of
+from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY
+from gpuinfra.rehearsal.cloud.core import behaviours, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import AzureError, AzureMadeButFailed
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+RESOURCE_GROUP = "azure-native:resources:ResourceGroup"
+CUSTOM_DATA = 65535
+"""Bytes before base64. VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
+_SCRIPT = 256 * 1024
+"""Bytes of an inline script of CustomScript for Linux. https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-21."""
+
+
+def missing(cloud: Cloud, token: str, id: str, kind: str) -> AzureError | None:
+    """The error where a thing that is named does not exist; what the account had before is believed."""
+    if cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token)):
+        return None
+    if not id.lower().startswith("/subscriptions/00000000-0000-0000-0000-000000000000/"):
+        return None
+    text = f"The Resource '{kind}/{id.rsplit('/', 1)[-1]}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
+    return AzureError("ResourceNotFound", text, status=404)
+
+
+@behaves
+class ScaleSet(Behaviour):
+    """Wants a number of machines of one model."""
+
+    types = (GROUP,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        profile = profile_of(call.plain)
+        yield from _encoded(
+            profile.get("osProfile") or {}, "customData", CUSTOM_DATA, "virtualMachineProfile.osProfile.customData"
+        )
+        settings = (extension(profile, "CustomScript") or {}).get("settings") or {}
+        if isinstance(settings, dict):
+            yield from _encoded(settings, "script", _SCRIPT, "virtualMachineProfile.extensionProfile")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        self._validate(cloud, call)
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        before = wire.plain(call.old.inputs)
+        if before.get("singlePlacementGroup") is False and call.plain.get("singlePlacementGroup") is True:
+            raise AzureError("PropertyChangeNotAllowed", "Changing property 'singlePlacementGroup' from false to true is not allowed.", status=409)  # fmt: skip
+        self._validate(cloud, call)
+
+    @staticmethod
+    def _validate(cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        profile = profile_of(plain)
+        if plain.get("singlePlacementGroup") is not False and desired(plain) > SINGLE_LIMIT:
+            text = (
+                f"The capacity {desired(plain)} of a scale set with a single placement group is above {SINGLE_LIMIT}."
+            )
+            raise AzureError("InvalidParameter", text)
+        if plain.get("orchestrationMode") == "Flexible" and plain.get("singlePlacementGroup"):
+            raise AzureError("InvalidParameter", "singlePlacementGroup cannot be true with Flexible orchestration.")
+        rolling = (plain.get("upgradePolicy") or {}).get("mode") == "Rolling"
+        if rolling and extension(profile, "ApplicationHealthLinux") is None and not _probe(profile):
+            text = "Rolling Upgrade mode is not supported for this Virtual Machine Scale Set because a health probe or health extension was not provided."  # fmt: skip
+            raise AzureError("InvalidParameter", text, status=409)
+        for token, id, kind in _named(plain):
+            if problem := missing(cloud, token, id, kind):
+                raise problem
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"provisioningState": "Succeeded", "uniqueId": call.outputs.get("uniqueId")}
+
+    def after(self, cloud: Cloud, call: Call) -> None:
+        """The operation ends when the machines are there, and fails where there are none to be had."""
+        plain = call.plain
+        wanted = desired(plain)
+        have = len(cloud.fleet.of_group(call.resource()))
+        if have >= wanted:
+            return
+        from gpuinfra.rehearsal.cloud.azure.groups import KIND
+
+        if shortage := KIND.shortage(cloud, call.resource(), have, wanted):
+            raise AzureMadeButFailed(shortage.code, shortage.message, status=shortage.status)
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        cloud.store.drop("azure-upgrade", resource.id)
+        cloud.fleet.abandon(resource)
+
+
+def _probe(profile: dict[str, Any]) -> bool:
+    return bool((profile.get("networkProfile") or {}).get("healthProbe"))
+
+
+def _named(plain: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(type, id, ARM's name of the type) of what a scale set names."""
+    profile = profile_of(plain)
+    for identity in (plain.get("identity") or {}).get("userAssignedIdentities") or []:
+        yield IDENTITY, str(identity), "Microsoft.ManagedIdentity/userAssignedIdentities"
+    for card in (profile.get("networkProfile") or {}).get("networkInterfaceConfigurations") or []:
+        if guard := (card.get("networkSecurityGroup") or {}).get("id"):
+            yield "azure-native:network:NetworkSecurityGroup", str(guard), "Microsoft.Network/networkSecurityGroups"
+        for one in card.get("ipConfigurations") or []:
+            if subnet := (one.get("subnet") or {}).get("id"):
+                yield "azure-native:network:Subnet", str(subnet), "Microsoft.Network/virtualNetworks/subnets"
+    disk = ((profile.get("storageProfile") or {}).get("osDisk") or {}).get("managedDisk") or {}
+    if encryption := (disk.get("diskEncryptionSet") or {}).get("id"):
+        yield "azure-native:compute:DiskEncryptionSet", str(encryption), "Microsoft.Compute/diskEncryptionSets"
+
+
+def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[Failure]:
+    data = held.get(key)
+    if not isinstance(data, str) or wire.is_unknown(data):
+        return
+    try:
+        if len(base64.b64decode(data, validate=True)) > limit:
+            yield Failure(path, f"{key} is limited to {limit} bytes before it is encoded")
+    except (binascii.Error, ValueError):
+        yield Failure(path, f"{key} must be encoded in base64")
+
+
+@behaves
+class ResourceGroup(Behaviour):
+    """What is in it goes with it, whoever made it."""
+
+    types = (RESOURCE_GROUP,)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for one in inside(cloud, resource):
+            if one.type == stores.CONTAINER:
+                account, name = stores.names_of(one)
+                if stores.protected(cloud, account, name):
+                    text = f"Deletion of resource group '{resource.id.rsplit('/', 1)[-1]}' failed as resources with identifiers '{one.id}' could not be deleted: its blobs are immutable due to a policy."  # fmt: skip
+                    raise AzureError("ResourceGroupDeletionBlocked", text, status=409)
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        for one in inside(cloud, resource):
+            cloud.store.remove(one)
+            behaviours.of(one.type).deleted(cloud, one)
+
+
+def inside(cloud: Cloud, group: Resource) -> list[Resource]:
+    """Everything in a resource group."""
+    return [one for one in cloud.store.list() if one.id.lower().startswith(group.id.lower() + "/")]

@@ -1,0 +1,157 @@
+"""Identities, role assignments, key vaults, diagnostic settings, and what lookups say of the person who rehearses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.azure import identity, stores
+from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, IDENTITY
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, answers, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+
+VAULT = "azure-native:keyvault:Vault"
+KEY = "azure-native:keyvault:Key"
+SUBSCRIPTION_LOG = "azure-native:monitor:SubscriptionDiagnosticSetting"
+SETTINGS = 5
+"""Diagnostic settings of one resource. https://learn.microsoft.com/azure/azure-monitor/platform/diagnostic-settings, read 2026-11-21."""
+
+
+@answers("azure-native:authorization:getClientConfig")
+def client(cloud: Cloud, args: Mapping[str, Any], region: str) -> dict[str, Any]:
+    who = identity.OPERATOR
+    return {"clientId": who, "objectId": who, "subscriptionId": ids.SUBSCRIPTION, "tenantId": identity.tenant()}
+
+
+@answers("azure-native:authorization:getClientToken")
+def token(cloud: Cloud, args: Mapping[str, Any], region: str) -> dict[str, Any]:
+    who = identity.Principal(identity.OPERATOR, "operator", True)
+    return {"token": identity.issue(cloud, who, str(args.get("endpoint") or "https://management.azure.com"))[0]}
+
+
+@behaves
+class Identity(Behaviour):
+    types = (IDENTITY,)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        number = cloud.store.next("azure-identity")
+        call.outputs |= {
+            "principalId": f"00000000-0000-4b00-8000-{number:012x}",
+            "clientId": f"00000000-0000-4c00-8000-{number:012x}",
+            "tenantId": identity.tenant(),
+        }
+
+
+@behaves
+class RoleAssignment(Behaviour):
+    """One of a kind for principal, role and place; a name is a GUID."""
+
+    types = (ASSIGNMENT,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        name = call.plain.get("roleAssignmentName")
+        if (
+            isinstance(name, str)
+            and not wire.is_unknown(name)
+            and not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", name)
+        ):
+            yield Failure(
+                "roleAssignmentName",
+                f"The role assignment ID '{name}' is not valid. The role assignment ID must be a GUID.",
+            )
+
+    def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
+        plain = call.plain
+        parts = [str(plain.get(key) or "").lower() for key in ("scope", "principalId", "roleDefinitionId")]
+        yield f"{call.token} {parts[0]}", "|".join((parts[1], parts[2].rsplit("/", 1)[-1]))
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        return AzureError("RoleAssignmentExists", "The role assignment already exists.", status=409)
+
+
+@behaves
+class Vault(Behaviour):
+    """A deleted vault keeps its name and its keys until its days are over, and with purge protection nobody shortens them."""
+
+    types = (VAULT,)
+    unique = (("vaultName", "global"),)
+    taken = ("VaultAlreadyExists", "The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is already taken.")  # fmt: skip
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        name = str(call.plain.get("vaultName") or call.name)
+        if cloud.store.get("azure-deleted-vault", name):
+            text = f"A vault with the same name already exists in deleted state. You need to either recover or purge existing key vault. ({name})"
+            raise AzureError("ConflictError", text, status=409)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        name = call.id.rsplit("/", 1)[-1]
+        call.outputs["properties"] = {
+            **(call.outputs.get("properties") or {}),
+            "vaultUri": f"https://{name}.vault.azure.net/",
+        }
+
+    updated = created
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        cloud.store.put("azure-deleted-vault", resource.id.rsplit("/", 1)[-1], {"id": resource.id})
+        for one in cloud.store.list(KEY):
+            if one.id.lower().startswith(resource.id.lower() + "/"):
+                cloud.store.remove(one)
+
+
+@behaves
+class Key(Behaviour):
+    """The provider makes keys through ARM and cannot delete them: Azure has no such call."""
+
+    types = (KEY,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        name = str(call.plain.get("vaultName"))
+        if not any(one.id.rsplit("/", 1)[-1] == name for one in cloud.store.list(VAULT)):
+            raise AzureError("ParentResourceNotFound", f"Failed to perform 'write' on resource(s) of type 'vaults/keys', because the parent resource 'Microsoft.KeyVault/vaults/{name}' could not be found.", status=404)  # fmt: skip
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        vault, name = str(call.plain.get("vaultName")), call.id.rsplit("/", 1)[-1]
+        uri = f"https://{vault}.vault.azure.net/keys/{name}"
+        call.outputs |= {"keyUri": uri, "keyUriWithVersion": f"{uri}/{cloud.store.next('azure-key'):032x}"}
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        call.outputs |= {key: call.old.outputs.get(key) for key in ("keyUri", "keyUriWithVersion")}
+
+
+@behaves
+class SubscriptionLog(Behaviour):
+    """A setting begins to write at once, into the one container that Azure Monitor writes into."""
+
+    types = (SUBSCRIPTION_LOG,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        if len(cloud.store.list(SUBSCRIPTION_LOG)) >= SETTINGS:
+            text = f"The limit of {SETTINGS} diagnostic settings was reached. To create a new setting, delete an existing one."
+            raise AzureError("Conflict", text, status=409)
+        named = str(call.plain.get("storageAccountId") or "")
+        found = stores.account(cloud, named.rsplit("/", 1)[-1]) if named else None
+        if (
+            named
+            and found is None
+            and cloud.external(named) is None
+            and named.startswith(f"/subscriptions/{ids.SUBSCRIPTION}/")
+        ):
+            raise AzureError("ResourceNotFound", f"The storage account {named} was not found.", status=404)
+        rules = wire.plain(found.inputs).get("networkRuleSet") or {} if found else {}
+        if rules.get("defaultAction") == "Deny" and "AzureServices" not in str(rules.get("bypass", "AzureServices")):
+            raise AzureError("BadRequest", f"Azure Monitor cannot reach the storage account {named}: its firewall lets no trusted services in.")  # fmt: skip
+
+    def kept(self, cloud: Cloud, call: Call) -> None:
+        name = str(call.plain.get("storageAccountId") or "").rsplit("/", 1)[-1]
+        if name and call.old is None and stores.account(cloud, name):
+            blob = f"resourceId=/SUBSCRIPTIONS/{ids.SUBSCRIPTION}/y=2026/m=01/d=01/h=00/m=00/PT1H.json"
+            cloud.store.put_object(stores.bucket(name, "insights-activity-logs"), blob, b'{"records": []}\n', {"content-type": "application/octet-stream"})  # fmt: skip

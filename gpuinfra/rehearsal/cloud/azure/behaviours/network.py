@@ -1,0 +1,135 @@
+"""Networks: what is in use is not deleted, and address ranges of one network do not overlap."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.errors import AzureError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+NETWORK = "azure-native:network:VirtualNetwork"
+SUBNET = "azure-native:network:Subnet"
+GUARD = "azure-native:network:NetworkSecurityGroup"
+NAT = "azure-native:network:NatGateway"
+ADDRESS = "azure-native:network:PublicIPAddress"
+
+
+def _users(cloud: Cloud, id: str, *, beside: str = "") -> list[Resource]:
+    """Resources whose inputs name an id, without the thing itself and what lies below it."""
+    return [
+        one
+        for one in cloud.store.list()
+        if one.type.startswith("azure-native:")
+        and not one.id.lower().startswith(id.lower())
+        and one.type != beside
+        and any(id.lower() == text.lower() for text in wire.strings(one.inputs))
+    ]
+
+
+@behaves
+class Network(Behaviour):
+    types = (NETWORK,)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for one in cloud.store.list(SUBNET):
+            if one.id.lower().startswith(resource.id.lower() + "/") and (users := _users(cloud, one.id)):
+                raise _in_use("InUseSubnetCannotBeDeleted", "Subnet", one, users[0])
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        for one in cloud.store.list(SUBNET):
+            if one.id.lower().startswith(resource.id.lower() + "/"):
+                cloud.store.remove(one)
+
+
+@behaves
+class Subnet(Behaviour):
+    types = (SUBNET,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        self._validate(cloud, call)
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        self._validate(cloud, call)
+
+    @staticmethod
+    def _validate(cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        name, group = str(plain.get("virtualNetworkName")), str(plain.get("resourceGroupName"))
+        network = next((one for one in cloud.store.list(NETWORK) if one.id.lower().endswith(f"/resourcegroups/{group}/providers/microsoft.network/virtualnetworks/{name}".lower())), None)  # fmt: skip
+        if network is None:
+            if cloud.external(name) is None:
+                raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Network/virtualNetworks/{name}' under resource group '{group}' was not found.", status=404)  # fmt: skip
+            return
+        whole = [
+            ipaddress.ip_network(one)
+            for one in (wire.plain(network.inputs).get("addressSpace") or {}).get("addressPrefixes") or []
+        ]
+        own = ipaddress.ip_network(
+            str(plain.get("addressPrefix") or (plain.get("addressPrefixes") or ["0.0.0.0/0"])[0])
+        )
+        if not any(own.version == one.version and own.subnet_of(one) for one in whole):  # pyright: ignore[reportArgumentType]
+            raise AzureError("NetcfgInvalidSubnet", f"Subnet '{call.name}' is not valid because its IP address range is outside the IP address range of virtual network '{name}'.")  # fmt: skip
+        for other in cloud.store.list(SUBNET):
+            given = wire.plain(other.inputs)
+            inside = other.id.lower().startswith(network.id.lower() + "/") and other.id != call.id
+            prefix = given.get("addressPrefix") or (given.get("addressPrefixes") or [""])[0]
+            mine = call.old is not None and other.id == call.old.id
+            if inside and not mine and prefix and own.overlaps(ipaddress.ip_network(str(prefix))):
+                raise AzureError("NetcfgSubnetRangesOverlap", f"Subnet '{call.name}' is not valid because its IP address range overlaps with that of an existing subnet in virtual network '{name}'.")  # fmt: skip
+        for token, key, kind in (
+            (GUARD, "networkSecurityGroup", "networkSecurityGroups"),
+            (NAT, "natGateway", "natGateways"),
+        ):
+            id = (plain.get(key) or {}).get("id")
+            if id and (problem := missing(cloud, token, str(id), f"Microsoft.Network/{kind}")):
+                raise problem
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if users := _users(cloud, resource.id):
+            raise _in_use("InUseSubnetCannotBeDeleted", "Subnet", resource, users[0])
+
+
+@behaves
+class Guard(Behaviour):
+    types = (GUARD,)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if users := _users(cloud, resource.id):
+            raise _in_use("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group", resource, users[0])
+
+
+@behaves
+class Gateway(Behaviour):
+    types = (NAT,)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if users := _users(cloud, resource.id):
+            raise _in_use("InUseNatGatewayCannotBeDeleted", "NAT gateway", resource, users[0])
+
+
+@behaves
+class Address(Behaviour):
+    types = (ADDRESS,)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs["ipAddress"] = f"203.0.113.{1 + cloud.store.next('azure-address') % 250}"
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        call.outputs["ipAddress"] = call.old.outputs.get("ipAddress")
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if users := _users(cloud, resource.id):
+            raise _in_use("PublicIPAddressCannotBeDeleted", "Public IP address", resource, users[0])
+
+
+def _in_use(code: str, kind: str, resource: Resource, user: Resource) -> AzureError:
+    text = f"{kind} {resource.id.rsplit('/', 1)[-1]} is in use by {user.id} and cannot be deleted."
+    return AzureError(code, text, status=409)

@@ -1,0 +1,207 @@
+"""Storage accounts, containers, blobs, their immutability, and Managed Lustre."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.azure import identity, stores
+from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
+from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import AzureError, AzureMadeButFailed, CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+
+LUSTRE = "azure-native:storagecache:AmlFilesystem"
+_STEPS = {
+    # TiB: step, and most. https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, read 2026-11-21.
+    "AMLFS-Durable-Premium-40": (48, 768),
+    "AMLFS-Durable-Premium-125": (16, 128),
+    "AMLFS-Durable-Premium-250": (8, 128),
+    "AMLFS-Durable-Premium-500": (4, 128),
+}
+_IMPORTER_ROLES = ("17d1049b-9a84-46fb-8f53-869881c3d3ab", "ba92f5b4-2d11-453d-a403-e96b0029c9fe")
+"""Storage Account Contributor and Storage Blob Data Contributor, which the importing service needs."""
+
+
+@behaves
+class StorageAccount(Behaviour):
+    """Its name is one of all of Azure's; what is in it goes with it, unless a policy holds it."""
+
+    types = (ACCOUNT,)
+    unique = (("accountName", "global"),)
+    taken = ("StorageAccountAlreadyTaken", "The storage account named {name} is already taken.")
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        name = call.plain.get("accountName")
+        if isinstance(name, str) and not wire.is_unknown(name) and not re.fullmatch(r"[a-z0-9]{3,24}", name):
+            yield Failure("accountName", f"{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.")  # fmt: skip
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        if taken.holder_id == call.id:
+            return super().conflict(cloud, call, taken)
+        return AzureError("StorageAccountAlreadyTaken", f"The storage account named {call.plain.get('accountName')} is already taken.", status=409)  # fmt: skip
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        name = call.id.rsplit("/", 1)[-1]
+        services = ("blob", "dfs", "file", "queue", "table", "web")
+        made = {service: f"https://{name}.{service}.core.windows.net/" for service in services}
+        call.outputs |= {"primaryEndpoints": {**(call.outputs.get("primaryEndpoints") or {}), **made}}
+
+    updated = created
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for one in _containers(cloud, resource):
+            account, name = stores.names_of(one)
+            if stores.protected(cloud, account, name):
+                raise AzureError("AccountHasImmutableBlobs", f"The account {account} cannot be deleted: container {name} holds blobs that a policy makes immutable.", status=409)  # fmt: skip
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        for one in _containers(cloud, resource):
+            _empty(cloud, one)
+            cloud.store.remove(one)
+
+
+def _containers(cloud: Cloud, account: Resource) -> list[Resource]:
+    return [one for one in cloud.store.list(CONTAINER) if one.id.lower().startswith(account.id.lower() + "/")]
+
+
+def _empty(cloud: Cloud, container: Resource) -> None:
+    bucket = stores.bucket(*stores.names_of(container))
+    for key, *_ in cloud.store.objects(bucket):
+        cloud.store.remove_object(bucket, key)
+
+
+@behaves
+class Container(Behaviour):
+    types = (CONTAINER,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        name = str(call.plain.get("accountName"))
+        if stores.account(cloud, name) is None:
+            raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{name}' was not found.", status=404)  # fmt: skip
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        account, name = stores.names_of(resource)
+        if stores.protected(cloud, account, name):
+            raise AzureError("ContainerProtectedFromDeletion", f"The container {name} has blobs that an immutability policy protects from deletion.", status=409)  # fmt: skip
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        _empty(cloud, resource)
+
+
+@behaves
+class Lock(Behaviour):
+    """Until somebody locks it, a policy may be removed; what it holds is held as long as it is there."""
+
+    types = (LOCK,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        days = call.plain.get("immutabilityPeriodSinceCreationInDays")
+        if isinstance(days, int | float) and not 1 <= days <= 146000:
+            yield Failure("immutabilityPeriodSinceCreationInDays", f"must be 1 to 146000, got {days:g}")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        if stores.container_id(cloud, str(plain.get("accountName")), str(plain.get("containerName"))) is None:
+            raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"state": "Unlocked"}
+
+
+@behaves
+class Blob(Behaviour):
+    """The provider's own upload, which signs with the account's key."""
+
+    types = ("azure-native:storage:Blob",)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        found = stores.account(cloud, str(call.plain.get("accountName")))
+        if found and wire.plain(found.inputs).get("allowSharedKeyAccess") is False:
+            raise AzureError("KeyBasedAuthenticationNotPermitted", "Key based authentication is not permitted on this storage account.", status=403)  # fmt: skip
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        try:
+            body = wire.asset_bytes(plain["source"]) if plain.get("source") else b""
+        except ValueError as error:
+            raise AzureError("InvalidInput", str(error)) from error
+        bucket = stores.bucket(str(plain["accountName"]), str(plain["containerName"]))
+        name = str(plain.get("blobName") or call.name)
+        cloud.store.put_object(
+            bucket, name, body, {"content-type": str(plain.get("contentType") or "application/octet-stream")}
+        )
+        call.outputs |= {"url": f"https://{plain['accountName']}.blob.core.windows.net/{plain['containerName']}/{name}"}
+
+    updated = created
+
+
+@behaves
+class ManagedLustre(Behaviour):
+    types = (LUSTRE,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        size, sku = call.plain.get("storageCapacityTiB"), str((call.plain.get("sku") or {}).get("name"))
+        step, most = _STEPS.get(sku, (0, 0))
+        if step and isinstance(size, int | float) and (size % step or not 0 < size <= most):
+            yield Failure("storageCapacityTiB", f"must be a multiple of {step} up to {most} for {sku}, got {size:g}")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        subnet = str(plain.get("filesystemSubnet") or "")
+        if problem := missing(
+            cloud, "azure-native:network:Subnet", subnet, "Microsoft.Network/virtualNetworks/subnets"
+        ):
+            raise problem
+        for other in cloud.store.list(LUSTRE):
+            if str(wire.plain(other.inputs).get("filesystemSubnet")).lower() == subnet.lower():
+                raise AzureError("InvalidParameter", f"The subnet {subnet} is used by the file system {other.id.rsplit('/', 1)[-1]}.", status=409)  # fmt: skip
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        number = cloud.store.next("amlfs")
+        address = f"10.127.{number // 250}.{4 + number % 250}"
+        call.outputs["clientInfo"] = {
+            "mgsAddress": address,
+            "mountCommand": f"mount -t lustre -o noatime,flock {address}@tcp:/lustrefs <mount>",
+            "lustreVersion": "2.15.5",
+            "containerStorageInterface": {"persistentVolume": "", "persistentVolumeClaim": "", "storageClass": ""},
+        }
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        call.outputs["clientInfo"] = call.old.outputs.get("clientInfo")
+
+    def after(self, cloud: Cloud, call: Call) -> None:
+        """What is wrong with the container that it imports from shows late: as a creation that failed."""
+        settings = (call.plain.get("hsm") or {}).get("settings") or {}
+        if settings and call.old is None and (problem := _import_problem(cloud, settings)):
+            raise AzureMadeButFailed("AmlFilesystemHsmValidationFailed", problem)
+
+
+def _import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
+    data, log = str(settings.get("container")), str(settings.get("loggingContainer"))
+    account_id = data.split("/blobServices/")[0]
+    if data.lower() == log.lower() or log.split("/blobServices/")[0].lower() != account_id.lower():
+        return "The container and the logging container must be two containers of one storage account."
+    found = stores.account(cloud, account_id.rsplit("/", 1)[-1])
+    if found is None:
+        return "" if cloud.external(account_id) is not None else f"The storage account {account_id} was not found."
+    if wire.plain(found.inputs).get("allowSharedKeyAccess") is False:
+        return f"Shared key access is disabled on the storage account {account_id}."
+    given: dict[str, set[str]] = {}
+    for one in cloud.store.list(identity.ASSIGNMENT):
+        inputs = wire.plain(one.inputs)
+        if (account_id.lower() + "/").startswith(str(inputs.get("scope")).lower().rstrip("/") + "/"):
+            given.setdefault(str(inputs.get("principalId")), set()).add(
+                str(inputs.get("roleDefinitionId")).rsplit("/", 1)[-1]
+            )
+    if not any(set(_IMPORTER_ROLES) <= roles for roles in given.values()):
+        return f"The HPC Cache Resource Provider needs Storage Account Contributor and Storage Blob Data Contributor on {account_id}."
+    return ""

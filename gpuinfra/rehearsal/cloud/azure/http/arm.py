@@ -1,0 +1,230 @@
+"""Azure Resource Manager, as far as the handover and a preflight ask: scale sets, their machines, addresses, consoles and activities.
+
+Shapes of answers from the REST reference (compute 2024-11-01, Insights 2015-04-01), read 2026-11-21; what is not here is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from gpuinfra.rehearsal.cloud.azure import groups, identity, operator
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+AUDIENCES = ("https://management.azure.com", "https://management.core.windows.net")
+_SET = re.compile(r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/virtualMachineScaleSets/[^/]+)(?P<rest>/.*)?", re.I)  # fmt: skip
+_LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
+_IMAGES = re.compile(
+    r"/subscriptions/[^/]+/providers/Microsoft\.Compute/locations/[^/]+/publishers/(?P<publisher>[^/]+)"
+    r"/artifacttypes/vmimage/offers/(?P<offer>[^/]+)/skus/(?P<sku>[^/]+)/versions",
+    re.I,
+)
+_OFFERED = (
+    ("microsoft-dsvm", "ubuntu-hpc"),
+    ("canonical", "ubuntu-24_04-lts"),
+    ("canonical", "0001-com-ubuntu-server-jammy"),
+)
+"""Publisher and offer of marketplace images that are here; each has one version, which is visibly synthetic."""
+_PAGE = 100
+
+
+class ResourceManager:
+    """Serves `arm/subscriptions/...`, and the consoles that it gives addresses of."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self._signed: dict[str, tuple[str, float]] = {}
+
+    def __call__(self, request: Request, path: str) -> Response:
+        place = path
+        try:
+            who = identity.of_token(self.cloud, request.headers.get("authorization", ""), AUDIENCES)
+            if "api-version" not in request.query:
+                raise AzureError("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")  # fmt: skip
+            if not who.operator:
+                text = f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on '{place}' or the scope is invalid."
+                raise AzureError("AuthorizationFailed", text, status=403)
+            self.cloud.operator.calls(operator, operator.http(place))
+            return _json(200, self._answer(request, place))
+        except CloudError as error:
+            self.cloud.store.log(request.method, "azure-arm", path[:500], "", error.code)
+            return _json(error.status, {"error": {"code": error.code, "message": error.message}})
+
+    def console(self, request: Request, path: str) -> Response:
+        """A serial console's log; the address is the permission, for some minutes."""
+        id, until = self._signed.get(request.query.get("sig", ""), ("", 0.0))
+        if request.method != "GET" or not id or path.strip("/") != id or time.time() > until:
+            return Response(403, b"AuthenticationFailed: Server failed to authenticate the request.")
+        fleet = self.cloud.fleet
+        text = fleet.host.console(id) if fleet.host else f"gpuinfra: this node never boots here: {fleet.unavailable}\n"
+        return Response(200, text.encode())
+
+    def _answer(self, request: Request, place: str) -> Any:
+        if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
+            known = (image["publisher"].lower(), image["offer"].lower()) in _OFFERED
+            digits = re.search(r"(\d\d)_?(\d\d)", image["sku"])
+            version = f"{digits[1]}.{digits[2]}.2026010100" if digits else "1.0.2026010100"
+            return [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if known else []
+        if _LOG.fullmatch(place) and request.method == "GET":
+            return {"value": self._activities(request.query.get("$filter", ""))}
+        match = _SET.fullmatch(place)
+        if match is None:
+            raise AzureError("InvalidResourceType", f"{place} is not part of a rehearsal", status=404)
+        group = self._group(match["set"])
+        rest = (match["rest"] or "").strip("/")
+        if request.method == "POST":
+            return self._act(group, rest)
+        if rest == "":
+            return self._model(group)
+        if rest == "instanceView":
+            return self._view(group)
+        if rest == "virtualMachines":
+            return self._page(request, [self._machine(group, one) for one in self._members(group)])
+        if rest == "networkInterfaces":
+            return self._page(request, [_interface(one) for one in self._members(group)])
+        raise AzureError("InvalidResourceType", f"{rest} of a scale set is not part of a rehearsal", status=404)
+
+    def _group(self, id: str) -> Resource:
+        found = next((one for one in self.cloud.store.list(groups.GROUP) if one.id.lower() == id.lower()), None)
+        if found is None:
+            parts = id.split("/")
+            text = f"The Resource 'Microsoft.Compute/virtualMachineScaleSets/{parts[-1]}' under resource group '{parts[4]}' was not found."
+            raise AzureError("ResourceNotFound", text, status=404)
+        return found
+
+    def _members(self, group: Resource) -> list[dict[str, Any]]:
+        return sorted(self.cloud.fleet.of_group(group), key=lambda one: one["index"])
+
+    def _page(self, request: Request, values: list[dict[str, Any]]) -> dict[str, Any]:
+        start = int(request.query.get("$skiptoken") or 0)
+        answer: dict[str, Any] = {"value": values[start : start + _PAGE]}
+        if start + _PAGE < len(values):
+            query = "&".join(
+                f"{quote(k)}={quote(v)}" for k, v in {**request.query, "$skiptoken": str(start + _PAGE)}.items()
+            )
+            answer["nextLink"] = f"{self.cloud.endpoint}{request.raw_path}?{query}"
+        return answer
+
+    def _act(self, group: Resource, rest: str) -> dict[str, Any]:
+        match = re.fullmatch(r"virtualMachines/(\d+)/(retrieveBootDiagnosticsData|simulateEviction)", rest, re.I)
+        if match is None:
+            raise AzureError("InvalidResourceType", f"{rest} of a scale set is not part of a rehearsal", status=404)
+        one = next((one for one in self._members(group) if one["index"] == int(match[1])), None)
+        if one is None:
+            raise AzureError(
+                "NotFound", f"The entity was not found in this Azure location: instance {match[1]}.", status=404
+            )
+        if match[2].lower() == "simulateeviction":
+            if one["kind"] != "spot":
+                raise AzureError(
+                    "OperationNotAllowed",
+                    "SimulateEviction is only supported on Azure Spot Virtual Machines.",
+                    status=409,
+                )
+            self.cloud.fleet.terminate(one["id"], "the Spot machine was evicted")
+            return {}
+        if not one["console"]:
+            raise AzureError(
+                "OperationNotAllowed", "Boot diagnostics are not enabled on this virtual machine.", status=409
+            )
+        mark = secrets.token_urlsafe(24)
+        self._signed[mark] = (one["id"], time.time() + 900)
+        return {
+            "serialConsoleLogBlobUri": f"{self.cloud.endpoint}/.azure/console/{one['id']}?sv=2018-03-28&sr=b&sig={quote(mark)}"
+        }
+
+    def _model(self, group: Resource) -> dict[str, Any]:
+        inputs = wire.plain(group.inputs)
+        return {
+            "id": group.id,
+            "name": group.id.rsplit("/", 1)[-1],
+            "type": "Microsoft.Compute/virtualMachineScaleSets",
+            "location": inputs.get("location"),
+            "tags": inputs.get("tags") or {},
+            "sku": inputs.get("sku"),
+            "zones": inputs.get("zones") or [],
+            "properties": {
+                "provisioningState": "Failed" if groups.problems(self.cloud, group) else "Succeeded",
+                "orchestrationMode": inputs.get("orchestrationMode", "Uniform"),
+                "singlePlacementGroup": inputs.get("singlePlacementGroup", True),
+                "upgradePolicy": inputs.get("upgradePolicy") or {},
+            },
+        }
+
+    def _view(self, group: Resource) -> dict[str, Any]:
+        statuses = [
+            {"code": f"ProvisioningState/failed/{code}", "level": "Error", "displayStatus": "Provisioning failed", "message": text, "time": _iso(at)}
+            for code, text, at in groups.problems(self.cloud, group)
+        ]  # fmt: skip
+        done = {"code": "ProvisioningState/succeeded", "level": "Info", "displayStatus": "Provisioning succeeded"}
+        count = {"code": "ProvisioningState/succeeded", "count": len(self._members(group))}
+        return {"virtualMachine": {"statusesSummary": [count]}, "statuses": statuses or [done]}
+
+    def _machine(self, group: Resource, one: dict[str, Any]) -> dict[str, Any]:
+        state = {"code": "PowerState/running", "level": "Info", "displayStatus": "VM running"}
+        return {
+            "id": f"{group.id}/virtualMachines/{one['index']}",
+            "name": f"{group.id.rsplit('/', 1)[-1]}_{one['index']}",
+            "instanceId": str(one["index"]),
+            "location": one["region"],
+            "sku": {"name": one["machine"], "tier": "Standard"},
+            "zones": [one["zone"]] if one["zone"] else [],
+            "tags": one["tags"],
+            "properties": {
+                "vmId": one["id"],
+                "latestModelApplied": one["model"] == groups.model_hash(wire.plain(group.inputs)),
+                "provisioningState": "Succeeded",
+                "timeCreated": _iso(one["launched"]),
+                "instanceView": {
+                    "statuses": [{"code": "ProvisioningState/succeeded", "level": "Info"}, state],
+                    "vmHealth": {
+                        "status": {"code": f"HealthState/{one.get('health', 'unknown').lower()}", "level": "Info"}
+                    },
+                },
+            },
+        }
+
+    def _activities(self, wanted: str) -> list[dict[str, Any]]:
+        uri = re.search(r"resourceUri eq '([^']+)'", wanted)
+        if uri is None:
+            raise AzureError("BadRequest", "The activity log is asked for one resource here: resourceUri eq '...'")
+        found = self.cloud.fleet.activities("", self._group(uri[1]).id)
+        return [
+            {
+                "eventTimestamp": _iso(one["end"]), "resourceId": uri[1], "operationName": {"value": "Microsoft.Compute/virtualMachineScaleSets/write"},
+                "status": {"value": "Succeeded" if one["status"] == "Successful" else "Failed"},
+                "properties": {"statusMessage": json.dumps({"error": {"code": one.get("code"), "message": one["message"]}})} if one["message"] else {},
+            }
+            for one in found[:50]
+        ]  # fmt: skip
+
+
+def _interface(one: dict[str, Any]) -> dict[str, Any]:
+    machine = f"{one['group']}/virtualMachines/{one['index']}"
+    address = {"privateIPAddress": one["address"], "privateIPAllocationMethod": "Dynamic", "primary": True}
+    return {
+        "id": f"{machine}/networkInterfaces/nic-0",
+        "properties": {
+            "primary": True,
+            "virtualMachine": {"id": machine},
+            "ipConfigurations": [{"name": "ip-0", "properties": address}],
+        },
+    }
+
+
+def _iso(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 10_000_000):07d}+00:00"
+
+
+def _json(status: int, value: Any) -> Response:
+    return Response(status, json.dumps(value).encode(), "application/json")

@@ -1,0 +1,137 @@
+"""Azure's blob storage: Put, Get, Head, Delete and List, each as far as roles, the account's network rules and immutability allow.
+
+https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, read 2026-11-21. Only block blobs, put in one request.
+"""
+
+from __future__ import annotations
+
+import re
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from gpuinfra.rehearsal.cloud.azure import identity, stores
+from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import StoredObject
+
+AUDIENCES = ("https://storage.azure.com",)
+_PAGE = 5000
+
+
+class Blobs:
+    """Serves `blob/<account>/<container>/<name>`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def __call__(self, request: Request, path: str) -> Response:
+        _, account, *rest = path.split("/", 3)
+        container, name = (rest[0] if rest else ""), (rest[1] if len(rest) > 1 else "")
+        try:
+            return self._serve(request, account, container, name)
+        except CloudError as error:
+            self.cloud.store.log(request.method, "azure-blob", path[:500], "", error.code)
+            text = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>'
+            return Response(error.status, text.encode(), "application/xml", {"x-ms-error-code": error.code})
+
+    def _serve(self, request: Request, account: str, container: str, name: str) -> Response:
+        who = identity.of_token(self.cloud, request.headers.get("authorization", ""), AUDIENCES)
+        if "x-ms-version" not in request.headers:
+            raise AzureError(
+                "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified."
+            )
+        stores.reachable(self.cloud, account, who)
+        place = stores.container_id(self.cloud, account, container)
+        listing = request.method == "GET" and not name and request.query.get("comp") == "list"
+        held = self.cloud.store.object(stores.bucket(account, container), name) if name else None
+        verbs = _verbs(request.method, held is not None)
+        if not name and not listing:
+            raise AzureError("InvalidQueryParameterValue", "Only listing is part of a rehearsal's containers.")
+        attributes = {f"{identity.BLOBS.rpartition('/')[0]}:name": container}
+        if name:
+            attributes[f"{identity.BLOBS}:path"] = name
+        actions = tuple(f"{identity.BLOBS}/{verb}" for verb in verbs)
+        if not identity.may(self.cloud, who, actions, place or stores.account_id(self.cloud, account), attributes):
+            raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip
+        if place is None:
+            raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
+        if listing:
+            return self._list(account, container, request.query)
+        return self._blob(request, account, container, name, held)
+
+    def _blob(self, request: Request, account: str, container: str, name: str, held: StoredObject | None) -> Response:
+        bucket = stores.bucket(account, container)
+        if request.method == "PUT":
+            return self._put(request, account, container, name)
+        if held is None:
+            raise AzureError("BlobNotFound", "The specified blob does not exist.", status=404)
+        if request.method == "DELETE":
+            stores.immutable(self.cloud, account, container, held)
+            self.cloud.store.remove_object(bucket, name)
+            return Response(202)
+        headers = {
+            "ETag": f'"0x{held.etag.upper()[:15]}"',
+            "Last-Modified": formatdate(held.modified, usegmt=True),
+            "x-ms-blob-type": "BlockBlob",
+        }
+        kind = held.meta.get("content-type", "application/octet-stream")
+        wanted = re.fullmatch(
+            r"bytes=(\d+)-(\d*)", request.headers.get("x-ms-range") or request.headers.get("range", "")
+        )
+        if wanted and held.body:
+            start, end = int(wanted[1]), min(int(wanted[2] or len(held.body)), len(held.body) - 1)
+            if start >= len(held.body):
+                raise AzureError("InvalidRange", "The range specified is invalid for the current size of the resource.", status=416)  # fmt: skip
+            span = {"Content-Range": f"bytes {start}-{end}/{len(held.body)}"}
+            return Response(206, held.body[start : end + 1], kind, {**headers, **span})
+        if request.method == "HEAD":
+            headers["Content-Length"] = str(len(held.body))
+        return Response(200, held.body, kind, headers)
+
+    def _put(self, request: Request, account: str, container: str, name: str) -> Response:
+        if request.headers.get("x-ms-blob-type") != "BlockBlob" or request.query.get("comp"):
+            raise AzureError("InvalidHeaderValue", "Only block blobs in one request are part of a rehearsal.")
+        bucket = stores.bucket(account, container)
+        with self.cloud.store.change():
+            there = self.cloud.store.object(bucket, name)
+            if there is not None:
+                if request.headers.get("if-none-match") == "*":
+                    raise AzureError("BlobAlreadyExists", "The specified blob already exists.", status=409)
+                stores.immutable(self.cloud, account, container, there)
+            meta = {"content-type": request.headers.get("content-type", "application/octet-stream")}
+            stored = self.cloud.store.put_object(bucket, name, request.body, meta)
+        return Response(
+            201, headers={"ETag": f'"0x{stored.etag.upper()[:15]}"', "x-ms-request-server-encrypted": "true"}
+        )
+
+    def _list(self, account: str, container: str, query: dict[str, str]) -> Response:
+        prefix, marker = query.get("prefix", ""), query.get("marker", "")
+        size = min(int(query.get("maxresults") or _PAGE), _PAGE)
+        held = self.cloud.store.objects(stores.bucket(account, container), prefix)
+        rest = [row for row in held if row[0] >= marker]
+        blobs = "".join(
+            f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>{formatdate(modified, usegmt=True)}</Last-Modified>"
+            f"<Etag>0x{etag.upper()[:15]}</Etag><Content-Length>{length}</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob>"
+            for key, length, etag, modified in rest[:size]
+        )
+        following = escape(rest[size][0]) if len(rest) > size else ""
+        text = (
+            f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="{container}"><Prefix>{escape(prefix)}</Prefix>'
+            f"<Blobs>{blobs}</Blobs><NextMarker>{following}</NextMarker></EnumerationResults>"
+        )
+        return Response(200, text.encode(), "application/xml")
+
+
+def _verbs(method: str, exists: bool) -> tuple[str, ...]:
+    """Data actions of which one is enough: a new blob may be written or only added."""
+    if method == "PUT":
+        return ("write",) if exists else ("write", "add/action")
+    if method == "DELETE":
+        return ("delete",)
+    if method in ("GET", "HEAD"):
+        return ("read",)
+    raise AzureError("UnsupportedHttpVerb", "The resource doesn't support the specified HTTP verb.", status=405)

@@ -1,0 +1,153 @@
+"""Who is asking on Azure: identities, the access tokens that this cloud issued for them, and what their roles let them do with blobs.
+
+Tokens are random, kept in the store, good for an hour, one audience and one principal; the words in them mean nothing.
+Role assignments are evaluated with their conditions, as far as `conditions` reads them; what it cannot read allows nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.azure import conditions
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.rights import grant
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
+ASSIGNMENT = "azure-native:authorization:RoleAssignment"
+DEFINITION = "azure-native:authorization:RoleDefinition"
+OPERATOR = "00000000-0000-4000-8000-00000000000a"
+"""Object id of the person who rehearses."""
+LIFETIME_S = 3600
+_RENEW_S = 300
+BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+
+_ROLES = {
+    # Data actions of Azure's own roles. https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/storage, read 2026-11-21.
+    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": [f"{BLOBS}/{verb}" for verb in ("delete", "read", "write", "move/action", "add/action")],
+    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": [f"{BLOBS}/read"],
+    "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": [f"{BLOBS}/*"],
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whom a token speaks for."""
+
+    object_id: str
+    name: str
+    operator: bool = False
+
+
+def secret_of_operator(cloud: Cloud) -> str:
+    """The part of the operator's own metadata address that nobody else knows."""
+    with cloud.store.change():
+        known = cloud.store.get("azure", "operator")
+        if known is None:
+            known = {"secret": secrets.token_urlsafe(18)}
+            cloud.store.put("azure", "operator", known)
+    return str(known["secret"])
+
+
+def identities_of(cloud: Cloud, instance: dict[str, Any]) -> list[Resource]:
+    """The user-assigned identities of a machine."""
+    wanted = {str(one).lower() for one in instance["identities"]}
+    return [one for one in cloud.store.list(IDENTITY) if one.id.lower() in wanted]
+
+
+def issue(cloud: Cloud, principal: Principal, audience: str) -> tuple[str, float]:
+    """A token and when it ends; the same one until it is nearly over."""
+    place = f"{principal.object_id} {audience.rstrip('/')}"
+    with cloud.store.change():
+        known = cloud.store.get("azure-issued", place)
+        if known is None or time.time() > known["expires"] - _RENEW_S:
+            known = {"token": "standin." + secrets.token_urlsafe(48), "expires": time.time() + LIFETIME_S}
+            cloud.store.put("azure-issued", place, known)
+            cloud.store.put(
+                "azure-token",
+                known["token"],
+                {
+                    "principal": principal.object_id, "name": principal.name, "operator": principal.operator,
+                    "audience": audience.rstrip("/"), "expires": known["expires"],
+                },
+            )  # fmt: skip
+    return str(known["token"]), float(known["expires"])
+
+
+def of_token(cloud: Cloud, header: str, audiences: tuple[str, ...]) -> Principal:
+    """Whom an Authorization header speaks for. Raises CloudError as Azure's services do."""
+    kind, _, token = header.partition(" ")
+    known = cloud.store.get("azure-token", token) if kind == "Bearer" and token else None
+    if known is None:
+        raise CloudError("InvalidAuthenticationInfo", "Server failed to authenticate the request. The access token is not valid.", status=401)  # fmt: skip
+    if time.time() > known["expires"]:
+        raise CloudError("ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than the current UTC time.", status=401)  # fmt: skip
+    if known["audience"] not in audiences:
+        raise CloudError("InvalidAuthenticationTokenAudience", f"The access token has been obtained for the wrong audience '{known['audience']}'.", status=401)  # fmt: skip
+    return Principal(known["principal"], known["name"], bool(known["operator"]))
+
+
+def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attributes: dict[str, str]) -> bool:
+    """Whether a role of `who` at `place` (an ARM id), or above it, allows one of the data actions."""
+    for assignment in assignments(cloud, who.object_id, place):
+        inputs = wire.plain(assignment.inputs)
+        allowed = _data_actions(cloud, str(inputs.get("roleDefinitionId") or ""))
+        condition = str(inputs.get("condition") or "")
+        for action in actions:
+            if (
+                any(_matches(one, action) for one in allowed[0])
+                and not any(_matches(one, action) for one in allowed[1])
+                and (not condition or conditions.holds(condition, action, attributes))
+            ):
+                if not who.operator:
+                    cloud.rights.used(grant(assignment.urn))
+                return True
+    if not who.operator:
+        cloud.rights.refused(who.name, actions[0], place)
+    return False
+
+
+def assignments(cloud: Cloud, principal: str, place: str) -> Iterator[Resource]:
+    """The role assignments of a principal that reach a place."""
+    for one in cloud.store.list(ASSIGNMENT):
+        inputs = wire.plain(one.inputs)
+        scope = "/" + str(inputs.get("scope") or "").strip("/")
+        if str(inputs.get("principalId")).lower() == principal.lower() and _within(place, scope):
+            yield one
+
+
+def _within(place: str, scope: str) -> bool:
+    return (place.lower() + "/").startswith(scope.lower().rstrip("/") + "/")
+
+
+def _data_actions(cloud: Cloud, definition: str) -> tuple[list[str], list[str]]:
+    """Data actions, and those taken out again, of one of Azure's own roles or of one that was made here."""
+    guid = definition.rsplit("/", 1)[-1].lower()
+    if guid in _ROLES:
+        return _ROLES[guid], []
+    for one in cloud.store.list(DEFINITION):
+        if one.id.rsplit("/", 1)[-1].lower() == guid:
+            permissions = wire.plain(one.inputs).get("permissions") or []
+            return (
+                [str(action) for part in permissions for action in part.get("dataActions") or []],
+                [str(action) for part in permissions for action in part.get("notDataActions") or []],
+            )
+    return [], []
+
+
+def _matches(pattern: str, action: str) -> bool:
+    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), action, re.I) is not None
+
+
+def tenant() -> str:
+    """The tenant of everything here."""
+    return ids.SUBSCRIPTION

@@ -1,0 +1,94 @@
+"""What would change: old inputs against new ones, property by property, with the paths that people see in a preview."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.replace import replaces
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One property that differs."""
+
+    path: str
+    kind: str
+    """add, delete or update"""
+    replace: bool
+
+
+def diff(token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()) -> list[Change]:
+    """Every difference. An unknown new value counts as a change: nobody can promise that it is the same."""
+    found = []
+    for path, kind in _walk(_clean(old), _clean(new), ""):
+        top = path.split(".")[0].split("[")[0]
+        if top not in ignore and path not in ignore:
+            found.append(Change(path, kind, replaces(token, path)))
+    return found
+
+
+def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if not key.startswith("__")}
+
+
+def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, str]]:
+    old, new = wire.peel(old), wire.peel(new)
+    if _empty(old) and _empty(new):
+        return
+    if wire.is_asset(old) or wire.is_asset(new):
+        if not (wire.is_asset(old) and wire.is_asset(new) and wire.asset_hash(old) == wire.asset_hash(new)):
+            yield path, "update" if old is not None and new is not None else "add" if old is None else "delete"
+    elif isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted({*old, *new}):
+            yield from _walk(old.get(key), new.get(key), _join(path, key))
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from _lists(old, new, path)
+    elif _empty(old):
+        yield path, "add"
+    elif _empty(new):
+        yield path, "delete"
+    elif not _same(old, new):
+        yield path, "update"
+
+
+def _lists(old: list[Any], new: list[Any], path: str) -> Iterator[tuple[str, str]]:
+    for index in range(max(len(old), len(new))):
+        if index >= len(old):
+            yield f"{path}[{index}]", "add"
+        elif index >= len(new):
+            yield f"{path}[{index}]", "delete"
+        else:
+            yield from _walk(old[index], new[index], f"{path}[{index}]")
+
+
+def _empty(value: Any) -> bool:
+    """Terraform-based providers see no difference between an empty collection and none."""
+    return value is None or (isinstance(value, (list, Mapping)) and not value)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Equal, or the same value written differently: `8` and `"8"`, or one policy in two layouts."""
+    if old == new:
+        return True
+    if isinstance(old, (Mapping, list)) or isinstance(new, (Mapping, list)):
+        return False
+    if isinstance(old, bool) or isinstance(new, bool):
+        return str(old).lower() == str(new).lower()
+    if str(old) == str(new):
+        return True
+    if isinstance(old, str) and isinstance(new, str) and old[:1] == "{" == new[:1]:
+        try:
+            return json.loads(old) == json.loads(new)
+        except ValueError:
+            return False
+    return False
+
+
+def _join(path: str, key: str) -> str:
+    if "." in key or "[" in key:
+        return f'{path}["{key}"]'
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,75 @@
+"""What a person ordered to go wrong.
+
+    cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines, in EC2's words
+    cloud:error:<resource type>:<n>                     the first n creations of that type fail, then they succeed
+    cloud:partial:<resource type>:<n>                   ... are made, and the call fails all the same
+    cloud:lost:<resource type>:<n>                      ... are made, and the answer never arrives
+    node:<pool>-<number>:<fault>                        passed on to that node
+
+A resource type is a token (`aws:fsx/lustreFileSystem:LustreFileSystem`) or the end of one (`LustreFileSystem`).
+Counts persist in the store, so a rehearsal that was killed goes on counting. Faults change what the cloud answers, never the judgement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuinfra.errors import UsageError
+from gpuinfra.rehearsal.cloud.core.store import Store
+
+_CALLS = ("error", "partial", "lost")
+_SHAPE = (
+    "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error:<resource type>:<n>, "
+    "cloud:partial:<resource type>:<n> or cloud:lost:<resource type>:<n>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _CallFault:
+    text: str
+    kind: str
+    target: str
+    times: int
+
+
+class Faults:
+    """The faults of one rehearsal."""
+
+    def __init__(self, ordered: Sequence[str], store: Store) -> None:
+        self._store = store
+        self._calls: list[_CallFault] = []
+        self._no_capacity: set[str] = set()
+        self._nodes: dict[str, list[str]] = {}
+        self.ordered = tuple(ordered)
+        for text in ordered:
+            self._take(text)
+
+    def _take(self, text: str) -> None:
+        where, _, rest = text.partition(":")
+        kind, _, target = rest.partition(":")
+        if where == "node" and target and re.fullmatch(r".+-\d+", kind):
+            self._nodes.setdefault(kind, []).append(target)
+        elif where == "cloud" and kind == "no-capacity" and target:
+            self._no_capacity.add(target.replace("-", "_"))
+        elif where == "cloud" and kind in _CALLS and (found := re.fullmatch(r"(.+):(\d+)", target)):
+            self._calls.append(_CallFault(text, kind, found.group(1), int(found.group(2))))
+        else:
+            raise UsageError(f"--fault {text}: no such fault; write {_SHAPE}")
+
+    def of_node(self, name: str) -> tuple[str, ...]:
+        """The faults of `gpu-1`."""
+        return tuple(self._nodes.get(name, ()))
+
+    def without_capacity(self, *words: str) -> bool:
+        """Whether the pool, the group or the capacity kind gets no machines."""
+        return any(word.replace("-", "_") in self._no_capacity for word in words if word)
+
+    def of_call(self, token: str) -> str | None:
+        """What befalls this creation: error, partial, lost or nothing. Asking counts."""
+        for fault in self._calls:
+            meant = token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}"))
+            if meant and self._store.next(f"fault {fault.text}") <= fault.times:
+                return fault.kind
+        return None

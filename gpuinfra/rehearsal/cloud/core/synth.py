@@ -1,0 +1,242 @@
+"""Every output that the SDK declares, for a resource or a function, in the right type and visibly synthetic.
+
+What was put in comes out under the same name. What a cloud would add is made from the output's type and name: the
+same resource gets the same values every time. An optional output whose input nobody gave stays out, as in the cloud.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
+
+_MOMENT = "2026-01-01T00:00:00Z"
+"""The birthday of everything here: synthetic, and the same in every rehearsal."""
+
+_DEPTH = 3
+"""Nested types refer to each other and to themselves; below this, lists and maps are empty."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the values are made for."""
+
+    package: str
+    token: str
+    id: str
+    region: str
+    inputs: Mapping[str, Any]
+
+
+def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], about: Subject) -> dict[str, Any]:
+    """Every declared output. `taken` are the declared inputs."""
+    made: dict[str, Any] = {}
+    for name, prop in declared.items():
+        given = about.inputs.get(name)
+        if given is not None:
+            made[name] = _echo(given, prop.type, about, (name,))
+        elif name in taken:
+            if not prop.type.optional:
+                made[name] = _default(name, prop.type, about)
+        else:
+            made[name] = _value(name, prop.type, about, (name,))
+    if about.package == "azure-native" and "name" in declared:
+        made["name"] = about.id.rsplit("/", 1)[-1]
+    if "tagsAll" in declared:
+        made["tagsAll"] = {**(wire.peel(about.inputs.get("tags")) or {})}
+    return made
+
+
+def unknown(
+    declared: Mapping[str, Property], inputs: Mapping[str, Any], taken: Mapping[str, Property]
+) -> dict[str, Any]:
+    """The outputs of a resource that a preview would create: what was put in, the rest unknown."""
+    made = {}
+    for name, prop in declared.items():
+        if inputs.get(name) is not None:
+            made[name] = shaped(inputs[name], prop.type)
+        elif name not in taken or not prop.type.optional:
+            made[name] = wire.UNKNOWN
+    return made
+
+
+def shaped(given: Any, type: Type) -> Any:
+    """An input in the shape of the output of that name: what is named in a list and read back as a map is not known yet."""
+    inner = wire.peel(given)
+    if type.kind == "map" and isinstance(inner, list):
+        return wire.UNKNOWN
+    if type.kind == "object" and isinstance(given, Mapping) and not wire.is_asset(given) and type.folder:
+        known = fields(type.folder, type.name)
+        return {key: shaped(value, known[key].type) if key in known else value for key, value in given.items()}
+    return given
+
+
+def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
+    """An input as the cloud reads it back: nested objects gain what the cloud fills in."""
+    inner = wire.peel(given)
+    if inner is not given:
+        return (
+            wire.secret(_echo(inner, type, about, path)) if wire.is_secret(given) else _echo(inner, type, about, path)
+        )
+    if type.kind == "object" and isinstance(given, Mapping) and not wire.is_asset(given) and type.folder:
+        known = fields(type.folder, type.name)
+        made = {
+            key: _echo(value, known[key].type, about, (*path, key)) if key in known else value
+            for key, value in given.items()
+        }
+        for key, prop in known.items():
+            if made.get(key) is None and not prop.type.optional:
+                made[key] = _default(key, prop.type, about, (*path, key))
+        return made
+    if type.kind in ("int", "float") and isinstance(given, str):
+        return float(given) if "." in given else int(given)  # a number in a path is text on the way in
+    if type.kind == "map" and isinstance(given, list):
+        # Azure's identities are named in a list and read back as a map, each with what the cloud knows of it.
+        item = type.item or Type("any")
+        return {str(one): _value(_singular(path[-1]), item, about, (*path, str(one))) for one in map(wire.peel, given)}
+    if type.kind == "list" and isinstance(given, list) and type.item:
+        return [_echo(item, type.item, about, (*path, str(index))) for index, item in enumerate(given)]
+    return given
+
+
+def _default(name: str, type: Type, about: Subject, path: tuple[str, ...] = ()) -> Any:
+    """What the cloud fills in where nobody said anything: nothing in lists and maps, a made-up value elsewhere."""
+    if type.kind == "list":
+        return []
+    if type.kind == "map":
+        return {}
+    return _value(name, type, about, path or (name,))
+
+
+def _value(name: str, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
+    kind = type.kind
+    if kind == "bool":
+        return False
+    if kind in ("int", "float"):
+        return _number(name)
+    if kind == "list":
+        if len(path) > _DEPTH or type.item is None:
+            return []
+        return [_value(_singular(name), type.item, about, (*path, "0"))]
+    if kind == "map":
+        return {}
+    if kind == "object":
+        known = fields(type.folder, type.name) if type.folder else {}
+        return {
+            key: _value(key, prop.type, about, (*path, key))
+            for key, prop in known.items()
+            if len(path) <= _DEPTH or (not prop.type.optional and len(path) < 3 * _DEPTH)
+        }
+    if kind == "enum":
+        values = members(type.folder, type.name) if type.folder else ()
+        return _string(name, about, path) if type.loose else values[0] if values else ""
+    if kind == "union":
+        return _value(name, type.options[0], about, path)
+    if kind in ("any", "asset"):
+        return {} if kind == "any" else None
+    return _string(name, about, path)
+
+
+def _number(name: str) -> int:
+    lower = name.lower()
+    if lower.endswith("port"):
+        return 443
+    return 1 if "version" in lower or lower.endswith("size") else 0
+
+
+def _string(name: str, about: Subject, path: tuple[str, ...]) -> str:
+    special = {"aws": _aws, "azure-native": _azure, "gcp": _gcp}[about.package](name, about, path)
+    return special if special is not None else _any(name, about, path)
+
+
+def _aws(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
+    top = len(path) == 1
+    if name == "arn" and top:
+        return ids.aws_arn(about.token, about.id, about.inputs, about.region)
+    if name == "region":
+        return about.region
+    if name in ("ownerId", "accountId", "owner", "registryId", "awsAccountId"):
+        return ids.ACCOUNT
+    if name == "partition":
+        return "aws"
+    if name.endswith(("Arn", "arn")):
+        return f"arn:aws:{ids.module(about.token)}:{about.region}:{ids.ACCOUNT}:{ids.kebab(name[:-3]) or 'standin'}/{_digest(about, path)[:8]}"
+    return None
+
+
+def _azure(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
+    top = len(path) == 1
+    if top and name == "name":
+        return about.id.rsplit("/", 1)[-1]
+    if top and name == "type":
+        provider, _, rest = about.id.partition("/providers/")[2].partition("/")
+        return "/".join([provider, *rest.split("/")[::2]]) if rest else "Microsoft.Resources/resourceGroups"
+    if name == "azureApiVersion":
+        return "2026-01-01"
+    if name == "provisioningState":
+        return "Succeeded"
+    if name in ("tenantId", "subscriptionId"):
+        return ids.SUBSCRIPTION
+    return None
+
+
+def _gcp(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
+    if name == "selfLink":
+        return f"https://www.googleapis.com/compute/v1/{about.id}"
+    if name == "project":
+        return ids.PROJECT
+    if name == "email":
+        last = about.id.rsplit("/", 1)[-1]
+        return last if "@" in last else f"{last}@{ids.PROJECT}.iam.gserviceaccount.com"
+    if name in ("region", "location") and len(path) == 1:
+        return about.region or "us-central1"
+    if name == "zone" and len(path) == 1:
+        return f"{about.region or 'us-central1'}-a"
+    return None
+
+
+def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
+    """A string that says what it is by the end of its name, whatever the cloud."""
+    lower = name.lower()
+    digest = _digest(about, path)
+    if name == "id":
+        return about.id if len(path) == 1 else f"standin-{digest[:12]}"
+    if name == "name" and len(path) == 1:
+        return about.id.rsplit("/", 1)[-1]
+    if lower.endswith(("status", "state")):
+        return "available"
+    if lower.endswith(("time", "timestamp", "date", "createdat", "updatedat", "created", "modified", "expiration")):
+        return _MOMENT
+    if "cidr" in lower:
+        return "10.0.0.0/16"
+    if lower.endswith(("ipv6", "ipv6address")):
+        return f"fd00::{int(digest[:4], 16):x}"
+    if lower.endswith(("ip", "ipaddress", "ipv4", "address")):
+        return f"10.{int(digest[:2], 16)}.{int(digest[2:4], 16)}.{int(digest[4:6], 16) or 1}"
+    if lower.endswith(("url", "uri", "endpoint", "link")):
+        return f"https://standin-{digest[:8]}.{about.region or 'standin'}.invalid"
+    if lower.endswith(("dnsname", "domain", "hostname", "fqdn", "domainname")):
+        return f"standin-{digest[:8]}.{about.region or 'standin'}.invalid"
+    if lower.endswith(("etag", "fingerprint", "hash", "sha256", "md5", "thumbprint", "checksum")):
+        return digest[:32]
+    if lower.endswith("version"):
+        return "1"
+    if lower.endswith("json") or lower in ("policy", "policydocument"):
+        return "{}"
+    if lower.endswith("id"):
+        return f"{ids.kebab(name[:-2]) or 'standin'}-{digest[:17]}"
+    return f"standin-{ids.kebab(name)}-{digest[:6]}"
+
+
+def _digest(about: Subject, path: tuple[str, ...]) -> str:
+    return hashlib.sha256("\0".join([about.token, about.region, about.id, *path]).encode()).hexdigest()
+
+
+def _singular(name: str) -> str:
+    if name.endswith("ies"):
+        return name[:-3] + "y"
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name

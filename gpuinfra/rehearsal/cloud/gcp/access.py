@@ -1,0 +1,97 @@
+"""Who may do what with Cloud Storage: roles, grants on the bucket and on the project, their conditions, and retention.
+
+Roles and what they allow: https://cloud.google.com/storage/docs/access-control/iam-roles, read 2026-11-21. A role that is not here
+and not made in the rehearsal allows nothing: a gap shows as a refusal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.core import rights, wire
+from gpuinfra.rehearsal.cloud.gcp import conditions
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import StoredObject
+
+BUCKET = "gcp:storage/bucket:Bucket"
+CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
+
+GET, LIST = "storage.objects.get", "storage.objects.list"
+CREATE, DELETE, UPDATE = "storage.objects.create", "storage.objects.delete", "storage.objects.update"
+LOOK = "storage.buckets.get"
+
+ROLES: dict[str, frozenset[str]] = {
+    "roles/storage.objectViewer": frozenset({GET, LIST}),
+    "roles/storage.objectCreator": frozenset({CREATE}),
+    "roles/storage.objectUser": frozenset({GET, LIST, CREATE, DELETE, UPDATE}),
+    "roles/storage.objectAdmin": frozenset({GET, LIST, CREATE, DELETE, UPDATE}),
+    "roles/storage.admin": frozenset({GET, LIST, CREATE, DELETE, UPDATE, LOOK}),
+    "roles/storage.legacyBucketReader": frozenset({LIST, LOOK}),
+    "roles/storage.legacyBucketWriter": frozenset({LIST, LOOK, CREATE, DELETE}),
+    "roles/storage.legacyObjectReader": frozenset({GET}),
+    "roles/editor": frozenset(),
+    "roles/viewer": frozenset(),
+    "roles/owner": frozenset({GET, LIST, CREATE, DELETE, UPDATE, LOOK}),
+}
+
+
+def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "") -> bool:
+    """Whether a service account may; a listing is of the bucket, and no condition on object names lets it through."""
+    member = f"serviceAccount:{email}"
+    place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
+    known = {
+        "resource.name": place,
+        "resource.type": "storage.googleapis.com/Object" if name else "storage.googleapis.com/Bucket",
+        "resource.service": "storage.googleapis.com",
+    }
+    for urn, grant in _grants(cloud, bucket):
+        if member not in _members(grant) or permission not in permissions(cloud, str(grant.get("role"))):
+            continue
+        condition = (grant.get("condition") or {}).get("expression")
+        if not condition or conditions.holds(str(condition), known):
+            cloud.rights.used(rights.grant(urn))
+            return True
+    cloud.rights.refused(email, permission, place)
+    return False
+
+
+def permissions(cloud: Cloud, role: str) -> frozenset[str]:
+    """What a role allows, Google's own or one made here."""
+    if role in ROLES:
+        return ROLES[role]
+    made = cloud.store.find(CUSTOM_ROLE, role)
+    return frozenset(wire.plain(made.inputs).get("permissions") or []) if made else frozenset()
+
+
+def _grants(cloud: Cloud, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(URN, inputs) of what is granted on a bucket and on the project."""
+    for kind in ("BucketIAMMember", "BucketIAMBinding"):
+        for one in cloud.store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
+            plain = wire.plain(one.inputs)
+            if str(plain.get("bucket")).removeprefix("b/") == bucket:
+                yield one.urn, plain
+    for kind in ("IAMMember", "IAMBinding"):
+        for one in cloud.store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
+            yield one.urn, wire.plain(one.inputs)
+
+
+def _members(grant: dict[str, Any]) -> list[str]:
+    return [str(one) for one in grant.get("members") or [grant.get("member")]]
+
+
+def retained_until(cloud: Cloud, bucket: str, found: StoredObject | None) -> float:
+    """Until when an object may be neither deleted nor replaced; 0 where it may."""
+    made = cloud.store.find(BUCKET, bucket)
+    policy = (wire.plain(made.inputs).get("retentionPolicy") or {}) if made else {}
+    if found is None or not policy:
+        return 0.0
+    return found.modified + float(policy.get("retentionPeriod") or 0)
+
+
+def is_retained(cloud: Cloud, bucket: str, found: StoredObject | None) -> bool:
+    """Whether it may be neither deleted nor replaced now."""
+    return retained_until(cloud, bucket, found) > time.time()

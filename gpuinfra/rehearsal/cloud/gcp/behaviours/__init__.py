@@ -1,0 +1,1 @@
+"""What single Google Cloud resource types do beyond keeping their inputs."""

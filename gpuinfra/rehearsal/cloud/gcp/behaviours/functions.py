@@ -1,0 +1,85 @@
+"""What Google's lookups say: the project, zones, images, and things that this cloud holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.clouds.gcp.regions import REGIONS
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import answers
+from gpuinfra.rehearsal.cloud.gcp.behaviours.common import last, link, missing
+from gpuinfra.rehearsal.cloud.gcp.groups import RESERVATION
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+
+Args = Mapping[str, Any]
+BILLING = "000000-000000-000000"
+
+
+@answers("gcp:organizations/getProject:getProject")
+def project(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    name = str(args.get("projectId") or ids.PROJECT)
+    return {
+        "projectId": name,
+        "number": ids.PROJECT_NUMBER,
+        "name": name,
+        "id": f"projects/{name}",
+        "billingAccount": BILLING,
+    }
+
+
+@answers("gcp:organizations/getClientConfig:getClientConfig")
+def client(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    return {"project": ids.PROJECT, "region": region, "zone": f"{region}-a", "id": ids.PROJECT}
+
+
+@answers("gcp:storage/getProjectServiceAccount:getProjectServiceAccount")
+def storage_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    email = f"service-{ids.PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+    return {"emailAddress": email, "member": f"serviceAccount:{email}", "id": email}
+
+
+@answers("gcp:logging/getProjectCmekSettings:getProjectCmekSettings")
+def logging_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    return {"serviceAccountId": f"cmek-p{ids.PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"}
+
+
+@answers("gcp:compute/getZones:getZones")
+def zones(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    named = str(args.get("region") or region)
+    letters = ("b", "c", "d") if named in ("us-east1", "europe-west1") else ("a", "b", "c")
+    return {"names": [f"{named}-{letter}" for letter in letters] if named in REGIONS else [], "id": named}
+
+
+@answers("gcp:compute/getImage:getImage")
+def image(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    """A family leads to one image, whose name begins with the family's, as Google's do."""
+    where = str(args.get("project") or ids.PROJECT)
+    name = str(args.get("name") or f"{args.get('family')}-v20260101")
+    path = f"projects/{where}/global/images/{name}"
+    return {
+        "name": name,
+        "project": where,
+        "family": str(args.get("family") or ""),
+        "selfLink": link(path),
+        "id": path,
+        "status": "READY",
+    }
+
+
+@answers("gcp:compute/getReservation:getReservation")
+def reservation(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    path = f"projects/{args.get('project') or ids.PROJECT}/zones/{args.get('zone')}/reservations/{args.get('name')}"
+    made = cloud.store.find(RESERVATION, path)
+    told = cloud.external(str(args.get("name")))
+    if made is None and told is None:
+        raise missing(path)
+    return {
+        **(wire.plain(made.outputs) if made else {}),
+        "name": last(path),
+        "id": path,
+        "status": "READY",
+        "selfLink": link(path),
+    }

@@ -1,0 +1,178 @@
+"""Service accounts, grants, keys, audit configuration and logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, Member, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.errors import CloudError, GoogleError
+from gpuinfra.rehearsal.cloud.gcp import conditions
+from gpuinfra.rehearsal.cloud.gcp.behaviours.common import refused
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+
+ACCOUNT = "gcp:serviceaccount/account:Account"
+GRANTS = (
+    "gcp:storage/bucketIAMMember:BucketIAMMember",
+    "gcp:projects/iAMMember:IAMMember",
+    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
+    "gcp:serviceaccount/iAMMember:IAMMember",
+)
+KEYS = ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey")
+
+
+@behaves
+class Account(Behaviour):
+    types = (ACCOUNT,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        own = call.plain.get("accountId")
+        if (
+            isinstance(own, str)
+            and not wire.is_unknown(own)
+            and not re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", own)
+        ):
+            yield Failure("accountId", f"must be 6 to 30 lower case letters, digits and hyphens, got '{own}'")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        email = call.id.rsplit("/", 1)[-1]
+        call.outputs |= {
+            "email": email,
+            "name": call.id,
+            "member": f"serviceAccount:{email}",
+            "uniqueId": str(100_000_000_000_000_000_000 + cloud.store.next("account")),
+        }
+
+    def updated(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        call.outputs |= {key: call.old.outputs[key] for key in ("email", "name", "member", "uniqueId")}
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        text = f"Service account {call.plain.get('accountId')} already exists within project projects/{ids.PROJECT}."
+        return GoogleError("alreadyExists", text, status=409)
+
+
+@behaves
+class Grant(Member):
+    """One role for one member. A member of this project has to exist; a condition has to be one that can be read."""
+
+    types = GRANTS
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        text = (
+            (call.plain.get("condition") or {}).get("expression")
+            if isinstance(call.plain.get("condition"), dict)
+            else None
+        )
+        if isinstance(text, str) and not wire.is_unknown(text):
+            try:
+                conditions.parse(text)
+            except ValueError as error:
+                yield Failure("condition.expression", f"cannot be read: {error}")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        member = str(call.plain.get("member") or "")
+        kind, _, name = member.partition(":")
+        if kind not in (
+            "user",
+            "group",
+            "domain",
+            "serviceAccount",
+            "principal",
+            "principalSet",
+            "deleted",
+            "allUsers",
+            "allAuthenticatedUsers",
+        ):
+            raise refused("badRequest", f"Invalid principal: {member}")
+        own = f"@{ids.PROJECT}.iam.gserviceaccount.com"
+        if (
+            kind == "serviceAccount"
+            and name.endswith(own)
+            and cloud.store.find(ACCOUNT, f"projects/{ids.PROJECT}/serviceAccounts/{name}") is None
+        ):
+            raise refused("badRequest", f"Service account {name} does not exist.")
+
+
+@behaves
+class Key(Behaviour):
+    """Key rings and keys are never gone: the provider forgets them, their names stay taken, and a key's versions are destroyed."""
+
+    types = KEYS
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        if cloud.store.get("gcp-key", call.id):
+            raise refused(
+                "alreadyExists", f"{'KeyRing' if call.token == KEYS[0] else 'CryptoKey'} {call.id} already exists.", 409
+            )
+
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+        kind = "KeyRing" if call.token == KEYS[0] else "CryptoKey"
+        return GoogleError("alreadyExists", f"{kind} {taken.holder_id} already exists.", status=409)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if wire.plain(resource.inputs).get("deletionPolicy") == "PREVENT":
+            raise refused("failedPrecondition", f"cannot destroy {resource.id}: its deletion_policy is PREVENT")
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        cloud.store.put("gcp-key", resource.id, {"destroyed": resource.type == KEYS[1]})
+
+
+@behaves
+class LogBucket(Behaviour):
+    """A locked log bucket stays as it is."""
+
+    types = ("gcp:logging/projectBucketConfig:ProjectBucketConfig",)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"name": call.id, "lifecycleState": "ACTIVE"}
+
+    updated = created
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        before = wire.plain(call.old.inputs)
+        if before.get("locked") and (
+            not call.plain.get("locked") or before.get("retentionDays") != call.plain.get("retentionDays")
+        ):
+            raise refused("failedPrecondition", f"Log bucket {call.old.id} is locked and cannot be changed.")
+
+
+@behaves
+class Sink(Behaviour):
+    """A sink writes as an account of its own."""
+
+    types = ("gcp:logging/projectSink:ProjectSink",)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        own = f"service-{ids.PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"
+        call.outputs["writerIdentity"] = f"serviceAccount:{own}"
+
+    updated = created
+
+
+@behaves
+class ServiceIdentity(Behaviour):
+    """The account of one of Google's services in this project."""
+
+    types = ("gcp:projects/serviceIdentity:ServiceIdentity",)
+    joins = stays = True
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        service = str(call.plain.get("service") or "").removesuffix(".googleapis.com")
+        email = f"service-{ids.PROJECT_NUMBER}@gcp-sa-{service}.iam.gserviceaccount.com"
+        call.outputs |= {"email": email, "member": f"serviceAccount:{email}"}
+
+
+@behaves
+class Api(Behaviour):
+    """An API of a project: it is on or off, whoever turned it on."""
+
+    types = ("gcp:projects/service:Service",)
+    joins = stays = True

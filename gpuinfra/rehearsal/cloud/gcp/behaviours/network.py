@@ -1,0 +1,257 @@
+"""Networks, subnets, routers, addresses and the connection to Google's own services: what may be where, and what holds on to what."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.gcp.behaviours.common import exists, in_use, last, link, missing, path_of, refused
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+NETWORK = "gcp:compute/network:Network"
+SUBNET = "gcp:compute/subnetwork:Subnetwork"
+FIREWALL = "gcp:compute/firewall:Firewall"
+ROUTER = "gcp:compute/router:Router"
+NAT = "gcp:compute/routerNat:RouterNat"
+ADDRESS = "gcp:compute/globalAddress:GlobalAddress"
+CONNECTION = "gcp:servicenetworking/connection:Connection"
+LUSTRE = "gcp:lustre/instance:Instance"
+FILESTORE = "gcp:filestore/instance:Instance"
+QUOTA = "quota:NETWORKS"
+"""Under this id the control interface is told how many networks the project may have; Google shows its figure in the console alone."""
+
+
+def network_of(cloud: Cloud, value: Any) -> Resource | None:
+    """The network behind a link, a path or a bare name."""
+    text = str(value or "")
+    return cloud.store.find(NETWORK, path_of(text)) or next(
+        (one for one in cloud.store.list(NETWORK) if last(one.id) == text), None
+    )
+
+
+def with_profile(network: Resource | None) -> bool:
+    """Whether it is a network for RDMA."""
+    return bool(network and wire.plain(network.inputs).get("networkProfile"))
+
+
+def _in(cloud: Cloud, kind: str, network: str) -> list[Resource]:
+    """Resources of a type that lie in a network."""
+    found = []
+    for one in cloud.store.list(kind):
+        own = network_of(cloud, wire.plain(one.inputs).get("network"))
+        if own is not None and own.id == network:
+            found.append(one)
+    return found
+
+
+def _needs_network(cloud: Cloud, call: Call) -> Resource | None:
+    """The network that a call names; refused where there is none."""
+    text = str(call.plain.get("network") or "")
+    found = network_of(cloud, text)
+    if found is None and text and not exists(cloud, NETWORK, path_of(text)):
+        raise missing(path_of(text))
+    return found
+
+
+@behaves
+class Network(Behaviour):
+    types = (NETWORK,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        mtu = call.plain.get("mtu")
+        if isinstance(mtu, int) and not 1300 <= mtu <= 8896:
+            yield Failure("mtu", f"must be 1300 to 8896, got {mtu}")
+        profile = call.plain.get("networkProfile")
+        if not isinstance(profile, str) or wire.is_unknown(profile):
+            return
+        if not re.search(r"networkProfiles/[a-z0-9-]+-[a-z]-vpc-roce(-metal)?$", profile):
+            yield Failure("networkProfile", f"must end in networkProfiles/<zone>-vpc-roce, got '{profile}'")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        limit = (cloud.external(QUOTA) or {}).get("count")
+        held = len(cloud.store.list(NETWORK))
+        if limit is not None and held >= int(limit):
+            raise refused("quotaExceeded", f"Quota 'NETWORKS' exceeded. Limit: {float(limit)} globally.", 403)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        number = str(3_000_000_000_000_000_000 + cloud.store.next("network"))
+        call.outputs |= {"selfLink": link(call.id), "numericId": number, "networkId": number}
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for kind in (SUBNET, FIREWALL, ROUTER, ADDRESS, CONNECTION, LUSTRE):
+            if held := _in(cloud, kind, resource.id):
+                raise in_use("network", resource.id, held[0].id)
+        for one in cloud.store.list(FILESTORE):
+            for place in wire.plain(one.inputs).get("networks") or []:
+                named = network_of(cloud, place.get("network"))
+                if named is not None and named.id == resource.id:
+                    raise in_use("network", resource.id, one.id)
+
+
+@behaves
+class Subnetwork(Behaviour):
+    types = (SUBNET,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        network = _needs_network(cloud, call)
+        wanted = call.plain.get("ipCidrRange")
+        if network is None or not wanted:
+            return
+        try:
+            own = ipaddress.ip_network(str(wanted))
+        except ValueError:
+            raise refused(
+                "invalid", f"Invalid value for field 'resource.ipCidrRange': '{wanted}'. Invalid IPv4 CIDR range."
+            ) from None
+        for other in _in(cloud, SUBNET, network.id):
+            theirs = wire.plain(other.inputs)
+            if own.overlaps(ipaddress.ip_network(str(theirs.get("ipCidrRange")))):
+                raise refused("invalid", f"Invalid IPCidrRange: {wanted} conflicts with existing subnetwork '{last(other.id)}' in region "
+                              f"'{last(str(theirs.get('region')))}'.")  # fmt: skip
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs |= {"selfLink": link(call.id)}
+        if call.plain.get("ipCidrRange"):
+            call.outputs["gatewayAddress"] = str(ipaddress.ip_network(call.plain["ipCidrRange"], strict=False)[1])
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for one in cloud.fleet.instances().values():
+            if one["state"] == "terminated" or one.get("cloud") != "gcp":
+                continue
+            for interface in one["interfaces"]:
+                if path_of(str(interface.get("subnetwork") or "")) == resource.id:
+                    by = f"projects/{resource.id.split('/')[1]}/zones/{one['zone']}/instances/{one['vm']}"
+                    raise in_use("subnetwork", resource.id, by)
+
+
+@behaves
+class OnNetworks(Behaviour):
+    """What an ordinary network takes and one for RDMA does not."""
+
+    types = (FIREWALL, ROUTER)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        network = _needs_network(cloud, call)
+        if with_profile(network):
+            assert network is not None
+            what = "Firewall rules" if call.token == FIREWALL else "Cloud Routers"
+            raise refused("invalid", f"{what} are not supported on network '{network.id}' by its network profile.")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs["selfLink"] = link(call.id)
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        """A router's gateways are part of it."""
+        for one in cloud.store.list(NAT) if resource.type == ROUTER else []:
+            plain = wire.plain(one.inputs)
+            if last(str(plain.get("router"))) == last(resource.id):
+                cloud.store.remove(one)
+
+
+@behaves
+class RouterNat(Behaviour):
+    types = (NAT,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        plain = call.plain
+        router = last(str(plain.get("router")))
+        region = last(str(plain.get("region") or ""))
+        if not any(last(one.id) == router and f"/regions/{region}/" in one.id for one in cloud.store.list(ROUTER)):
+            raise missing(f"projects/{plain.get('project')}/regions/{region}/routers/{router}")
+        if plain.get("enableDynamicPortAllocation") and plain.get("enableEndpointIndependentMapping"):
+            raise refused(
+                "invalid", "Dynamic Port Allocation and Endpoint Independent Mapping cannot be enabled together."
+            )
+
+
+@behaves
+class GlobalAddress(Behaviour):
+    """A range that is set aside, here for Google's own services."""
+
+    types = (ADDRESS,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        network = _needs_network(cloud, call)
+        if network is None or not call.plain.get("address"):
+            return
+        own = _range(call.plain)
+        taken = [(one, wire.plain(one.inputs).get("ipCidrRange")) for one in _in(cloud, SUBNET, network.id)]
+        taken += [(one, str(_range(wire.plain(one.inputs)))) for one in _in(cloud, ADDRESS, network.id)]
+        for other, text in taken:
+            if text and own is not None and own.overlaps(ipaddress.ip_network(str(text), strict=False)):
+                raise refused(
+                    "invalid",
+                    f"Invalid value for field 'resource.address': '{own}'. The range overlaps with '{other.id}'.",
+                )
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs["selfLink"] = link(call.id)
+        if not call.plain.get("address"):
+            call.outputs["address"] = f"10.{200 + cloud.store.next('google range')}.0.0"
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        for one in cloud.store.list(CONNECTION):
+            if last(resource.id) in [
+                last(str(name)) for name in wire.plain(one.inputs).get("reservedPeeringRanges") or []
+            ]:
+                raise in_use("global address", resource.id, one.id)
+
+
+def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(f"{plain.get('address')}/{plain.get('prefixLength') or 32}", strict=False)
+    except ValueError:
+        return None
+
+
+@behaves
+class Connection(Behaviour):
+    """Private service access: Lustre and Filestore live on the other side."""
+
+    types = (CONNECTION,)
+
+    def identify(self, cloud: Cloud, call: Call) -> str:
+        network = network_of(cloud, call.plain.get("network"))
+        return f"{network.id if network else call.plain.get('network')}:{call.plain.get('service')}"
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        _needs_network(cloud, call)
+        held = {last(one.id) for one in cloud.store.list(ADDRESS)}
+        for name in call.plain.get("reservedPeeringRanges") or []:
+            if last(str(name)) not in held:
+                raise refused("invalid", f"The peering range '{name}' does not exist in the network.")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        call.outputs["peering"] = "servicenetworking-googleapis-com"
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if wire.plain(resource.inputs).get("deletionPolicy") == "ABANDON":
+            return
+        network = resource.id.partition(":")[0]
+        private = [
+            one
+            for one in cloud.store.list(FILESTORE)
+            for place in wire.plain(one.inputs).get("networks") or []
+            if place.get("connectMode") == "PRIVATE_SERVICE_ACCESS"
+            and (named := network_of(cloud, place.get("network")))
+            and named.id == network
+        ]
+        if _in(cloud, LUSTRE, network) or private:
+            raise refused("failedPrecondition", "Failed to delete connection; Producer services (e.g. CloudSQL, Cloud Memstore, etc.) "
+                          "are still using this connection.")  # fmt: skip
+
+
+def connected(cloud: Cloud, network: Any) -> bool:
+    """Whether a network reaches Google's own services; one that is not the stand-in's is believed to."""
+    found = network_of(cloud, network)
+    if found is None:
+        return exists(cloud, NETWORK, path_of(str(network or "")))
+    return any(one.id.startswith(f"{found.id}:") for one in cloud.store.list(CONNECTION))

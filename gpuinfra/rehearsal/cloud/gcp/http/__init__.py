@@ -1,0 +1,72 @@
+"""Google's services over HTTP, all below `/.gcp/`.
+
+| path | what | who asks, and by which variable |
+| --- | --- | --- |
+| `imds/<number>/computeMetadata/v1/...` | an instance's metadata server | a node: GCE_METADATA_HOST |
+| `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, operators: STORAGE_EMULATOR_HOST |
+| `compute/v1/projects/...` | groups, instances, serial ports | operators: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
+| `token` | access tokens for a signed statement | operators: `token_uri` of the key file, GOOGLE_APPLICATION_CREDENTIALS |
+| `oauth2/v3/certs` | the keys that identity tokens are signed with | operators: GPUINFRA_GOOGLE_JWKS_URL |
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.gcp import tokens
+from gpuinfra.rehearsal.cloud.gcp.http.compute import Compute
+from gpuinfra.rehearsal.cloud.gcp.http.metadata import Metadata
+from gpuinfra.rehearsal.cloud.gcp.http.storage import Storage
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+
+PREFIX = "/.gcp/"
+
+
+class Google:
+    """Serves `/.gcp/...`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self._metadata, self._storage, self._compute = Metadata(cloud), Storage(cloud), Compute(cloud)
+
+    def __call__(self, request: Request) -> Response:
+        where, _, rest = request.raw_path.removeprefix(PREFIX).partition("/")
+        try:
+            if where == "imds":
+                return self._metadata(request, rest)
+            if where == "storage":
+                return self._storage(request, rest)
+            if where == "compute":
+                return self._compute(request, rest)
+            if request.raw_path == tokens.TOKEN_PATH and request.method == "POST":
+                return self._token(request)
+            if request.raw_path == tokens.KEYS_PATH:
+                return _json(tokens.keys(self.cloud))
+            return error(CloudError("notFound", f"{request.path[:200]} is not part of a rehearsal", status=404))
+        except CloudError as refusal:
+            if refusal.status in (400, 401, 403):
+                self.cloud.store.log(request.method, "google", request.path[:500], "", refusal.code)
+            return error(refusal)
+
+    def _token(self, request: Request) -> Response:
+        form = dict(parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True))
+        try:
+            return _json(tokens.exchange(self.cloud, form))
+        except CloudError as refusal:
+            return _json({"error": refusal.code, "error_description": refusal.message}, refusal.status)
+
+
+def error(refusal: CloudError) -> Response:
+    """A refusal in the shape of Google's JSON."""
+    one = {"message": refusal.message, "domain": "global", "reason": refusal.code}
+    return _json({"error": {"code": refusal.status, "message": refusal.message, "errors": [one]}}, refusal.status)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(status, json.dumps(value).encode(), "application/json; charset=UTF-8")

@@ -1,0 +1,193 @@
+"""Compute Engine, as far as a handover and a preflight ask: groups, their instances, their errors, serial ports.
+
+Answers have the shape that Google's own client parses (Compute API discovery document, read 2026-11-21).
+A question that is not here is refused by name, never answered with nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core.errors import GoogleError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.gcp import operator, tokens
+from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, last, path_of, size_of, waiting
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+_ROOT = "https://www.googleapis.com/compute/v1/"
+_ZONAL = re.compile(
+    r"v1/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<what>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<action>[^/]+))?)?"
+)
+_PAGE = 500
+
+Asked = dict[str, str]
+
+
+class Compute:
+    """Serves `/.gcp/compute/...`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self._answers: dict[tuple[str, str, str], Callable[[re.Match[str], Asked], dict[str, Any]]] = {
+            ("GET", "instanceGroupManagers", ""): lambda at, _: self._group(self._find(at)),
+            ("POST", "instanceGroupManagers", "listManagedInstances"): self._members,
+            ("GET", "instanceGroupManagers", "listErrors"): self._errors,
+            ("GET", "instanceGroupManagers", "resizeRequests"): self._requests,
+            ("GET", "instances", ""): self._instances,
+            ("GET", "instances", "serialPort"): self._serial,
+        }
+
+    def __call__(self, request: Request, rest: str) -> Response:
+        who = tokens.principal(self.cloud, request.headers.get("authorization", ""))
+        at = _ZONAL.fullmatch(unquote(rest))
+        answer = self._answers.get((request.method, at["what"], at["action"] or "")) if at else None
+        if at is None or answer is None:
+            raise GoogleError("notFound", f"{request.method} {rest[:160]} is not part of a rehearsal", status=404)
+        if not who.is_operator:
+            what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
+            raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
+        asks = operator.compute(at["what"], at["name"], at["action"] or "", rest.removeprefix("v1/"))
+        self.cloud.operator.calls(operator, asks)
+        return Response(200, json.dumps(answer(at, request.query)).encode(), "application/json; charset=UTF-8")
+
+    # Groups
+
+    def _find(self, at: re.Match[str]) -> Resource:
+        path = f"projects/{at['project']}/zones/{at['zone']}/instanceGroupManagers/{at['name']}"
+        found = self.cloud.store.find(GROUP, path)
+        if found is None:
+            raise GoogleError("notFound", f"The resource '{path}' was not found", status=404)
+        return found
+
+    def _group(self, group: Resource) -> dict[str, Any]:
+        inputs, have = wire.plain(group.inputs), self.cloud.fleet.of_group(group)
+        size = size_of(self.cloud, group)
+        return {
+            "kind": "compute#instanceGroupManager", "name": last(group.id), "selfLink": _ROOT + group.id, "targetSize": size,
+            "baseInstanceName": inputs.get("baseInstanceName"), "status": {"isStable": len(have) == size},
+            "versions": [{"instanceTemplate": one.get("instanceTemplate"), "name": one.get("name")} for one in inputs.get("versions") or []],
+            "currentActions": {"none": len(have), "creating": max(0, size - len(have)), "deleting": 0, "recreating": 0},
+        }  # fmt: skip
+
+    def _members(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        group = self._find(at)
+        found = [
+            {
+                "instance": f"{_ROOT}{_path(one)}", "id": one["id"], "name": one["vm"], "instanceStatus": "RUNNING", "currentAction": "NONE",
+                "version": {"instanceTemplate": _ROOT + path_of(one["template"])},
+            }
+            for one in self.cloud.fleet.of_group(group)
+        ]  # fmt: skip
+        lacking = size_of(self.cloud, group) - len(found)
+        base = wire.plain(group.inputs).get("baseInstanceName") or last(group.id)
+        # A machine that was asked for and not made yet is on the list without a number.
+        found += [
+            {
+                "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/{base}-new{n}",
+                "currentAction": "CREATING",
+            }
+            for n in range(lacking)
+        ]
+        return _paged(found, asked, "managedInstances")
+
+    def _errors(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        group = self._find(at)
+        asking = waiting(self.cloud, group)
+        found = [
+            {
+                "error": {"code": one["code"], "message": one["message"]},
+                "instanceActionDetails": {"action": "CREATING", "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/none"},
+                "timestamp": _moment(one["start"]),
+            }
+            for one in self.cloud.fleet.activities("", group.id)
+            if one["status"] == "Failed" and not asking
+        ]  # fmt: skip
+        return _paged(found, asked, "items")
+
+    def _requests(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        group = self._find(at)
+        failed = next((one for one in self.cloud.fleet.activities("", group.id) if one["status"] == "Failed"), None)
+        found = []
+        for one in self.cloud.store.list(REQUEST):
+            if not one.id.startswith(f"{group.id}/"):
+                continue
+            known = self.cloud.store.get("gcp-request", one.id) or {}
+            item: dict[str, Any] = {"name": last(one.id), "resizeBy": known.get("by"), "state": known.get("state")}
+            if known.get("state") == "ACCEPTED" and failed:
+                told = {"code": failed["code"], "message": failed["message"]}
+                item["status"] = {"lastAttempt": {"error": {"errors": [told]}}}
+                item["creationTimestamp"] = _moment(one.created)
+            found.append(item)
+        return _paged(found, asked, "items")
+
+    # Instances
+
+    def _instances(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        here = [
+            one
+            for one in self.cloud.fleet.instances().values()
+            if one.get("cloud") == "gcp" and one["zone"] == at["zone"] and one["state"] != "terminated"
+        ]
+        if at["name"] is None:
+            return _paged([_described(one) for one in here], asked, "items")
+        return _described(self._instance(at, here))
+
+    def _instance(self, at: re.Match[str], here: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        for one in here:
+            if at["name"] in (one["vm"], one["id"]):
+                return one
+        path = f"projects/{at['project']}/zones/{at['zone']}/instances/{at['name']}"
+        raise GoogleError("notFound", f"The resource '{path}' was not found", status=404)
+
+    def _serial(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        fleet = self.cloud.fleet
+        here = [one for one in fleet.instances().values() if one.get("cloud") == "gcp" and one["zone"] == at["zone"]]
+        one = self._instance(at, here)
+        text = (
+            fleet.host.console(one["id"])
+            if fleet.host
+            else f"gpuinfra: this node never boots here: {fleet.unavailable}\n"
+        )
+        data = text.encode()[-(1 << 20) :]
+        try:
+            start = int(asked.get("start") or 0)
+        except ValueError:
+            raise GoogleError("invalid", f"Invalid value '{asked['start']}' for start", status=400) from None
+        start = max(0, len(data) + start) if start < 0 else min(start, len(data))
+        return {
+            "kind": "compute#serialPortOutput", "contents": data[start:].decode(errors="replace"), "start": str(start), "next": str(len(data)),
+            "selfLink": f"{_ROOT}{_path(one)}/serialPort",
+        }  # fmt: skip
+
+
+def _path(instance: dict[str, Any]) -> str:
+    return f"projects/{ids.PROJECT}/zones/{instance['zone']}/instances/{instance['vm']}"
+
+
+def _described(one: dict[str, Any]) -> dict[str, Any]:
+    zone = f"{_ROOT}projects/{ids.PROJECT}/zones/{one['zone']}"
+    return {
+        "kind": "compute#instance", "id": one["id"], "name": one["vm"], "selfLink": _ROOT + _path(one), "zone": zone, "status": "RUNNING",
+        "creationTimestamp": _moment(one["launched"]), "machineType": f"{zone}/machineTypes/{one['machine']}", "labels": one["tags"],
+        "networkInterfaces": [{"name": f"nic{number}", **({"networkIP": one["address"]} if number == 0 else {})} for number, _ in enumerate(one["interfaces"] or [{}])],
+    }  # fmt: skip
+
+
+def _paged(items: list[dict[str, Any]], asked: Asked, name: str) -> dict[str, Any]:
+    size = min(int(asked["maxResults"]) if asked.get("maxResults", "").isdigit() else _PAGE, _PAGE) or _PAGE
+    start = int(asked["pageToken"]) if asked.get("pageToken", "").isdigit() else 0
+    more = {"nextPageToken": str(start + size)} if start + size < len(items) else {}
+    return {name: items[start : start + size], **more}
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}+00:00"

@@ -1,0 +1,220 @@
+"""Cloud Storage's JSON API: what it answers to the requests that nodes, operators and Google's own client make.
+
+Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted; buckets are described.
+Each token is looked up, then the grants on bucket and project decide, then retention.
+https://cloud.google.com/storage/docs/json_api/v1, read 2026-11-21.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from email import message_from_bytes
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from gpuinfra.rehearsal.cloud.core.errors import GoogleError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.gcp import access, operator, tokens
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import StoredObject
+
+_PATH = re.compile(
+    r"(?P<how>(?:upload|download)/)?storage/v1/b(?:/(?P<bucket>[^/]+)(?P<objects>/o(?:/(?P<name>.+))?)?)?"
+)
+_UNMET = "At least one of the pre-conditions you specified did not hold."
+
+
+class Storage:
+    """Serves `/.gcp/storage/...`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    def __call__(self, request: Request, rest: str) -> Response:
+        who = tokens.principal(self.cloud, request.headers.get("authorization", ""))
+        match = _PATH.fullmatch(rest)
+        if match is None or not match["bucket"]:
+            raise GoogleError("notFound", f"{rest[:120]} is not part of a rehearsal", status=404)
+        if not who.may_use_storage():
+            raise GoogleError("insufficientPermissions", "Request had insufficient authentication scopes.", status=403)
+        bucket, name = unquote(match["bucket"]), unquote(match["name"] or "")
+        if self.cloud.store.find(access.BUCKET, bucket) is None:
+            self._allow(who, access.LOOK, bucket)
+            raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
+        if match["how"] == "upload/":
+            return self._put(request, who, bucket)
+        if name:
+            return self._object(request, who, bucket, name)
+        if match["objects"]:
+            self._allow(who, access.LIST, bucket)
+            return _json(self._list(bucket, request.query))
+        self._allow(who, access.LOOK, bucket)
+        return _json(self._bucket(bucket))
+
+    def _allow(self, who: tokens.Principal, permission: str, bucket: str, name: str = "") -> None:
+        if who.is_operator:
+            self.cloud.operator.calls(operator, operator.storage(permission, f"projects/_/buckets/{bucket}"))
+            return
+        if access.allowed(self.cloud, who.email, permission, bucket, name):
+            return
+        what = "object" if name or permission.startswith("storage.objects") else "bucket"
+        raise GoogleError(
+            "forbidden",
+            f"{who.email} does not have {permission} access to the Google Cloud Storage {what}. "
+            f"Permission '{permission}' denied on resource (or it may not exist).",
+            status=403,
+        )
+
+    # Objects
+
+    def _object(self, request: Request, who: tokens.Principal, bucket: str, name: str) -> Response:
+        found = self.cloud.store.object(bucket, name)
+        if request.method == "DELETE":
+            self._allow(who, access.DELETE, bucket, name)
+            if found is None:
+                raise _gone(bucket, name)
+            self._keep(bucket, name, found)
+            self.cloud.store.remove_object(bucket, name)
+            return Response(204)
+        if request.method != "GET":
+            raise GoogleError("methodNotAllowed", f"{request.method} is not part of a rehearsal", status=405)
+        self._allow(who, access.GET, bucket, name)
+        if found is None:
+            raise _gone(bucket, name)
+        if request.query.get("alt") != "media":
+            return _json(_described(found))
+        headers = {
+            "X-Goog-Generation": str(_generation(found)),
+            "X-Goog-Hash": f"md5={_md5(found)}",
+            "ETag": found.etag,
+        }
+        kind = str(found.meta.get("content-type") or "application/octet-stream")
+        if part := re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", "")):
+            first, end = int(part[1]), min(int(part[2] or len(found.body)), len(found.body) - 1)
+            if first >= len(found.body):
+                raise GoogleError("requestedRangeNotSatisfiable", "Request range not satisfiable", status=416)
+            headers["Content-Range"] = f"bytes {first}-{end}/{len(found.body)}"
+            return Response(206, found.body[first : end + 1], kind, headers)
+        return Response(200, found.body, kind, headers)
+
+    def _put(self, request: Request, who: tokens.Principal, bucket: str) -> Response:
+        name, kind, body = _upload(request)
+        if not name:
+            raise GoogleError("required", "Required parameter: name", status=400)
+        self._allow(who, access.CREATE, bucket, name)
+        with self.cloud.store.change():
+            there = self.cloud.store.object(bucket, name)
+            wanted = request.query.get("ifGenerationMatch")
+            if wanted is not None and wanted != str(_generation(there) if there else 0):
+                raise GoogleError("conditionNotMet", _UNMET, status=412)
+            if there is not None:
+                self._allow(who, access.DELETE, bucket, name)  # to write over something is to delete it
+                self._keep(bucket, name, there)
+            number = 1_000_000_000_000_000 + self.cloud.store.next("generation")
+            stored = self.cloud.store.put_object(bucket, name, body, {"content-type": kind, "generation": number})
+        return _json(_described(stored))
+
+    def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
+        """Refuse while the bucket's retention holds the object."""
+        until = access.retained_until(self.cloud, bucket, found)
+        if until > time.time():
+            raise GoogleError(
+                "retentionPolicyNotMet",
+                f"Object '{bucket}/{name}' is subject to bucket's retention policy or object retention and cannot be "
+                f"deleted or overwritten until {_moment(until)}",
+                status=403,
+            )
+
+    # Listings
+
+    def _bucket(self, bucket: str) -> dict[str, Any]:
+        from gpuinfra.rehearsal.cloud.core import ids, wire
+
+        made = self.cloud.store.find(access.BUCKET, bucket)
+        plain = wire.plain(made.inputs) if made else {}
+        return {
+            "kind": "storage#bucket",
+            "id": bucket,
+            "name": bucket,
+            "projectNumber": ids.PROJECT_NUMBER,
+            "location": plain.get("location"),
+        }
+
+    def _list(self, bucket: str, query: dict[str, str]) -> dict[str, Any]:
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        limit = min(int(query.get("maxResults", "1000")) if query.get("maxResults", "1").isdigit() else 1000, 1000)
+        try:
+            after = base64.urlsafe_b64decode(query.get("pageToken", "")).decode()
+        except ValueError:
+            raise GoogleError("invalid", "Invalid value for: pageToken", status=400) from None
+        items: list[dict[str, Any]] = []
+        folders: list[str] = []
+        last = ""
+        for key, *_ in self.cloud.store.objects(bucket, prefix):
+            rest = key[len(prefix) :]
+            folder = prefix + rest.split(delimiter)[0] + delimiter if delimiter and delimiter in rest else ""
+            if (folder or key) <= after or folder in folders:
+                continue
+            if len(items) + len(folders) == limit:
+                token = base64.urlsafe_b64encode(last.encode()).decode()
+                return {"kind": "storage#objects", "items": items, "prefixes": folders, "nextPageToken": token}
+            last = folder or key
+            if folder:
+                folders.append(folder)
+            elif (found := self.cloud.store.object(bucket, key)) is not None:
+                items.append(_described(found))
+        return {"kind": "storage#objects", "items": items, "prefixes": folders}
+
+
+def _upload(request: Request) -> tuple[str, str, bytes]:
+    """(name, content type, content) of an upload that comes in one request."""
+    how = request.query.get("uploadType")
+    name, kind = request.query.get("name", ""), request.headers.get("content-type", "application/octet-stream")
+    if how == "media":
+        return name, kind, request.body
+    if how != "multipart":
+        raise GoogleError("notImplemented", f"an upload of type {how} is not part of a rehearsal", status=501)
+    whole = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + request.body)
+    parts = whole.get_payload()
+    if not isinstance(parts, list) or len(parts) != 2:
+        raise GoogleError("badContent", "Malformed multipart body.", status=400)
+    about = json.loads(parts[0].get_payload(decode=True) or b"{}")  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    boundary = whole.get_boundary() or ""
+    # The content as it came: a mail parser may not be asked for bytes that happen to hold line ends.
+    last = request.body.split(b"--" + boundary.encode())[2]
+    content = last.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
+    return str(about.get("name") or name), str(about.get("contentType") or parts[1].get_content_type()), content  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _described(found: StoredObject) -> dict[str, Any]:
+    moment = _moment(found.modified)
+    return {
+        "kind": "storage#object", "id": f"{found.bucket}/{found.key}/{_generation(found)}", "name": found.key, "bucket": found.bucket,
+        "generation": str(_generation(found)), "metageneration": "1", "size": str(len(found.body)), "md5Hash": _md5(found), "etag": found.etag,
+        "contentType": found.meta.get("content-type"), "timeCreated": moment, "updated": moment, "storageClass": "STANDARD",
+    }  # fmt: skip
+
+
+def _generation(found: StoredObject) -> int:
+    return int(found.meta.get("generation") or 1)
+
+
+def _md5(found: StoredObject) -> str:
+    return base64.b64encode(bytes.fromhex(found.etag)).decode()
+
+
+def _gone(bucket: str, name: str) -> GoogleError:
+    return GoogleError("notFound", f"No such object: {bucket}/{name}", status=404)
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
+
+
+def _json(value: Any) -> Response:
+    return Response(200, json.dumps(value).encode(), "application/json; charset=UTF-8")
