@@ -23,7 +23,7 @@ COMMANDS = {
     "explain": "any field, finding, check, bootstrap step or Xid",
     "bootstrap": "run the steps of a stack's nodes over SSH, on hundreds of hosts at once",
     "permissions": "the least that an operator of a stack must be allowed",
-    "adopt": "take back what an earlier destroy kept",
+    "adopt": "write the Pulumi import file for resources that a destroy retained",
     "verify": "what nodes show now or in their evidence: which to drain, reset, reboot or replace",
     "run": "one command on all nodes of a stack at once, what is alike told once",
     "ssh": "log in to one node of a stack, with the host keys of the handover",

@@ -1,57 +1,44 @@
-"""`gpuinfra adopt`: after a destroy, the file with which Pulumi takes back what was kept."""
+"""`gpuinfra adopt`: write the file with which Pulumi imports what an earlier destroy retained."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import click
 
 
-class Kept(Protocol):
-    """One resource that was kept, as each cloud's `adopt` answers it."""
-
-    @property
-    def thing(self) -> Any:
-        """Its type, logical name and parents."""
-        ...
-
-    @property
-    def id(self) -> str:
-        """What the engine imports it by."""
-        ...
-
-
-@click.command(name="adopt")
+@click.command(name="adopt", short_help="Write the Pulumi import file for resources that a destroy retained")
 @click.argument("stack")
 @click.option(
     "--organization",
     default="organization",
     show_default=True,
-    help="Organisation of the stack; the default is that of self-managed state.",
+    help="Organization of the stack. The default is the organization of a self-managed backend.",
 )
-@click.option("--project", default="gpuinfra", show_default=True, help="Project of the stack.")
-@click.option("--profile", default=None, help="AWS: named profile. Left out: the environment's credentials.")
+@click.option("--project", default="gpuinfra", show_default=True, help="Pulumi project of the stack.")
+@click.option("--profile", help="AWS: named profile. By default, the credentials of the environment are used.")
+@click.option(
+    "--state",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Output of `pulumi stack export`. Resources in it are left out of the import file.",
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("adopt.json"),
     show_default=True,
-    help="File to write.",
+    help="Import file to write.",
 )
-def command(stack: str, organization: str, project: str, profile: str | None, out: Path) -> None:
-    """Write the import file for what an earlier destroy of STACK kept.
+def command(stack: str, organization: str, project: str, profile: str | None, state: Path | None, out: Path) -> None:
+    """Write the Pulumi import file for resources that an earlier destroy of STACK retained.
 
-    A destroy keeps buckets, keys, audit logs, and file systems that hold the only copy of something.
-    A new `pulumi up` of the same stack would make them again and fails, because their names are taken by themselves;
-    this looks which of them are there and says how to take them back.
+    Destroy retains buckets, keys, audit logs, and file systems that hold the only copy of their data. Their names stay
+    in use, so the next `pulumi up` fails when it creates them again. This command finds them in the account with read
+    calls and prints the Pulumi commands that import them.
     """
     from gpuinfra import naming
-    from gpuinfra.clouds import CLOUDS
+    from gpuinfra.adopt import find_retained, import_file, urns_in
     from gpuinfra.day import today
     from gpuinfra.errors import UsageError
     from gpuinfra.plan import make_plan
@@ -59,48 +46,22 @@ def command(stack: str, organization: str, project: str, profile: str | None, ou
 
     day = today()
     loaded = load_stack(stack, day)
-    if importlib.util.find_spec(f"{CLOUDS[loaded.spec.cloud]}.adopt") is None:
-        raise UsageError(f"{stack} is on {loaded.spec.cloud}, where adopt can look for nothing yet")
-    cloud = importlib.import_module(f"{CLOUDS[loaded.spec.cloud]}.adopt")
     plan = make_plan(loaded.spec, day)
-    token = naming.stack_token(organization, project, loaded.name, plan.name)
-    found = list(cloud.look(plan, token, profile))
-    if not found:
-        click.echo(
-            f"nothing that a destroy of {loaded.name} keeps is there; `pulumi up --stack {loaded.name}` makes it new"
-        )
+    try:
+        known = urns_in(json.loads(state.read_text(encoding="utf-8"))) if state else {}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise UsageError(f"--state {state} is not the output of `pulumi stack export`") from None
+    found = find_retained(plan, naming.stack_token(organization, project, loaded.name, plan.name), profile)
+    document = import_file(found, known)
+    count = sum(not row.get("component") for row in document["resources"])
+    if not count:
+        click.echo(f"no retained resources of {loaded.name} to import; run: pulumi up --stack {loaded.name}")
         return
-    out.write_text(json.dumps(import_document(found, cloud.PACKAGE), indent=1) + "\n")
-    click.echo(f"{len(found)} kept resources are there; {out} names them. Take them back, then go on as usual:")
-    click.echo(
-        f"  pulumi destroy --stack {loaded.name}   # only where an `up` has failed on them: it leaves half a stack behind"
-    )
+    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    click.echo(f"found {count} retained resources and wrote {out}; to import them, run:")
+    if not state:
+        click.echo(
+            f"  pulumi destroy --stack {loaded.name}   # only after a failed `up`, which leaves part of the stack in the state"
+        )
     click.echo(f"  pulumi import --stack {loaded.name} --file {out} --protect=false --generate-code=false --yes")
     click.echo(f"  pulumi up --stack {loaded.name}")
-
-
-def import_document(found: Sequence[Kept], package: str) -> dict[str, Any]:
-    """The file that `pulumi import --file` reads: the things, under the components that the program has them in."""
-    from importlib.metadata import version
-
-    rows: list[dict[str, Any]] = []
-    known: set[tuple[str, str]] = set()
-    for one in found:
-        above = ""
-        for type_, name in one.thing.parents:
-            if (type_, name) not in known:
-                known.add((type_, name))
-                rows.append(_row(type_, name, above) | {"component": True})
-            above = _tag(type_, name)
-        rows.append(_row(one.thing.type, one.thing.name, above) | {"id": one.id, "version": version(package)})
-    return {"nameTable": {}, "resources": rows}
-
-
-def _row(type_: str, name: str, parent: str) -> dict[str, Any]:
-    # `name` ties rows of the file together and has to be unique in it; `logicalName` is what the resource is called.
-    row: dict[str, Any] = {"type": type_, "name": _tag(type_, name), "logicalName": name}
-    return row | {"parent": parent} if parent else row
-
-
-def _tag(type_: str, name: str) -> str:
-    return f"{name}-{type_.rsplit(':', 1)[-1].lower()}"

@@ -17,8 +17,6 @@ from gpuinfra.plan.model import Plan
 if TYPE_CHECKING:
     import boto3
 
-PACKAGE = "pulumi-aws"
-"""The package whose version goes into the import file."""
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
 """How the services say that a thing is not there. Anything else, a refusal above all, is an error."""
 

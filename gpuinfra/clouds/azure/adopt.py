@@ -17,8 +17,6 @@ from gpuinfra.clouds.azure.resources import Handle, Thing, things
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
-PACKAGE = "pulumi-azure-native"
-"""The package whose version goes into the import file."""
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
 """The variable that names a subscription to the Azure provider."""
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"

@@ -18,8 +18,6 @@ from gpuinfra.clouds.gcp.resources import Handle, Thing, things
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
-PACKAGE = "pulumi-gcp"
-"""The package whose version goes into the import file."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 SERVICE = "servicenetworking.googleapis.com"
 TIMEOUT_S = 30.0

@@ -15,9 +15,10 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
 from gpuinfra import naming
-from gpuinfra.cli.adopt import command, import_document
+from gpuinfra.adopt import import_file, retained
+from gpuinfra.cli.adopt import command
 from gpuinfra.clouds import already_exists as taken
-from gpuinfra.clouds.aws.adopt import PACKAGE, Account, kept_there
+from gpuinfra.clouds.aws.adopt import Account, kept_there
 from gpuinfra.clouds.aws.resources import things
 from gpuinfra.plan import make_plan
 from gpuinfra.spec import parse_spec
@@ -108,7 +109,7 @@ def test_a_refusal_is_not_taken_for_an_absence() -> None:
 def test_parents_are_those_of_the_program(account: str) -> None:
     """The import file puts each thing under the components that the program has it in, or the next `up` would replace it."""
     _fill(account)
-    document = import_document(kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN), PACKAGE)
+    document = import_file(retained(kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)))
     rows = {row["name"]: row for row in document["resources"]}
     program = {(one.type, one.name): one for one in recording_of("aws-p4d").resources}
     by_urn = {one.urn: one for one in program.values()}
@@ -140,7 +141,7 @@ def test_the_command_says_when_there_is_nothing(account: str, tmp_path: Path) ->
     """No file is written for nothing."""
     out = tmp_path / "adopt.json"
     result = CliRunner().invoke(command, ["aws-p4d", "--out", str(out)], catch_exceptions=False)
-    assert "nothing that a destroy of aws-p4d keeps" in result.output
+    assert "no retained resources of aws-p4d to import" in result.output
     assert not out.exists()
 
 

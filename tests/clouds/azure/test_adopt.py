@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gpuinfra import naming
-from gpuinfra.cli.adopt import import_document
+from gpuinfra.adopt import import_file, retained
 from gpuinfra.clouds.azure import adopt
-from gpuinfra.clouds.azure.adopt import PACKAGE, Found, Subscription, kept_there, look
+from gpuinfra.clouds.azure.adopt import Found, Subscription, kept_there, look
 from gpuinfra.clouds.azure.resources import things
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.handover.azure_rest import Refused
@@ -82,7 +82,7 @@ def test_nothing_is_found_in_an_empty_subscription() -> None:
 
 def test_parents_are_those_of_the_program() -> None:
     """The import file puts each thing under the components that the program has it in, or the next `up` would replace it."""
-    document = import_document(_found(recording_of("azure-ndv4")), PACKAGE)
+    document = import_file(retained(_found(recording_of("azure-ndv4"))))
     rows = {row["name"]: row for row in document["resources"]}
     program = {(one.type, one.name): one for one in recording_of("azure-ndv4").resources}
     by_urn = {one.urn: one for one in program.values()}
