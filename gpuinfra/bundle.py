@@ -1,21 +1,20 @@
 """The bundle of one pool: steps, node part and expectation in one archive, and the user data that fetches it.
 
-It owns the archive's layout (docs/design.md, "Bundle") and its determinism: the same plan gives the same bytes on every
-machine and Python, because the checksum is in user data, and other user data is another node.
-It decides nothing; the plan chose the steps, and `bootstrap/` holds them.
+This module owns the archive's layout (docs/design.md, "Bundle") and its checksum. The same plan gives the same checksum on every
+machine and Python version: the checksum is in user data, and changed user data replaces nodes.
+The plan chooses the steps, and `bootstrap/` contains them.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import re
 import shlex
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,26 +38,17 @@ _UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-meta
 """Units that a step enables where a variable of `versions.env` says so."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-_TEXT_OR_COMMENT = re.compile(
-    r""""{3}(?:[^\\]|\\.)*?"{3} | \'{3}(?:[^\\]|\\.)*?\'{3} | "(?:[^"\\\n]|\\.)*" | \'(?:[^\'\\\n]|\\.)*\' | \#[^\n]*""",
-    re.DOTALL | re.VERBOSE,
-)
-"""What a line of Python can hold that is not code; `tokenize` finds the same, and took a quarter of a second of each `pulumi up`."""
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 _MAIN = "import sys\n\nfrom gpuinfra.node.__main__ import main\n\nsys.exit(main())\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """One archive with its checksum."""
+    """A gzip archive and the checksum of the tar archive in it."""
 
     data: bytes = field(repr=False)
     sha256: str
-
-    @property
-    def key(self) -> str:
-        """Where it lies in an evidence bucket of one cluster's own."""
-        return f"bootstrap/{self.sha256}.tar.gz"
+    """SHA-256 of the uncompressed tar archive: releases of zlib compress the same archive to different bytes."""
 
     def key_of(self, cluster: str, pool: str) -> str:
         """Where it lies in the evidence bucket. Each pool has its own: clusters that share a foundation would remove each other's."""
@@ -97,8 +87,20 @@ def build(pool: PoolPlan) -> Bundle:
         if unit.name in _UNITS_OF_VERSION and not pool.versions.get(_UNITS_OF_VERSION[unit.name]):
             continue
         files[f"units/{unit.name}"] = unit.read_bytes()
-    data = _gzip(_tar(files))
-    return Bundle(data=data, sha256=hashlib.sha256(data).hexdigest())
+    return pack(files)
+
+
+def pack(files: Mapping[str, bytes]) -> Bundle:
+    """The bundle of these files. Paths, contents and modes decide its checksum; time, owner and order do not."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as target:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o755 if name.startswith("bootstrap/") and name != "bootstrap/lib.sh" else 0o644
+            target.addfile(entry, io.BytesIO(content))
+    tar = archive.getvalue()
+    return Bundle(data=gzip.compress(tar, mtime=0), sha256=hashlib.sha256(tar).hexdigest())
 
 
 def on_disk(built: Bundle) -> Path:
@@ -152,12 +154,12 @@ def versions_env(versions: Mapping[str, str]) -> str:
 def node_part() -> bytes:
     """`gpuinfra/node/` as one file that Python runs.
 
-    Stored, not compressed: it starts sooner, and its hash does not depend on the zlib of whoever makes it.
+    Its members are stored uncompressed: it starts sooner, and its bytes do not depend on the version of zlib.
     """
     files = {"__main__.py": _MAIN.encode(), "gpuinfra/__init__.py": b""}
     for path in sorted(_NODE_PART.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-            files[f"gpuinfra/node/{path.relative_to(_NODE_PART).as_posix()}"] = _thin(path.read_bytes())
+            files[f"gpuinfra/node/{path.relative_to(_NODE_PART).as_posix()}"] = path.read_bytes()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
         for name, content in sorted(files.items()):
@@ -168,52 +170,5 @@ def node_part() -> bytes:
     return b"#!/usr/bin/env python3\n" + archive.getvalue()
 
 
-def _thin(source: bytes) -> bytes:
-    """The same Python with one blank where four indent and without comments: a quarter less to fetch, and line numbers in a
-    traceback stay true.
-
-    Lines inside a text that spans several are left as they are.
-    """
-    text = source.decode()
-    lines = text.splitlines(keepends=True)
-    inside: set[int] = set()
-    row, counted = 0, 0
-    for found in _TEXT_OR_COMMENT.finditer(text):
-        row += text.count("\n", counted, found.start())
-        counted = found.start()
-        if found[0].startswith("#"):
-            column = counted - text.rfind("\n", 0, counted) - 1
-            lines[row] = lines[row][:column].rstrip() + "\n"
-        else:
-            inside.update(range(row + 1, row + 1 + found[0].count("\n")))
-    for at, line in enumerate(lines):
-        indent = len(line) - len(line.lstrip(" "))
-        if indent and at not in inside:
-            lines[at] = " " * (indent // 4 + indent % 4) + line[indent:]
-    return "".join(lines).encode()
-
-
 def _json(content: object) -> bytes:
     return (json.dumps(content, sort_keys=True, indent=1) + "\n").encode()
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as target:
-        for name, content in sorted(files.items()):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            entry.mode = 0o755 if name.startswith("bootstrap/") and name != "bootstrap/lib.sh" else 0o644
-            target.addfile(entry, io.BytesIO(content))
-    return archive.getvalue()
-
-
-def _gzip(data: bytes) -> bytes:
-    """Gzip with stored blocks: zlib's releases and its rivals compress to different bytes, storing has one outcome."""
-    parts = [struct.pack("<2sBBLBB", b"\x1f\x8b", 8, 0, 0, 0, 255)]
-    for start in range(0, max(len(data), 1), 0xFFFF):
-        block = data[start : start + 0xFFFF]
-        last = start + 0xFFFF >= len(data)
-        parts += [struct.pack("<BHH", last, len(block), len(block) ^ 0xFFFF), block]
-    parts.append(struct.pack("<LL", zlib.crc32(data), len(data) & 0xFFFFFFFF))
-    return b"".join(parts)

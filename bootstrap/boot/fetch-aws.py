@@ -1,4 +1,4 @@
-"""Fetch the bundle from S3 with the node's own role. Arguments: bucket, key, region, sha256, where to put it.
+"""Fetch the bundle from S3 with the node's own role. Arguments: bucket, key, region, SHA-256 of the tar archive, path of the tar archive to write.
 
 It travels in user data, so it is short and needs Python's standard library only.
 curl could sign too, but the curl of Ubuntu 22.04 signs S3 requests wrongly.
@@ -15,8 +15,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 
 PATIENCE_S = 900
+MAX_BYTES = 64 * 1024 * 1024
 METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -80,7 +82,7 @@ def main():
     while True:
         try:
             with urllib.request.urlopen(signed(bucket, key, region, offset_s), timeout=60) as answer:
-                data = answer.read()
+                data = zlib.decompressobj(31).decompress(answer.read(), MAX_BYTES)
             found = hashlib.sha256(data).hexdigest()
             if found == sha256:
                 break
@@ -91,7 +93,7 @@ def main():
             if "RequestTimeTooSkewed" in said and error.headers.get("Date"):
                 offset_s = email.utils.parsedate_to_datetime(error.headers["Date"]).timestamp() - time.time()
                 why += f": this machine's clock is off by {-offset_s:.0f} s"
-        except (OSError, ValueError, KeyError, IndexError) as error:
+        except (OSError, ValueError, zlib.error, KeyError, IndexError) as error:
             why = str(error)
         # A new role reaches S3 some seconds late, and a new NAT gateway some minutes.
         if time.monotonic() + pause > until:

@@ -1,4 +1,4 @@
-"""Fetch the bundle from blob storage with the node's own identity. Arguments: container's address, name, region, sha256, where to put it.
+"""Fetch the bundle from blob storage with the node's own identity. Arguments: container's address, name, region, SHA-256 of the tar archive, path of the tar archive to write.
 
 It travels in custom data, so it is short and needs Python's standard library only.
 """
@@ -12,8 +12,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 
 PATIENCE_S = 900
+MAX_BYTES = 64 * 1024 * 1024
 METADATA = os.environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://169.254.169.254").rstrip("/")
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -50,7 +52,7 @@ def main():
             with urllib.request.urlopen(
                 urllib.request.Request(place(container, name), headers=headers), timeout=60
             ) as answer:
-                data = answer.read()
+                data = zlib.decompressobj(31).decompress(answer.read(), MAX_BYTES)
             found = hashlib.sha256(data).hexdigest()
             if found == sha256:
                 break
@@ -58,7 +60,7 @@ def main():
         except urllib.error.HTTPError as error:
             code = error.headers.get("x-ms-error-code") or " ".join(error.read(300).decode("utf-8", "replace").split())
             why = f"HTTP {error.code} {code}"
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, zlib.error, KeyError) as error:
             why = str(error)
         # A new role assignment reaches blob storage some minutes late, and so does a new private endpoint's name.
         if time.monotonic() + pause > until:

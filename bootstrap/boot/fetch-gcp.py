@@ -1,4 +1,4 @@
-"""Fetch the bundle from Cloud Storage as the node's service account. Arguments: bucket, key, region, sha256, where to put it.
+"""Fetch the bundle from Cloud Storage as the node's service account. Arguments: bucket, key, region, SHA-256 of the tar archive, path of the tar archive to write.
 
 It travels in user data, so it is short and needs Python's standard library only.
 """
@@ -12,8 +12,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import zlib
 
 PATIENCE_S = 900
+MAX_BYTES = 64 * 1024 * 1024
 METADATA = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal").rstrip("/")
 STORAGE = os.environ.get("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com").rstrip("/")
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -40,7 +42,7 @@ def main():
     while True:
         try:
             with urllib.request.urlopen(asked(bucket, key), timeout=60) as answer:
-                data = answer.read()
+                data = zlib.decompressobj(31).decompress(answer.read(), MAX_BYTES)
             found = hashlib.sha256(data).hexdigest()
             if found == sha256:
                 break
@@ -48,7 +50,7 @@ def main():
         except urllib.error.HTTPError as error:
             said = " ".join(error.read(2000).decode("utf-8", "replace").split())[:200]
             why = f"HTTP {error.code} {said}"
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, zlib.error, KeyError) as error:
             why = str(error)
         # A new grant reaches Cloud Storage some minutes late, and so does a new NAT gateway.
         if time.monotonic() + pause > until:

@@ -21,7 +21,7 @@ main() {
   sha256=$(of_bundle sha256)
   if [[ ! -d $HOME_OF_BUNDLES/$sha256 ]]; then
     say "fetching the bundle $sha256"
-    archive=$HOME_OF_BUNDLES/.$sha256.tar.gz
+    archive=$HOME_OF_BUNDLES/.$sha256.tar
     fetch "$(of_bundle bucket)" "$(of_bundle key)" "$(of_bundle region)" "$sha256" "$archive"
     unpack "$archive" "$HOME_OF_BUNDLES/$sha256"
   fi
@@ -47,7 +47,7 @@ print({"region": node["region"], **node["bundle"]}[sys.argv[1]])' "$1"
 unpack() {
   local archive=$1 target=$2 draft
   draft=$(mktemp -d "$HOME_OF_BUNDLES/.new-XXXXXX")
-  tar -xzf "$archive" -C "$draft" --no-same-owner
+  tar -xf "$archive" -C "$draft" --no-same-owner
   chmod 755 "$draft"
   sync
   mv -T "$draft" "$target"

@@ -1,6 +1,6 @@
 """What waits for what: nothing is used before all that makes it safe is in force, and lists of what is waited for stay short.
 
-Each resource that a value waits for is written into the state with each input that uses the value (docs/decisions/parts.md).
+Each resource that a value waits for is written into the state with each input that uses the value (docs/decisions/simplify.md).
 """
 
 from __future__ import annotations

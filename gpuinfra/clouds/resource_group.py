@@ -2,7 +2,7 @@
 
 A component is what a person puts into a program and looks for in a stack: a foundation, a network, a file system, a pool. A bucket with its
 settings or a key with its alias is made like one, by a class with arguments, but it is no node of its own in the tree: each node costs the
-engine a registration, its outputs and two writings of the state (docs/decisions/parts.md).
+engine a registration, its outputs and two writings of the state (docs/decisions/simplify.md).
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ The Azure provider's own resource signs with the account's shared key, which an 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,8 @@ class UploadArgs:
     blob: pulumi.Input[str]
     """Name in the container; another content needs another name."""
     sha256: pulumi.Input[str]
-    """Hexadecimal hash of the content; an upload of anything else fails."""
+    """SHA-256 of the content, in hexadecimal; for a gzip file, of the data in it, because releases of zlib compress the same data to
+    different bytes. An upload of anything else fails."""
     source: pulumi.Asset
     """The content, up to 256 MiB."""
 
@@ -83,7 +86,7 @@ def changes(state: Mapping[str, object], news: Mapping[str, object]) -> list[str
 def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event) -> wire.Properties:
     """Put it there. Raises `PortUnavailable` with Azure's words, or ValueError where content and hash differ."""
     body = _content(inputs.get("source"))
-    found = hashlib.sha256(body).hexdigest()
+    found = _digest(body)
     if found != inputs["sha256"]:
         raise ValueError(f"the source of {inputs['blob']} has SHA-256 {found}, and sha256 says {inputs['sha256']}")
     url = _url(inputs, rest)
@@ -132,6 +135,14 @@ def _content(source: object) -> bytes:
     return data
 
 
+def _digest(data: bytes) -> str:
+    """SHA-256 of the data, uncompressed if it is gzip."""
+    if data.startswith(b"\x1f\x8b"):
+        with contextlib.suppress(zlib.error):
+            data = zlib.decompressobj(31).decompress(data, MOST)
+    return hashlib.sha256(data).hexdigest()
+
+
 def _patiently(send: Callable[[], Answer], cancelled: threading.Event) -> Answer:
     """An answer that is no refusal of a role that is not known yet, or the last refusal."""
     pause, waited = 2.0, 0.0
@@ -156,7 +167,7 @@ def _code(answer: Answer) -> str:
 def _exists(rest: Rest, url: str, sha256: str) -> bool:
     """Whether the blob that is there holds just that; raises `PortUnavailable` where it holds something else."""
     held = raise_for(rest.blob("GET", url)).body
-    if hashlib.sha256(held).hexdigest() != sha256:
+    if _digest(held) != sha256:
         raise PortUnavailable(f"{url.split('?')[0]} is there already with another content")
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ from gpuinfra.shipped import shipped
 from .standin_s3 import Cloud, answer
 
 DATA = b"a bundle"
+PACKED = gzip.compress(DATA)
 SHA256 = hashlib.sha256(DATA).hexdigest()
 SHORT = (
     "import time, sys; time.sleep = lambda s: None; sys.argv.pop(0); "
@@ -52,7 +54,7 @@ def test_botocore_agrees_with_the_signature(tmp_path: Path, key: str) -> None:
     """The object is served only to a signature that botocore makes too, whatever is in the key."""
     import urllib.parse
 
-    with Cloud({f"bucket/{urllib.parse.quote(key, safe='/-_.~')}": DATA}) as cloud:
+    with Cloud({f"bucket/{urllib.parse.quote(key, safe='/-_.~')}": PACKED}) as cloud:
         got = fetch(cloud, tmp_path / "got", key=key)
     assert (got.returncode, cloud.refusals) == (0, []), got.stderr
     assert (tmp_path / "got").read_bytes() == DATA
@@ -61,7 +63,7 @@ def test_botocore_agrees_with_the_signature(tmp_path: Path, key: str) -> None:
 def test_it_waits_for_role_and_network(tmp_path: Path) -> None:
     """A role that S3 does not know yet and a server in trouble are waited for, and each wait is said."""
     denied = b"<Error><Code>AccessDenied</Code></Error>"
-    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}, [trouble(403, denied), trouble(503), trouble(500)]) as cloud:
+    with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}, [trouble(403, denied), trouble(503), trouble(500)]) as cloud:
         got = fetch(cloud, tmp_path / "got")
     assert got.returncode == 0
     assert "HTTP 403 AccessDenied; again in 1 s" in got.stderr
@@ -69,11 +71,13 @@ def test_it_waits_for_role_and_network(tmp_path: Path) -> None:
 
 
 def test_a_damaged_object_is_not_taken(tmp_path: Path) -> None:
-    """Bytes with another checksum never reach the disk; a later good answer does."""
-    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}, [trouble(200, b"half a bun")]) as cloud:
+    """Content that is not gzip, is cut short or has another checksum is not written; the next good answer is."""
+    bad = [trouble(200, b"half a bun"), trouble(200, PACKED[:-10]), trouble(200, gzip.compress(b"another"))]
+    with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}, bad) as cloud:
         got = fetch(cloud, tmp_path / "got")
     assert got.returncode == 0
-    assert f"not {SHA256}" in got.stderr
+    assert "incorrect header check" in got.stderr
+    assert got.stderr.count(f"not {SHA256}") == 2
     assert (tmp_path / "got").read_bytes() == DATA
 
 
@@ -89,7 +93,7 @@ def test_it_gives_up_with_the_reason(tmp_path: Path) -> None:
 
 def test_a_wrong_clock_is_named_and_worked_around(tmp_path: Path) -> None:
     """A clock a year off is said; the request is signed with the server's time, as the SDKs do."""
-    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}) as cloud:
+    with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}) as cloud:
         cloud.clock_offset_s = 365 * 86400
         got = fetch(cloud, tmp_path / "got")
     assert got.returncode == 0, got.stderr
@@ -98,7 +102,7 @@ def test_a_wrong_clock_is_named_and_worked_around(tmp_path: Path) -> None:
 
 def test_the_metadata_service_is_asked_past_any_proxy(tmp_path: Path) -> None:
     """A proxy of the environment never sees the metadata service's token."""
-    with Cloud({"bucket/bootstrap/b.tar.gz": DATA}) as cloud:
+    with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}) as cloud:
         got = fetch(cloud, tmp_path / "got", http_proxy="http://127.0.0.1:9", no_proxy="", patience_s=0)
     assert got.returncode == 1
     assert "Connection refused" in got.stderr, "the store itself is reached through the proxy"

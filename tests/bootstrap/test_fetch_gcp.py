@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from gpuinfra.shipped import shipped
 from tests.bootstrap.test_fetch import SHORT
 
 DATA = b"a bundle"
+PACKED = gzip.compress(DATA)
 SHA256 = hashlib.sha256(DATA).hexdigest()
 NAME = "bootstrap/b c.tar.gz"
 
@@ -56,7 +58,7 @@ def google() -> Iterator[Google]:
             if self.headers.get("Authorization") != "Bearer secret":
                 return self._answer(401, b"who asks?")
             here = "/storage/v1/b/bucket/o/bootstrap%2Fb%20c.tar.gz?alt=media"
-            return self._answer(200, DATA) if self.path == here else self._answer(404, b"No such object")
+            return self._answer(200, PACKED) if self.path == here else self._answer(404, b"No such object")
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -103,8 +105,8 @@ def test_it_waits_for_grants_and_network(google: Google, tmp_path: Path) -> None
 
 
 def test_a_damaged_object_is_not_taken(google: Google, tmp_path: Path) -> None:
-    """Bytes with another checksum never reach the disk; a later good answer does."""
-    google.troubles = [(200, b"half a bun")]
+    """Content that is not gzip or has another checksum is not written; the next good answer is."""
+    google.troubles = [(200, b"half a bun"), (200, gzip.compress(b"another"))]
     got = fetch(google, tmp_path / "got")
     assert got.returncode == 0
     assert f"not {SHA256}" in got.stderr

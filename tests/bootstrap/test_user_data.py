@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -108,13 +109,13 @@ BUNDLED = {
 def small_bundle() -> tuple[bytes, str]:
     """A bundle that is just enough to boot, and its checksum."""
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as target:
+    with tarfile.open(fileobj=archive, mode="w") as target:
         for name, content in BUNDLED.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             target.addfile(entry, io.BytesIO(content))
-    data = archive.getvalue()
-    return data, hashlib.sha256(data).hexdigest()
+    tar = archive.getvalue()
+    return gzip.compress(tar), hashlib.sha256(tar).hexdigest()
 
 
 PRIVATE = """

@@ -73,7 +73,7 @@ COMPONENTS = {
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_nodes_of_a_stack_are_the_components_that_people_name(stack: str) -> None:
-    """What else belongs together is a part of one of them, because each node costs the engine time at every step (docs/decisions/parts.md)."""
+    """What else belongs together is a part of one of them, because each node costs the engine time at every step (docs/decisions/simplify.md)."""
     nodes = [one.type for one in recording_of(stack).resources if not one.custom and one.type.startswith("gpuinfra:")]
     assert {type_.rsplit(":", 1)[1] for type_ in nodes} <= COMPONENTS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import threading
 from pathlib import Path
@@ -95,6 +96,16 @@ def test_the_same_content_is_taken_as_it_is_and_another_is_not(
     with pytest.raises(PortUnavailable, match="is there already with another content"):
         upload.create(inputs, blobs, hurry)
     assert blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] == b"evil"
+
+
+def test_a_gzip_file_is_identified_by_the_data_in_it(
+    blobs: Blobs, hurry: threading.Event, inputs: wire.Properties, tmp_path: Path
+) -> None:
+    """Machines with different releases of zlib upload the same bundle."""
+    (tmp_path / "b.tar.gz").write_bytes(gzip.compress(DATA, 9))
+    upload.create(inputs, blobs, hurry)
+    (tmp_path / "b.tar.gz").write_bytes(gzip.compress(DATA, 0))
+    upload.create(inputs, blobs, hurry)
 
 
 def test_a_role_that_comes_late_is_waited_for(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.bundle import Bundle, _gzip, _json, _tar, node_part
+from gpuinfra.bundle import Bundle, _json, node_part, pack
 from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.deliver import Bootstrap, Done, DryRun, Order
 from gpuinfra.remote.fleet import Ended, Fleet
@@ -42,8 +42,6 @@ class _Pool:
 
 def order(**scripts: str) -> Order:
     """A bundle of these steps, laid out as the product's own."""
-    import hashlib
-
     names = [name.replace("_", "-").removeprefix("s") for name in scripts]
     files: dict[str, bytes] = {
         "bootstrap/lib.sh": LIB.read_bytes(),
@@ -59,10 +57,9 @@ def order(**scripts: str) -> Order:
     }
     for name, text in zip(names, scripts.values(), strict=True):
         files[f"bootstrap/{name}.sh"] = text.encode()
-    data = _gzip(_tar(files))
     return Order(
         pool=_Pool("gpu", tuple(_Step(name) for name in names)),  # type: ignore[arg-type]
-        bundle=Bundle(data=data, sha256=hashlib.sha256(data).hexdigest()),
+        bundle=pack(files),
         node={"schema": "gpuinfra.node/1", "cloud": "none", "cluster": "lab", "pool": "gpu", "region": "r"},
     )
 

@@ -379,11 +379,12 @@ def test_what_is_not_rehearsed_is_refused_by_name(cloud: Cloud, group: Made, mon
 
 def test_the_bundle_is_fetched_as_a_node_fetches_it(cloud: Cloud, machine: dict[str, Any], tmp_path: Path) -> None:
     """The script of custom data, in a process of its own, gets the very bytes, and none other than those."""
+    import gzip
     import hashlib
 
     from gpuinfra.shipped import shipped
 
-    cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", b"bundle")
+    cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", gzip.compress(b"bundle"))
     (tmp_path / "node.json").write_text(json.dumps({"identity": {}}))
     text = (
         (shipped("bootstrap") / "boot" / "fetch-azure.py")

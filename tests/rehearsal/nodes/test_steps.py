@@ -130,12 +130,13 @@ class Node:
         stack.write_text(STACK.format(software=software), encoding="utf-8")
         pool = make_plan(load_stack(stack, today=TODAY).spec, TODAY).pools[0]
         made = bundle.build(pool)
-        self.account.objects[f"/store/{made.key}"] = made.data
+        key = made.key_of("train", "gpu")
+        self.account.objects[f"/store/{key}"] = made.data
         self.account.user_data = bundle.user_data(
             {
                 "schema": "gpuinfra.node/1", "cloud": "aws", "cluster": "train", "pool": "gpu", "region": "us-east-1",
                 "evidence": {"bucket": "store", "prefix": "evidence/train"},
-                "bundle": {"bucket": "store", "key": made.key, "sha256": made.sha256},
+                "bundle": {"bucket": "store", "key": key, "sha256": made.sha256},
                 "file_systems": [
                     {"kind": "lustre", "mount": "/scratch", "dns_name": "fs-0.fsx.us-east-1.amazonaws.com", "mount_name": "abcd"}
                 ],
