@@ -228,7 +228,9 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
         tar = b""
     found = hashlib.sha256(tar).hexdigest()
     if found != sha256:
-        raise Refused(f"the bundle arrived damaged: its checksum is {found[:12]}, expected {sha256[:12]}; run the command again")
+        raise Refused(
+            f"the bundle arrived damaged: its checksum is {found[:12]}, expected {sha256[:12]}; run the command again"
+        )
     target.mkdir(exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as archive:
         for entry in archive:
