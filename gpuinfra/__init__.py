@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpuinfra.cluster import GpuCluster
     from gpuinfra.existing import Existing
+    from gpuinfra.planning import make_plan
+    from gpuinfra.rules import check, load_stack
     from gpuinfra.spec import (
         Aws,
         Azure,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "GpuCluster": "gpuinfra.cluster",
     "Existing": "gpuinfra.existing",
+    "check": "gpuinfra.rules",
+    "load_stack": "gpuinfra.rules",
+    "make_plan": "gpuinfra.planning",
     **dict.fromkeys(
         (
             "Aws",
@@ -70,6 +75,9 @@ __all__ = [
     "Pool",
     "Reserved",
     "Spot",
+    "check",
+    "load_stack",
+    "make_plan",
 ]
 
 

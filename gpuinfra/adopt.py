@@ -6,16 +6,14 @@ Resources that the stack's state already holds are left out, so an adoption that
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from gpuinfra.clouds import CLOUDS
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
+from gpuinfra.registry import has_module, module_of
 
 Key = tuple[str, str]
 """Type and logical name of a resource, which identify it within a stack."""
@@ -35,10 +33,9 @@ class Retained:
 
 def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Retained]:
     """Retained resources of this plan's stack that exist in the account. `token` is the stack's `naming.stack_token`."""
-    module = f"{CLOUDS[plan.cloud]}.adopt"
-    if importlib.util.find_spec(module) is None:
+    if not has_module(plan.cloud, "adopt"):
         raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
-    return retained(importlib.import_module(module).look(plan, token, profile))
+    return retained(module_of(plan.cloud, "adopt").look(plan, token, profile))
 
 
 def retained(found: Iterable[Any]) -> list[Retained]:

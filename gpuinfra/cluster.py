@@ -5,7 +5,6 @@ It checks the spec, makes the plan, and lets the cloud's folder translate it; a 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date
@@ -13,13 +12,14 @@ from typing import Any
 
 import pulumi
 
-from gpuinfra.clouds import CLOUDS, why_not_built, why_not_here
+from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.day import today
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
 from gpuinfra.findings import Level
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
+from gpuinfra.registry import module_of
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 
@@ -51,7 +51,7 @@ class GpuCluster(pulumi.ComponentResource):
         self.plan = _planned(spec, day, self)
         """Every decision taken, before anything is made."""
         self.kept = [asdict(one) for one in self.plan.kept]
-        cloud = importlib.import_module(f"{CLOUDS[spec.cloud]}.components.cluster")
+        cloud = module_of(spec.cloud, "components.cluster")
         stands_on = (existing or Existing()).joined(
             cloud.EXISTING,
             foundation=spec.use.foundation,

@@ -20,10 +20,8 @@ Every message says where, what was given, what is allowed and what to change; a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpuinfra.rules import Finding
+from gpuinfra.findings import Finding
 
 
 class GpuinfraError(Exception):

@@ -1,6 +1,6 @@
 """A stack's own configuration as a declaration, inside a Pulumi program.
 
-`gpuinfra plan` reads the same file without the engine (`gpuinfra.spec.load_stack`); here the engine has read it already.
+`gpuinfra plan` reads the same file without the engine (`gpuinfra.rules.load_stack`); here the engine has read it already.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ import pulumi
 import pytest
 
 import gpuinfra.existing
-from gpuinfra.clouds import CLOUDS, why_not_built
+from gpuinfra.clouds import why_not_built
 from gpuinfra.existing import Existing, Given
+from gpuinfra.registry import CLOUDS
 from tests.clouds import recorder
 
 BUILT = [cloud for cloud in CLOUDS if not why_not_built(cloud)]

@@ -41,8 +41,8 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     from gpuinfra.adopt import find_retained, import_file, urns_in
     from gpuinfra.day import today
     from gpuinfra.errors import UsageError
-    from gpuinfra.plan import make_plan
-    from gpuinfra.spec import load_stack
+    from gpuinfra.planning import make_plan
+    from gpuinfra.rules import load_stack
 
     day = today()
     loaded = load_stack(stack, day)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import click
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.clouds import profile_of
+from gpuinfra.registry import CLOUDS
 
 SCHEMA = "gpuinfra.catalog/1"
 

@@ -13,7 +13,7 @@ def command(word: str) -> int:
     A field as `pools.capacity.count`, a rule as findings name it, a check as G3 or pcie_link, a step as 30-driver,
     an error of NVIDIA's driver as xid-79.
     """
-    from gpuinfra.spec.explain import explain
+    from gpuinfra.reference.explain import explain
 
     click.echo(explain(word))
     return 0

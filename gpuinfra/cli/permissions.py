@@ -15,10 +15,11 @@ def command(stack: str, as_json: bool) -> int:
 
     Documents go to stdout as the cloud takes them, what one has to know about them to stderr.
     """
+    from gpuinfra.clouds.permissions import permissions_of
     from gpuinfra.day import today
-    from gpuinfra.permissions import permissions_of
-    from gpuinfra.plan import make_plan
-    from gpuinfra.spec.load import find_stack, load_stack
+    from gpuinfra.planning import make_plan
+    from gpuinfra.rules import load_stack
+    from gpuinfra.spec.load import find_stack
 
     day = today()
     loaded = load_stack(find_stack(stack), day)

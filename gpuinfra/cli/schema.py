@@ -12,7 +12,7 @@ def command() -> int:
     A stack file points an editor at it with a first line
     `# yaml-language-server: $schema=PATH`.
     """
-    from gpuinfra.spec.schema import FILE
+    from gpuinfra.reference.schema import FILE
 
     click.echo(FILE.read_text(encoding="utf-8"), nl=False)
     return 0

@@ -93,8 +93,8 @@ def plan_of(name: str) -> Plan:
     """The plan of a stack's declaration, as of today."""
     from datetime import UTC, datetime
 
-    from gpuinfra.plan import make_plan
-    from gpuinfra.spec import load_stack
+    from gpuinfra.planning import make_plan
+    from gpuinfra.rules import load_stack
 
     today = datetime.now(UTC).date()
     return make_plan(load_stack(name, today).spec, today)

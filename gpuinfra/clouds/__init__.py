@@ -1,34 +1,31 @@
-"""The clouds that gpuinfra knows: the one table that names them.
+"""What differs between the clouds: a package for each cloud, and the modules that they share.
 
-A cloud is a folder whose `profile.py` is pure (no SDK); everything up to the plan asks the profile.
-A new cloud is one new folder, one line here, one extra in `pyproject.toml` and one stack.
+`gpuinfra/registry.py` lists the clouds. `profile.py` is the protocol of a cloud's decisions.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
-import importlib.util
 import re
 from typing import TYPE_CHECKING
+
+from gpuinfra.registry import CLOUDS, has_module, module_of
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.profile import CloudProfile
 
-CLOUDS = {"aws": "gpuinfra.clouds.aws", "azure": "gpuinfra.clouds.azure", "gcp": "gpuinfra.clouds.gcp"}
-"""Name in the spec -> package."""
-
 
 def profile_of(cloud: str) -> CloudProfile:
-    """What is decided differently on this cloud; imports its pure modules only."""
-    return importlib.import_module(f"{CLOUDS[cloud]}.profile").PROFILE
+    """The decisions of a cloud. Imports no SDK. Raises `UsageError` for a cloud that gpuinfra does not support."""
+    profile: CloudProfile = module_of(cloud, "profile").PROFILE
+    return profile
 
 
 def why_not_built(cloud: str) -> str | None:
     """None where this cloud has components; else one sentence for people who ask for them."""
-    if importlib.util.find_spec(f"{CLOUDS[cloud]}.components"):
+    if has_module(cloud, "components"):
         return None
-    built = [name for name, package in CLOUDS.items() if importlib.util.find_spec(f"{package}.components")]
+    built = [name for name in CLOUDS if has_module(name, "components")]
     return (
         f"where.cloud is {cloud}, which gpuinfra can plan and price but not build yet: its components do not exist; "
         f"`gpuinfra plan` answers for it, and {', '.join(built)} can be built and rehearsed"

@@ -54,6 +54,8 @@ class CloudProfile(Protocol):
     regions: tuple[str, ...]
     capacity_kinds: frozenset[CapacityKind]
     service_prices: tuple[ServicePrice, ...]
+    region_setting: str | None
+    """Setting of the Pulumi provider that holds the region, such as `aws:region`; None if it has none."""
     tag_limit: int
     storage_kinds: frozenset[str]
     """Kinds of storage that are made here and that a bootstrap step mounts."""
@@ -121,8 +123,4 @@ class CloudProfile(Protocol):
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """What destroy leaves behind."""
-        ...
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Rules that only this cloud has."""
         ...

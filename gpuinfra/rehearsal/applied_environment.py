@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import gpuinfra
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.folder import Folder
 
@@ -43,7 +42,7 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
         "HOME": str(folder.person),
         "PATH": f"{Path(interpreter).parent}:{SYSTEM_PATH}",
         "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
-        "PYTHONDONTWRITEBYTECODE": "1" if not os.access(Path(gpuinfra.__file__).parent, os.W_OK) else "",
+        "PYTHONDONTWRITEBYTECODE": "1" if not os.access(Path(__file__).parents[1], os.W_OK) else "",
         "PULUMI_HOME": str(folder.home),
         "PULUMI_BACKEND_URL": f"file://{folder.state}",
         "PULUMI_CONFIG_PASSPHRASE": folder.passphrase(),
@@ -56,7 +55,7 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
         "AWS_SHARED_CREDENTIALS_FILE": str(folder.person / "no-aws-credentials"),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    root = Path(gpuinfra.__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     if root.name not in ("site-packages", "dist-packages"):
         env["PYTHONPATH"] = str(root)
     return {name: value for name, value in env.items() if value}

@@ -6,9 +6,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.clouds.permissions import Permissions, permissions_of
 from gpuinfra.errors import UsageError
-from gpuinfra.permissions import Permissions, permissions_of
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.folder import Folder, write_json
 from gpuinfra.spec.load import LoadedStack
 

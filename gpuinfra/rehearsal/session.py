@@ -23,8 +23,8 @@ from gpuinfra.engine import find_engine
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.handover import wire
 from gpuinfra.handover.names import Names
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal import applied_environment as private
 from gpuinfra.rehearsal import faults as fault_list
 from gpuinfra.rehearsal import least_privilege as least
@@ -35,7 +35,8 @@ from gpuinfra.rehearsal.folder import Folder, Program, find_program, write_proje
 from gpuinfra.rehearsal.retained import import_file, remember, remembered
 from gpuinfra.rehearsal.standin import Cloud, running
 from gpuinfra.rehearsal.view import View
-from gpuinfra.spec.load import LoadedStack, find_stack, load_stack, stack_name
+from gpuinfra.rules import load_stack
+from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
 
 DEFAULT_DEADLINE = "240s"
 """Stand-in nodes take seconds, so a rehearsal does not wait for an hour as a deployment does."""

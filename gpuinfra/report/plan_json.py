@@ -15,7 +15,8 @@ from gpuinfra.cost.file import PriceFile
 from gpuinfra.errors import SpecError
 from gpuinfra.findings import Finding, Level
 from gpuinfra.plan.model import Plan
-from gpuinfra.spec.load import check_stack, read_stack, stack_name
+from gpuinfra.rules import check_stack
+from gpuinfra.spec.load import read_stack, stack_name
 
 SCHEMA = "gpuinfra.plan/1"
 
@@ -62,7 +63,7 @@ def answer(path: Path, today: date, prices: PriceFile | None = None) -> Answer:
     found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
         return Answer(stack=name, path=path, findings=found)
-    from gpuinfra.plan.make import make_plan
+    from gpuinfra.planning import make_plan
 
     plan = make_plan(stack.spec, today)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)

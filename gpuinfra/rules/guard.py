@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Audit, Network

@@ -7,10 +7,10 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.cost.price import node_price
 from gpuinfra.findings import Finding, info, warn
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 
 

@@ -7,10 +7,10 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -25,7 +25,7 @@ def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error(
             region_is_known,
             "where.region",
-            f"is {shown(spec.where.region)}, which is no region of {profile_of(spec.cloud).title}",
+            f"is {shown(spec.where.region)}, which is not a region of {profile_of(spec.cloud).title}",
             hint,
         )
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 
-from gpuinfra.clouds import CLOUDS, profile_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, Level
+from gpuinfra.registry import CLOUDS, module_of
 from gpuinfra.rules import capacity, guard, money, places, shape, software
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -25,17 +25,23 @@ COMMON: tuple[Rule, ...] = (
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
 
-def run(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
-    """Findings of the common rules and of the cloud's own, errors first."""
-    found = [finding for rule in (*COMMON, *profile_of(spec.cloud).rules()) for finding in rule(spec, today)]
+def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
+    """Every finding of the common rules and of the cloud's rules: errors first, then in the order of the declaration."""
+    found = [finding for rule in (*COMMON, *cloud_rules(spec.cloud)) for finding in rule(spec, today)]
     unshown = _unshown(spec)
     unique = {(finding.path, finding.message): _clean(finding, unshown) for finding in found}
     return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
 
 
+def cloud_rules(cloud: str) -> tuple[Rule, ...]:
+    """The rules that only this cloud has."""
+    rules: tuple[Rule, ...] = module_of(cloud, "rules").RULES
+    return rules
+
+
 def all_rules() -> dict[str, Rule]:
     """Every rule of every cloud by name, for `gpuinfra explain` and the tests."""
-    rules = [*COMMON, *(rule for cloud in CLOUDS for rule in profile_of(cloud).rules())]
+    rules = [*COMMON, *(rule for cloud in CLOUDS for rule in cloud_rules(cloud))]
     return {rule.__name__: rule for rule in rules}
 
 

@@ -8,11 +8,12 @@ from datetime import date
 
 from gpuinfra.catalog import mig
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.node.heat import LIMIT_S as HEAT_S
-from gpuinfra.spec.machines import machines_of
+from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
 
 _PATHS = {
@@ -63,8 +64,6 @@ def burn_in_has_time(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client go with each other and with the machine."""
-    from gpuinfra.plan.make import pool_lock
-
     machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     for i, pool in enumerate(spec.pools):
@@ -72,7 +71,7 @@ def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if machine is None:
             continue
         image, _ = cloud.image(spec, pool, machine)
-        for conflict in pool_lock(spec, pool, machine, image).conflicts:
+        for conflict in pool_lock(spec, pool, machine, os=image.os, prebuilt=image.prebuilt).conflicts:
             path = _PATHS.get(conflict.piece, f"software.{conflict.piece}")
             if conflict.piece in ("tcpx", "tcpxo", "gib", "doca_ofed"):
                 path = f"pools[{i}].image"

@@ -4,7 +4,7 @@ Reading order: `model.py`, then the parts it names; `load.py` reads files; `mess
 """
 
 from gpuinfra.spec.capacity import Block, Capacity, Flex, OnDemand, Reserved, Spot
-from gpuinfra.spec.load import LoadedStack, load_stack, parse_spec, read_stack
+from gpuinfra.spec.load import LoadedStack, parse_spec, read_stack
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import (
     Access,
@@ -50,7 +50,6 @@ __all__ = [
     "Spot",
     "Storage",
     "Use",
-    "load_stack",
     "parse_spec",
     "read_stack",
 ]

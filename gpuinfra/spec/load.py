@@ -6,9 +6,7 @@ Both forms are read: a Pulumi stack file, whose `config` holds the declaration u
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -39,25 +37,6 @@ class LoadedStack:
     """Where in the document the declaration is."""
 
 
-def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
-    """Read, parse and check a stack. Raises `SpecError` with every finding when one is of level error."""
-    stack = read_stack(name_or_path)
-    found = check_stack(stack, today)
-    if any(finding.level is Level.ERROR for finding in found):
-        raise SpecError(found)
-    return replace(stack, findings=found)
-
-
-def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
-    """Every finding about a stack that could be parsed, with the lines of its file."""
-    from gpuinfra.rules import check
-
-    rules = (
-        _at(finding, stack.document, (*stack.route, *_route(finding.path))) for finding in check(stack.spec, today)
-    )
-    return (*_region_agrees(stack), *rules)
-
-
 def read_stack(name_or_path: str | Path) -> LoadedStack:
     """Read and parse a stack without asking the rules. Raises `SpecError` where it cannot be parsed."""
     path = find_stack(name_or_path)
@@ -76,7 +55,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
     if not isinstance(value, dict):
         what = f"is {shown(value)}; allowed is a mapping with at least name, where and pools"
         raise SpecError(
-            [_at(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)]
+            [with_line(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)]
         )
     try:
         return ClusterSpec.model_validate(value)
@@ -85,7 +64,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
         found = messages.findings(ClusterSpec, value, errors)
         routes = [messages.route_of(ClusterSpec, error["loc"]) for error in errors]
         lines = {messages.path_text(r): r for r in routes}
-        raise SpecError([_at(f, document, (*route, *lines.get(f.path, ()))) for f in found]) from None
+        raise SpecError([with_line(f, document, (*route, *lines.get(f.path, ()))) for f in found]) from None
     except RecursionError:
         message = "is nested too deeply"
         raise SpecError([Finding(level=Level.ERROR, path="", message=message, rule="value_is_allowed")]) from None
@@ -143,7 +122,7 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
             hint = f"is {near[0]} meant to be {KEY}?" if near else f"put the declaration under config, {KEY}"
             raise SpecError(
                 [
-                    _at(
+                    with_line(
                         Finding(level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint),
                         document,
                         ("config",),
@@ -155,45 +134,8 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
     return value, (), {}
 
 
-def _at(finding: Finding, document: Document | None, route: Route) -> Finding:
+def with_line(finding: Finding, document: Document | None, route: Route) -> Finding:
+    """The finding with the file and line of a place in the document."""
     if document is None:
         return finding
     return replace(finding, file=document.file, line=document.line(route))
-
-
-def _route(path: str) -> Route:
-    parts: list[str | int] = []
-    for piece in path.replace("]", "").split("."):
-        name, *indices = piece.split("[")
-        if name:
-            parts.append(name)
-        parts.extend(int(index) for index in indices if index.isdigit())
-    return tuple(parts)
-
-
-def _region_agrees(stack: LoadedStack) -> Iterator[Finding]:
-    """The provider's own region is the one of the declaration, because two regions in one file are a slip."""
-    from gpuinfra.clouds import profile_of
-    from gpuinfra.spec.messages import nearest
-
-    given, declared = stack.config.get("aws:region"), stack.spec.where.region
-    if stack.spec.cloud != "aws" or not isinstance(given, str) or given == declared:
-        return
-    known = profile_of("aws").regions
-    what = f"but where.region is {shown(declared)}"
-    if declared in known:
-        hint = f"write {declared} here too, or change where.region" if given in known else f"did you mean {declared}?"
-    elif given in known:
-        # where.region is refused already, and is the only one to change.
-        return
-    else:
-        near = nearest(given, list(known))
-        what, hint = "which is no region of AWS", f"did you mean {near}?" if near else "write that of where.region"
-    finding = Finding(
-        level=Level.ERROR,
-        path="aws:region",
-        message=f"is {shown(given)}, {what}",
-        hint=hint,
-        rule="region_agrees_with_provider",
-    )
-    yield _at(finding, stack.document, (*stack.route[:-1], "aws:region"))

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpuinfra.catalog.records import MachineType, NicShape
-from gpuinfra.clouds import profile_of
 from gpuinfra.spec.base import Part, Whole, Word
 
 TYPE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -44,20 +43,8 @@ class MachineRecord(Part):
     """Layout of its network interfaces. Prices are not taken over: they are unknown, or in your price file."""
 
 
-def machines_of(spec: object) -> dict[str, MachineType]:
-    """The catalogue of the declaration's cloud, and what the declaration adds to it."""
-    from gpuinfra.spec.model import ClusterSpec
-
-    assert isinstance(spec, ClusterSpec)
-    known = dict(profile_of(spec.cloud).machines)
-    for record in spec.machines:
-        base = known.get(record.like)
-        if base is not None and record.name not in known:
-            known[record.name] = _described(record, base)
-    return known
-
-
-def _described(record: MachineRecord, base: MachineType) -> MachineType:
+def described(record: MachineRecord, base: MachineType) -> MachineType:
+    """The machine type of a record: `base` with the record's changes."""
     fabric = base.fabric
     if fabric is not None and record.fabric_devices is not None:
         each = fabric.gbps / fabric.devices

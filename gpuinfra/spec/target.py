@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import operator
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from gpuinfra.clouds import CLOUDS
+from gpuinfra.registry import CLOUDS
 from gpuinfra.spec.base import Part, Word
 
 if TYPE_CHECKING:
@@ -77,7 +76,18 @@ class Gcp(Part):
 if TYPE_CHECKING:
     Target = Annotated[Aws | Azure | Gcp, Field(discriminator="cloud")]
 else:
+
+    def _generic(name: str) -> type[Part]:
+        """The class of a cloud that has no class here: a region and a zone, which the rules check."""
+        return create_model(
+            name.title(),
+            __base__=Part,
+            __doc__=f"A region of {name.title()}.",
+            cloud=(Literal[name], name),
+            region=(Word, ...),
+            zone=(Word | None, None),
+        )
+
     _TYPED = {"aws": Aws, "azure": Azure, "gcp": Gcp}
-    # A cloud whose places no type checker knows brings its class in its own folder (docs/adding-a-cloud.md).
-    _ALL = [_TYPED.get(name) or importlib.import_module(f"{package}.target").Target for name, package in CLOUDS.items()]
+    _ALL = [_TYPED.get(name) or _generic(name) for name in CLOUDS]
     Target = Annotated[functools.reduce(operator.or_, _ALL), Field(discriminator="cloud")]

@@ -19,10 +19,10 @@ import pytest
 
 from gpuinfra import bundle
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import PoolPlan, Step
+from gpuinfra.planning import make_plan
+from gpuinfra.rules import load_stack
 from gpuinfra.shipped import shipped
-from gpuinfra.spec import load_stack
 
 TODAY = date(2026, 11, 21)
 UNITS = ("attest.service", "attest.timer", "bootstrap.service", "verify.service")

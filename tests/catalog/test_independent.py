@@ -4,7 +4,8 @@ from datetime import date
 
 import pytest
 
-from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.clouds import profile_of
+from gpuinfra.registry import CLOUDS
 from tests.catalog.independent import FACTS, PAGE, Comparison, comparisons, list_price, page
 
 ALL = list(comparisons())

@@ -6,11 +6,12 @@ import pytest
 
 from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws import regions as aws_regions
-from gpuinfra.rules import layout
+from gpuinfra.clouds.aws.rules import layout
+from gpuinfra.clouds.machines import machines_of
+from gpuinfra.registry import CLOUDS
 from gpuinfra.spec import parse_spec
-from gpuinfra.spec.machines import machines_of
 
 TODAY = date(2026, 11, 21)
 ALL = [(cloud, machine) for cloud in CLOUDS for machine in profile_of(cloud).machines.values()]

@@ -7,7 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.plan import Plan, make_plan
+from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rules import check
 from gpuinfra.shipped import shipped
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack

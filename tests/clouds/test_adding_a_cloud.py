@@ -61,7 +61,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in blocks.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
-    registry = place / "gpuinfra" / "clouds" / "__init__.py"
+    registry = place / "gpuinfra" / "registry.py"
     before = registry.read_text(encoding="utf-8")
     after = before.replace("CLOUDS = {", "CLOUDS = {\n" + line, 1)
     assert after != before
@@ -107,7 +107,7 @@ def test_what_the_new_cloud_does_not_sell_is_refused(copy: Path) -> None:
 def test_the_new_cloud_is_in_the_catalogue_and_the_schema(copy: Path) -> None:
     """Its machine is listed, and the schema that is generated offers editors its region."""
     assert "m8-h100" in _run(copy, "-m", "gpuinfra", "catalog", "--cloud", "meadow").stdout
-    schema = _run(copy, "-c", "from gpuinfra.spec.schema import text; print(text())").stdout
+    schema = _run(copy, "-c", "from gpuinfra.reference.schema import text; print(text())").stdout
     assert '"north"' in schema
 
 

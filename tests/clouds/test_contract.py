@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds import CLOUDS
 from gpuinfra.plan.model import Lifetime
+from gpuinfra.registry import CLOUDS
 from tests.clouds.recorder import Registered
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shipped_stacks, spec_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuinfra.clouds import CLOUDS
+from gpuinfra.registry import CLOUDS
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import recording_of, shipped_stacks
 

@@ -11,7 +11,7 @@ from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import compare
 from gpuinfra.cost.file import PriceFile, load
 from gpuinfra.errors import SpecError
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import TODAY, block, declaration, lustre, reserved
 

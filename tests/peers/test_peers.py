@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.plan import Plan, make_plan
-from gpuinfra.plan.model import PoolPlan
+from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.planning import make_plan
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec, read_stack
 from tests.peers.waiting import STORAGE, WAITING

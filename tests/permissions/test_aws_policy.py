@@ -10,7 +10,7 @@ import pytest
 from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
-from gpuinfra.permissions import Permissions, permissions_of
+from gpuinfra.clouds.permissions import Permissions, permissions_of
 from gpuinfra.rehearsal.cloud.aws import operator as judge
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.operator import Operator

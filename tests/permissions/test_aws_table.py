@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.aws.actions import ACTIONS
-from gpuinfra.permissions import OPERATIONS
+from gpuinfra.clouds.permissions import OPERATIONS
 from gpuinfra.rehearsal.cloud.aws.derive import _counterpart, _schemas
 from tests.clouds.aws import requests, requests_ec2, requests_other
 from tests.clouds.stacks import recording_of, shipped_aws_stacks

@@ -15,7 +15,7 @@ import pytest
 
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
-from gpuinfra.permissions import Permissions, permissions_of
+from gpuinfra.clouds.permissions import Permissions, permissions_of
 from gpuinfra.rehearsal.cloud.aws.policy import Ask
 from gpuinfra.rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds import CLOUDS, profile_of
-from gpuinfra.plan import Plan, make_plan
+from gpuinfra.clouds import profile_of
 from gpuinfra.plan.expectation import REQUIRED
+from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
+from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import check
 from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec

@@ -5,9 +5,9 @@ from datetime import date
 import pytest
 
 from gpuinfra.errors import UsageError
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.faults import against_plan, node_faults, parse
-from gpuinfra.spec import load_stack
+from gpuinfra.rules import load_stack
 
 TODAY = date(2026, 11, 21)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.nodes.ssh_ports import person
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, Done, DryRun
@@ -19,7 +19,7 @@ from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.known import Known
 from gpuinfra.remote.problem import Kind
 from gpuinfra.remote.verify import Verify
-from gpuinfra.spec import load_stack
+from gpuinfra.rules import load_stack
 from gpuinfra.verification.judged import judge_all
 from gpuinfra.verification.over_ssh import found_of
 from tests.rehearsal.nodes.conftest import Nodes, metadata, namespaces, nodes  # noqa: F401

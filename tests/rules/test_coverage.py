@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gpuinfra.reference.explain import known_fields
 from gpuinfra.rules.run import all_rules
-from gpuinfra.spec.explain import known_fields
 
 PAGE = Path(__file__).parents[2] / "docs/rules.md"
 REFUSALS = {

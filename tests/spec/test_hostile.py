@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpuinfra.cost import price
 from gpuinfra.errors import SpecError
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_json import plain
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec

@@ -7,9 +7,9 @@ import pytest
 
 from gpuinfra.errors import SpecError, UsageError
 from gpuinfra.findings import Level
-from gpuinfra.spec import load_stack
+from gpuinfra.reference.schema import FILE, text
+from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import find_stack, stack_name
-from gpuinfra.spec.schema import FILE, text
 
 TODAY = date(2026, 11, 21)
 ROOT = Path(__file__).parents[2]
@@ -44,9 +44,9 @@ def test_a_finding_knows_its_line(tmp_path: Path) -> None:
     [
         ("us-west-2", "us-east-1", ["3: error: aws:region is 'us-west-2', but where.region is 'us-east-1'; write us-east-1 here too, or change where.region"]),
         ("us-eats-1", "us-east-1", ["3: error: aws:region is 'us-eats-1', but where.region is 'us-east-1'; did you mean us-east-1?"]),
-        ("us-east-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is no region of AWS; did you mean us-east-1?"]),
-        ("us-eats-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is no region of AWS; did you mean us-east-1?"]),
-        ("us-wset-2", "us-eats-1", ["3: error: aws:region is 'us-wset-2', which is no region of AWS; did you mean us-west-2?", "6: error: where.region is 'us-eats-1', which is no region of AWS; did you mean us-east-1?"]),
+        ("us-east-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is not a region of AWS; did you mean us-east-1?"]),
+        ("us-eats-1", "us-eats-1", ["6: error: where.region is 'us-eats-1', which is not a region of AWS; did you mean us-east-1?"]),
+        ("us-wset-2", "us-eats-1", ["3: error: aws:region is 'us-wset-2', which is not a region of AWS; did you mean us-west-2?", "6: error: where.region is 'us-eats-1', which is not a region of AWS; did you mean us-east-1?"]),
     ],
 )  # fmt: skip
 def test_regions_that_differ_blame_the_wrong_one(provider: str, declared: str, said: list[str], tmp_path: Path) -> None:
@@ -104,5 +104,5 @@ def test_an_unknown_stack_is_named_with_the_nearest(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_shipped_schema_is_current() -> None:
-    """The schema that editors use is the one that the models give (`python -m gpuinfra.spec.schema` writes it)."""
+    """The schema that editors use is the one that the models give (`python -m gpuinfra.reference.schema` writes it)."""
     assert FILE.read_text() == text()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from gpuinfra.reference.explain import explain, known_checks, known_fields, known_rules
+from gpuinfra.reference.schema import FILE
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
-from gpuinfra.spec.explain import explain, known_checks, known_fields, known_rules
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.schema import FILE
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, declaration
 
 jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is an independent reader of the schema")

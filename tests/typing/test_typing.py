@@ -79,7 +79,7 @@ def test_the_right_file_runs() -> None:
 @pytest.mark.parametrize("way", ["reserved", "spot", "flex"])
 def test_an_a3_mega_cluster_is_short(way: str) -> None:
     """An A3 Mega cluster with Lustre takes at most 40 lines of Python, for each way of buying it."""
-    from gpuinfra.plan import make_plan
+    from gpuinfra.planning import make_plan
     from gpuinfra.rules import check
     from tests.rules.cases import TODAY
     from tests.typing import a3mega

@@ -8,7 +8,7 @@ teams: a test holds this table against them and names each difference.
 
 from __future__ import annotations
 
-from gpuinfra.permissions import Row
+from gpuinfra.clouds.permissions import Row
 
 
 def _bucket_part(get: str, put: str, delete: str = "") -> Row:

@@ -15,8 +15,8 @@ from typing import Any
 
 from gpuinfra.clouds.aws.actions import ACTIONS, ASKED
 from gpuinfra.clouds.aws.resources import things
+from gpuinfra.clouds.permissions import Permissions, collect, uses_of
 from gpuinfra.naming import short
-from gpuinfra.permissions import Permissions, collect, uses_of
 from gpuinfra.plan.model import Plan
 
 POLICY_LIMIT = 6144

@@ -10,7 +10,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
-from gpuinfra.clouds.profile import Bought, Rule
+from gpuinfra.clouds.profile import Bought
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -57,6 +57,7 @@ class AwsProfile:
     regions: tuple[str, ...] = tuple(places.PREFIXES)
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    region_setting = "aws:region"
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()
@@ -227,12 +228,6 @@ class AwsProfile:
         from gpuinfra.clouds.aws import resources
 
         return made.kept(resources.things(plan))
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Rules that only this cloud has."""
-        from gpuinfra.clouds.aws.rules import RULES
-
-        return RULES
 
 
 PROFILE = AwsProfile()

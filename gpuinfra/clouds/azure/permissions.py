@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinfra.clouds.azure.resources import things
-from gpuinfra.permissions import Permissions, Row, collect, uses_of
+from gpuinfra.clouds.permissions import Permissions, Row, collect, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Azure's resource provider operations, read 2026-11-21; types held against the azure-mgmt models' own paths"

@@ -11,7 +11,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
-from gpuinfra.clouds.profile import Bought, Rule
+from gpuinfra.clouds.profile import Bought
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -51,6 +51,7 @@ class AzureProfile:
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    region_setting = None
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
@@ -212,12 +213,6 @@ class AzureProfile:
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """What a destroy leaves."""
         return made.kept(resources.things(plan))
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Rules that only this cloud has."""
-        from gpuinfra.clouds.azure.rules import RULES
-
-        return RULES
 
 
 PROFILE = AzureProfile()

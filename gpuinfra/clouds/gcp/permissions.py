@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinfra.clouds.gcp.resources import things
-from gpuinfra.permissions import Permissions, Row, collect, uses_of
+from gpuinfra.clouds.permissions import Permissions, Row, collect, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the methods' own pages, read 2026-11-21; collections held against the discovery documents"

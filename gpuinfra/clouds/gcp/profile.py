@@ -11,7 +11,8 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.resources import ZONAL, things
-from gpuinfra.clouds.profile import Bought, Rule
+from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.profile import Bought
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -30,7 +31,6 @@ from gpuinfra.plan.model import (
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Flex, Reserved
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
@@ -54,6 +54,7 @@ class GcpProfile:
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    region_setting = "gcp:region"
     tag_limit = 64
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
@@ -254,12 +255,6 @@ class GcpProfile:
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """Audit, keys, evidence, buckets, and file systems that hold the only copy of something."""
         return made.kept(things(plan))
-
-    def rules(self) -> tuple[Rule, ...]:
-        """Rules that only this cloud has."""
-        from gpuinfra.clouds.gcp.rules import RULES
-
-        return RULES
 
 
 PROFILE = GcpProfile()

@@ -20,7 +20,7 @@ from gpuinfra.cli.adopt import command
 from gpuinfra.clouds import already_exists as taken
 from gpuinfra.clouds.aws.adopt import Account, kept_there
 from gpuinfra.clouds.aws.resources import things
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, spec_of
 

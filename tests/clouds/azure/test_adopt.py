@@ -14,7 +14,7 @@ from gpuinfra.clouds.azure.adopt import Found, Subscription, kept_there, look
 from gpuinfra.clouds.azure.resources import things
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.handover.azure_rest import Refused
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
 from tests.clouds.azure.variants import BASE, LUSTRE

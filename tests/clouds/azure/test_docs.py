@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.plan import make_plan
+from gpuinfra.planning import make_plan
 from gpuinfra.spec import read_stack
 from tests.clouds.azure.models import WITHOUT
 from tests.clouds.azure.variants import VARIANTS

@@ -16,8 +16,8 @@ from gpuinfra.clouds.gcp import adopt
 from gpuinfra.clouds.gcp.adopt import Project, kept_there
 from gpuinfra.clouds.gcp.resources import things
 from gpuinfra.errors import EnvironmentMissing, UsageError
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.answers import PROJECT
 from tests.clouds.gcp.variants import LUSTRE, variant

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gpuinfra.plan import Plan, make_plan
+from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.shipped import shipped
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording

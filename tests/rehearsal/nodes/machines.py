@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import PoolPlan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.nodes import Instance, NodeHost
 from gpuinfra.spec import parse_spec
 from tests.rehearsal.nodes.conftest import wait_for

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpuinfra import bundle
-from gpuinfra.plan import make_plan
 from gpuinfra.plan.model import PoolPlan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.nodes import Instance, NodeHost
-from gpuinfra.spec import load_stack
+from gpuinfra.rules import load_stack
 from tests.rehearsal.nodes.conftest import Nodes, wait_for
 
 NAME = "i-00000000000000001"

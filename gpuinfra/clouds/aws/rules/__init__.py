@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date
 
-from gpuinfra.clouds.aws.rules import capacity, nodes, storage
+from gpuinfra.clouds.aws.rules import capacity, layout, nodes, storage
 from gpuinfra.findings import Finding
-from gpuinfra.rules import layout
 from gpuinfra.spec.model import ClusterSpec
 
 RULES: tuple[Callable[[ClusterSpec, date], Iterator[Finding]], ...] = (

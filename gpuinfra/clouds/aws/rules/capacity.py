@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import regions
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved, Spot
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 

@@ -8,8 +8,8 @@ from datetime import date
 
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.findings import Finding, error, info, warn
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.findings import Finding, error, info, warn
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.storage import Lustre

@@ -10,10 +10,10 @@ from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
 from gpuinfra.clouds.azure.rules import access
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved, Spot
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage, Pool

@@ -11,10 +11,10 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage, Pool

@@ -10,9 +10,9 @@ from datetime import date
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown

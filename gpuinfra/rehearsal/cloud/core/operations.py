@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from gpuinfra.permissions import Row
+from gpuinfra.clouds.permissions import Row
 
 
 def asked(row: Row, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

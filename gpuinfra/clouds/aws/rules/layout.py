@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import MachineType
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.findings import Finding, error
-from gpuinfra.spec.machines import machines_of
 from gpuinfra.spec.model import ClusterSpec
 
 FABRIC_KINDS = frozenset({"efa", "efa-only", "rdma"})

@@ -7,17 +7,15 @@ Left out on purpose: what reads and writes Pulumi's own state, which is a bucket
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.clouds import CLOUDS
 from gpuinfra.clouds.planned import Made
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
+from gpuinfra.registry import has_module, module_of
 
 SCHEMA = "gpuinfra.permissions/1"
 
@@ -108,11 +106,9 @@ def uses_of(
 
 def permissions_of(plan: Plan) -> Permissions:
     """The least permissions for a plan; raises UsageError where its cloud has no table."""
-    name = f"{CLOUDS[plan.cloud]}.permissions"
-    if importlib.util.find_spec(name) is None:
+    if not has_module(plan.cloud, "permissions"):
         raise UsageError(f"where.cloud is {plan.cloud}, whose permissions gpuinfra does not know")
-    module = importlib.import_module(name)
-    found = module.permissions(plan)
+    found = module_of(plan.cloud, "permissions").permissions(plan)
     assert isinstance(found, Permissions)
     return found
 

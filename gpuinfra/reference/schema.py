@@ -1,6 +1,6 @@
 """The JSON schema of a declaration, made from the models, for editors and other programs.
 
-`schema.json` beside this file is what stack files point at; a test compares the two. It describes a stack file:
+`gpuinfra/spec/schema.json` is what stack files point at; a test compares the two. It describes a stack file:
 the declaration lies under `config`, `gpuinfra:cluster`. The declaration alone is `#/$defs/ClusterSpec`.
 """
 
@@ -10,10 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.clouds import CLOUDS, profile_of
+from gpuinfra.clouds import profile_of
+from gpuinfra.registry import CLOUDS
 from gpuinfra.spec.model import ClusterSpec
 
-FILE = Path(__file__).with_name("schema.json")
+FILE = Path(__file__).parents[1] / "spec" / "schema.json"
 ID = "https://gpuinfra.dev/schema/stack-1.json"
 
 
@@ -80,7 +81,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the shipped file: `python -m gpuinfra.spec.schema`."""
+    """Write the shipped file: `python -m gpuinfra.reference.schema`."""
     FILE.write_text(text(), encoding="utf-8")
 
 

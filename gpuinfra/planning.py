@@ -12,7 +12,9 @@ from datetime import date
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import CloudProfile
+from gpuinfra.cost import price
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.model import (
     AuditPlan,
@@ -21,15 +23,14 @@ from gpuinfra.plan.model import (
     EvidencePlan,
     FileSystemPlan,
     HandoverPlan,
-    Image,
     Plan,
     PoolPlan,
 )
 from gpuinfra.plan.steps import steps
 from gpuinfra.plan.storage import lnet_efa_devices, named
 from gpuinfra.plan.zones import Zoning, choose
-from gpuinfra.software import Lock, Wanted, environment, lock
-from gpuinfra.spec.machines import machines_of
+from gpuinfra.software import environment
+from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
@@ -79,31 +80,6 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
     return replace(plan, resources=cloud.resources(plan), kept=cloud.kept(plan))
 
 
-def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, image: Image) -> Lock:
-    """The software lock of one pool; rules and plan ask the same question."""
-    software = spec.software
-    return lock(
-        machine,
-        Wanted(
-            cloud=spec.cloud,
-            os=image.os,
-            prebuilt=image.prebuilt,
-            lustre=any(entry.kind == "lustre" for entry in spec.storage),
-            driver=software.driver,
-            fabric_manager=software.fabric_manager,
-            cuda=software.cuda,
-            nccl=software.nccl,
-            kernel=software.kernel,
-            torch=software.framework.torch,
-            tensorflow=software.framework.tensorflow,
-            jax_cuda=software.framework.jax_cuda,
-            registry=software.registry,
-            fabric=pool.fabric != "none",
-            kinds=frozenset(entry.kind for entry in pool.capacity),
-        ),
-    )
-
-
 def _pool(
     spec: ClusterSpec,
     cloud: CloudProfile,
@@ -122,7 +98,7 @@ def _pool(
     if fabric and len(groups) > 1:
         reason = "the fabric does not cross zones, so every kind of capacity of this pool is in one zone"
         decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
-    chosen = pool_lock(spec, pool, machine, image)
+    chosen = pool_lock(spec, pool, machine, os=image.os, prebuilt=image.prebuilt)
     decisions.extend(
         Decision(path=f"{pool.name}.software.{choice.piece}", chosen=choice.version, why=choice.why)
         for choice in chosen.choices
@@ -194,8 +170,6 @@ def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
     if spec.budget.limit_usd_per_month is not None:
         limit, derived = spec.budget.limit_usd_per_month, False
     else:
-        from gpuinfra.cost import price
-
         month = price(plan, today).usd_per_month
         limit, derived = float(max(100, math.ceil(month * 1.1 / 100) * 100)), True
     return BudgetPlan(

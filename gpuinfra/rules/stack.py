@@ -1,0 +1,71 @@
+"""A stack's declaration, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.errors import SpecError
+from gpuinfra.findings import Finding, Level
+from gpuinfra.rules.run import check
+from gpuinfra.spec.load import LoadedStack, read_stack, with_line
+from gpuinfra.spec.messages import nearest
+from gpuinfra.spec.shown import shown
+
+
+def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
+    """Read, parse and check a stack. Raises `SpecError` with every finding if one of them is an error."""
+    stack = read_stack(name_or_path)
+    found = check_stack(stack, today)
+    if any(finding.level is Level.ERROR for finding in found):
+        raise SpecError(found)
+    return replace(stack, findings=found)
+
+
+def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
+    """Every finding about a parsed stack, with the line of its file."""
+    found = (
+        with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
+        for finding in check(stack.spec, today)
+    )
+    return (*_region_agrees_with_provider(stack), *found)
+
+
+def _route(path: str) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    for piece in path.replace("]", "").split("."):
+        name, *indices = piece.split("[")
+        if name:
+            parts.append(name)
+        parts.extend(int(index) for index in indices if index.isdigit())
+    return tuple(parts)
+
+
+def _region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
+    """The region in the provider's configuration is the region of the declaration."""
+    cloud = profile_of(stack.spec.cloud)
+    key = cloud.region_setting
+    given, declared = stack.config.get(key) if key else None, stack.spec.where.region
+    if key is None or not isinstance(given, str) or given == declared:
+        return
+    known = cloud.regions
+    what = f"but where.region is {shown(declared)}"
+    if declared in known:
+        hint = f"write {declared} here too, or change where.region" if given in known else f"did you mean {declared}?"
+    elif given in known:
+        return  # A rule already rejects where.region, which is the only value to change.
+    else:
+        near = nearest(given, list(known))
+        what = f"which is not a region of {cloud.title}"
+        hint = f"did you mean {near}?" if near else "write the region of where.region"
+    finding = Finding(
+        level=Level.ERROR,
+        path=key,
+        message=f"is {shown(given)}, {what}",
+        hint=hint,
+        rule="region_agrees_with_provider",
+    )
+    yield with_line(finding, stack.document, (*stack.route[:-1], key))

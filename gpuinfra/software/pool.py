@@ -1,0 +1,33 @@
+"""The software lock of one pool of a declaration."""
+
+from __future__ import annotations
+
+from gpuinfra.catalog.records import MachineType
+from gpuinfra.software.lock import Lock, Wanted, lock
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import Pool
+
+
+def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, *, os: str, prebuilt: bool) -> Lock:
+    """The versions for one pool; `os` and `prebuilt` describe the pool's image."""
+    software = spec.software
+    return lock(
+        machine,
+        Wanted(
+            cloud=spec.cloud,
+            os=os,
+            prebuilt=prebuilt,
+            lustre=any(entry.kind == "lustre" for entry in spec.storage),
+            driver=software.driver,
+            fabric_manager=software.fabric_manager,
+            cuda=software.cuda,
+            nccl=software.nccl,
+            kernel=software.kernel,
+            torch=software.framework.torch,
+            tensorflow=software.framework.tensorflow,
+            jax_cuda=software.framework.jax_cuda,
+            registry=software.registry,
+            fabric=pool.fabric != "none",
+            kinds=frozenset(entry.kind for entry in pool.capacity),
+        ),
+    )
