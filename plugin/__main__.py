@@ -1,7 +1,7 @@
 """Start gpuinfra's provider plugin.
 
-The engine starts this file with whatever Python it found. When that one lacks gpuinfra, the environment beside the
-checkout, or the one that the installation lies in, is used instead.
+The engine starts this file with the Python that it finds. If that Python lacks gpuinfra, the plugin switches to the
+environment beside the checkout or the one of the installation.
 """
 
 import os
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def _other_pythons():
-    """Interpreters that are likely to have gpuinfra: the checkout's environment, the installation's, the active one."""
+    """Interpreters that probably have gpuinfra: of the checkout, of the installation, of the active environment."""
     roots = [HERE.parent / ".venv", *HERE.parents[2:7]]
     if "VIRTUAL_ENV" in os.environ:
         roots.append(Path(os.environ["VIRTUAL_ENV"]))
@@ -20,7 +20,7 @@ def _other_pythons():
 
 
 def main():
-    """Serve, or become a Python that can."""
+    """Serve, or restart under a Python that has gpuinfra."""
     try:
         from gpuinfra.handover.provider import serve
     except ImportError as missing:
@@ -33,8 +33,8 @@ def main():
                 os.execv(python, [str(python), str(Path(__file__).resolve()), *sys.argv[1:]])
         sys.stderr.write(
             f"gpuinfra's plugin runs with {sys.executable}, which lacks {missing.name}; "
-            "install gpuinfra with its cloud's extra there, or name its environment in plugin/PulumiPlugin.yaml "
-            "under runtime.options.virtualenv\n"
+            "install gpuinfra with its cloud's extra there, or set runtime.options.virtualenv in plugin/PulumiPlugin.yaml "
+            "to an environment that has it\n"
         )
         return 3
     return serve([a for a in sys.argv[1:] if not a.startswith("-")])

@@ -1,9 +1,9 @@
-"""Handover: who should be there, who reported, and what that evidence says.
+"""Handover: wait until the nodes of a cluster are verified, and say why when they are not.
 
-`judge` decides and is pure; `ports` are the four narrow questions that a cloud answers; `aws` answers them with boto3;
-`watch` asks until the answer is final or the deadline passes; `provider` is the Pulumi provider plugin around it;
-`component` is what programs import.
-Nothing here reaches a node: nodes are in private networks, and what they are is in the evidence that they put down themselves.
+`judge` is pure and decides. `ports` defines the four interfaces that each cloud implements (`aws`, `azure`, `gcp`).
+`watch` polls until the verdict is final or the deadline passes. `provider` is the Pulumi provider plugin around it.
+`component` holds the resource classes that programs import.
+The handover never connects to a node: nodes are in private networks, and each node uploads its own evidence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["GroupReady", "NodesReady", "NodesReadyArgs", "PoolReady"]
 
 
 def __getattr__(name: str) -> object:
-    """Import Pulumi only when a program asks for the resource: the judge is used where no engine is."""
+    """Import Pulumi only when a program uses the resource; the judge also runs without an engine."""
     if name in __all__:
         from gpuinfra.handover import component
 

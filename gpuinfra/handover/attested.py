@@ -1,10 +1,10 @@
-"""Azure's attested documents: whether Azure signed what a node says about itself, and over which evidence.
+"""Verify Azure's attested documents: that Azure signed what a node claims about itself and its evidence.
 
-A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. Signature, chain, name,
-dates and nonce are verified here, offline but for an intermediate certificate that the message lacks; that one is fetched from
-Microsoft's or DigiCert's own host and counts only when the pinned root has signed it.
+A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. This module verifies
+the signature, chain, name, dates and nonce, offline except for a missing intermediate certificate. It fetches that certificate from
+Microsoft's or DigiCert's own host and accepts it only if the pinned root has signed it.
 
-https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21; never seen from a real machine.
+https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21; not yet tested on a real machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 ROOTS_VARIABLE = "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES"
-"""A PEM file with the certificates to trust in place of the pinned root, for sovereign clouds and machines without internet."""
+"""A PEM file of certificates to trust instead of the pinned root, for sovereign clouds and machines without internet access."""
 ROOT_SHA256 = "cb3ccbb76031e5e0138f8dd39a23f9de47ffc35e43c1144cea27d46a5ab1cb5f"
 """DigiCert Global Root G2, as certifi ships it. https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, read 2026-11-21."""
 NAMES = ("metadata.azure.com", "metadata.azure.us", "metadata.azure.cn")
@@ -45,7 +45,7 @@ _LIMIT = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Attested:
-    """What one document says, once its signature holds."""
+    """The claims of one document with a valid signature."""
 
     vm_id: str
     subscription: str
@@ -55,7 +55,7 @@ class Attested:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A PKCS7 message whose signature fits the certificate that it names; who that is, is not said yet."""
+    """A PKCS7 message whose signature matches its certificate; the certificate itself is not verified yet."""
 
     content: bytes
     signer: Certificate
@@ -63,55 +63,55 @@ class Message:
 
 
 def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tuple[Attested, str]:
-    """Who signed, and the hash of the evidence. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`.
+    """The signer, and the hash of the evidence. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`.
 
-    Every document has to be of the same machine, and their nonces together have to be those of the evidence's hash.
+    All documents must come from the same machine, and their nonces must match the evidence's hash.
     """
     if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "azure":
         raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 for azure")
     sha256, documents = proof.get("evidence_sha256"), proof.get("documents")
     if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise IdentityRefused("its identity proof carries no evidence hash")
+        raise IdentityRefused("its identity proof contains no evidence hash")
     if not isinstance(documents, list) or len(documents) != DOCUMENTS:
-        raise IdentityRefused(f"its identity proof does not hold {DOCUMENTS} attested documents")
+        raise IdentityRefused(f"its identity proof does not contain {DOCUMENTS} attested documents")
     found = [read_document(document, trust, now) for document in documents]
-    for said, nonce in zip(found, nonces(sha256), strict=True):
-        if said.nonce != nonce:
-            raise IdentityRefused(f"Azure attested the nonce {said.nonce[:40]}, and its evidence needs {nonce}")
-        if (said.vm_id, said.subscription) != (found[0].vm_id, found[0].subscription):
-            raise IdentityRefused("its identity proof holds documents of several machines")
-    if min(said.expires for said in found) <= now:
+    for one, nonce in zip(found, nonces(sha256), strict=True):
+        if one.nonce != nonce:
+            raise IdentityRefused(f"Azure attested the nonce {one.nonce[:40]}, but its evidence requires {nonce}")
+        if (one.vm_id, one.subscription) != (found[0].vm_id, found[0].subscription):
+            raise IdentityRefused("its identity proof contains documents of several machines")
+    if min(one.expires for one in found) <= now:
         raise IdentityExpired("its attested documents have expired")
     return found[0], sha256
 
 
 def read_document(document: object, trust: Trust, now: datetime) -> Attested:
-    """One document, given as base64."""
+    """Verify and parse one document, given as base64."""
     if not isinstance(document, str) or len(document) > _LIMIT:
-        raise IdentityRefused("an attested document is no text, or longer than 64 KiB")
+        raise IdentityRefused("an attested document is not text, or is longer than 64 KiB")
     try:
         message = open_message(base64.b64decode(document, validate=True))
         trust.verify(message, now)
     except (IdentityRefused, PortUnavailable):
         raise
     except Exception as error:
-        # Certificates are parsed part by part, when each is wanted, and a hostile one raises what no list names.
+        # cryptography parses certificates lazily, so a hostile one can raise almost any exception.
         raise IdentityRefused(f"an attested document cannot be read: {' '.join(str(error).split())[:200]}") from None
     try:
-        said = json.loads(message.content)
-        times = said["timeStamp"]
+        claims = json.loads(message.content)
+        times = claims["timeStamp"]
         return Attested(
-            vm_id=str(said["vmId"]).lower(),
-            subscription=str(said["subscriptionId"]).lower(),
-            nonce=str(said["nonce"]),
+            vm_id=str(claims["vmId"]).lower(),
+            subscription=str(claims["subscriptionId"]).lower(),
+            nonce=str(claims["nonce"]),
             expires=_moment(str(times["expiresOn"])),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise IdentityRefused(f"an attested document does not say what it should: {error!r}"[:200]) from None
+        raise IdentityRefused(f"an attested document lacks a required field: {error!r}"[:200]) from None
 
 
 def open_message(data: bytes) -> Message:
-    """The content of a PKCS7 message that exactly one certificate in it has signed. Raises `NotDer` or `IdentityRefused`."""
+    """Parse a PKCS7 message that exactly one of its certificates signed. Raises `NotDer` or `IdentityRefused`."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
@@ -125,30 +125,30 @@ def open_message(data: bytes) -> Message:
     try:
         known = [x509.load_der_x509_certificate(one.whole) for one in certificates]
     except ValueError as error:
-        raise IdentityRefused(f"an attested document holds a certificate that cannot be read: {error}") from None
+        raise IdentityRefused(f"an attested document contains an unreadable certificate: {error}") from None
     if len(signers) != 1:
-        raise IdentityRefused(f"an attested document has {len(signers)} signatures, not one")
+        raise IdentityRefused(f"an attested document has {len(signers)} signatures, expected 1")
     parts = signers[0].expect(der.SEQUENCE).children()
     if len(parts) < 5:
-        raise der.NotDer("the signer's part is cut off")
+        raise der.NotDer("the signer's part is truncated")
     issuer, serial = _pair(parts[1].expect(der.SEQUENCE))
     signer = [
         one for one in known if one.serial_number == serial.integer() and one.issuer.public_bytes() == issuer.whole
     ]
     if len(signer) != 1:
-        raise IdentityRefused("an attested document does not hold the certificate that signed it")
+        raise IdentityRefused("an attested document does not contain the certificate that signed it")
     name = _DIGESTS.get(_algorithm(parts[2]))
     key = signer[0].public_key()
     if name is None or not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
         raise IdentityRefused(
-            "an attested document is signed in a way that is not believed: RSA of 2048 bits and SHA-2 are"
+            "an attested document uses an unsupported signature; supported is RSA of at least 2048 bits with SHA-2"
         )
     digest = {"sha256": hashes.SHA256(), "sha384": hashes.SHA384(), "sha512": hashes.SHA512()}[name]
     signed, rest = _signed_bytes(parts[3:], content, name)
     try:
         key.verify(rest[1].expect(der.OCTET_STRING).content, signed, padding.PKCS1v15(), digest)
     except InvalidSignature:
-        raise IdentityRefused("the signature of an attested document does not hold") from None
+        raise IdentityRefused("the signature of an attested document is invalid") from None
     except IndexError:
         raise der.NotDer("the signature is missing") from None
     return Message(content=content, signer=signer[0], others=tuple(one for one in known if one is not signer[0]))
@@ -157,34 +157,35 @@ def open_message(data: bytes) -> Message:
 def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], list[der.Element]]:
     """Content, certificates and signers of SignedData: version, digests, content, [0] certificates, [1] lists, signers."""
     if len(fields) < 4:
-        raise der.NotDer("the signed message is cut off")
+        raise der.NotDer("the signed message is truncated")
     kind, held = _pair(fields[2].expect(der.SEQUENCE))
     if kind.oid() != _DATA:
-        raise IdentityRefused("an attested document holds something else than data")
+        raise IdentityRefused("an attested document does not contain data")
     content = _only(held).expect(der.OCTET_STRING).content
     certificates = [one for field in fields[3:-1] if field.tag == 0xA0 for one in field.children()]
     return content, certificates, fields[-1].expect(der.SET).children()
 
 
 def _signed_bytes(parts: Sequence[der.Element], content: bytes, digest: str) -> tuple[bytes, Sequence[der.Element]]:
-    """What the signature is over: the content, or the attributes that carry its digest; and what follows them."""
+    """The bytes that are signed (the content, or the attributes with its digest), and the elements after them."""
     import hashlib
 
     if parts[0].tag != 0xA0:
         return content, parts
-    said: dict[str, bytes] = {}
+    attributes: dict[str, bytes] = {}
     for attribute in parts[0].children():
         name, values = _pair(attribute.expect(der.SEQUENCE))
-        if name.oid() in said:
-            raise IdentityRefused("an attested document says an attribute twice")
-        said[name.oid()] = _only(values.expect(der.SET)).whole
+        if name.oid() in attributes:
+            raise IdentityRefused("an attested document contains an attribute twice")
+        attributes[name.oid()] = _only(values.expect(der.SET)).whole
     if (
-        said.get(_MESSAGE_DIGEST)
+        attributes.get(_MESSAGE_DIGEST)
         != b"\x04" + bytes([hashlib.new(digest).digest_size]) + hashlib.new(digest, content).digest()
     ):
-        raise IdentityRefused("an attested document's content is not what was signed")
-    if der.read(said.get(_CONTENT_TYPE, b"\x05\x00")).tag != der.OID or der.read(said[_CONTENT_TYPE]).oid() != _DATA:
-        raise IdentityRefused("an attested document's attributes are of another kind of content")
+        raise IdentityRefused("the content of an attested document does not match its signature")
+    content_type = der.read(attributes.get(_CONTENT_TYPE, b"\x05\x00"))
+    if content_type.tag != der.OID or content_type.oid() != _DATA:
+        raise IdentityRefused("the attributes of an attested document are for another content type")
     return b"\x31" + parts[0].whole[1:], parts[1:]
 
 
@@ -195,14 +196,14 @@ def _algorithm(element: der.Element) -> str:
 def _pair(element: der.Element) -> tuple[der.Element, der.Element]:
     parts = element.children()
     if len(parts) != 2:
-        raise der.NotDer(f"{len(parts)} parts where two belong")
+        raise der.NotDer(f"{len(parts)} parts, expected 2")
     return parts[0], parts[1]
 
 
 def _only(element: der.Element) -> der.Element:
     parts = element.children()
     if len(parts) != 1:
-        raise der.NotDer(f"{len(parts)} parts where one belongs")
+        raise der.NotDer(f"{len(parts)} parts, expected 1")
     return parts[0]
 
 
@@ -212,17 +213,17 @@ def _moment(text: str) -> datetime:
 
 
 class Trust:
-    """Who may sign: a chain from the pinned root to a certificate for Azure's metadata service."""
+    """Verifies signers: a chain from the pinned root to a certificate for Azure's metadata service."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, fetch: Callable[[str], bytes] | None = None) -> None:
-        """`fetch` gets a missing intermediate certificate; the default asks its issuer's own host."""
+        """`fetch` downloads a missing intermediate certificate; by default from the issuer's own host."""
         self._path = environ.get(ROOTS_VARIABLE)
         self._fetch = fetch or _from_issuer
         self._given: tuple[list[Certificate], list[Certificate]] | None = None
         self._fetched: dict[str, Certificate] = {}
 
     def verify(self, message: Message, now: datetime) -> None:
-        """Raises `IdentityRefused` unless the signer's certificate is Azure's, and valid now."""
+        """Raises `IdentityRefused` unless the signer's certificate belongs to Azure and is valid now."""
         from cryptography import x509
         from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
@@ -244,7 +245,7 @@ class Trust:
         raise IdentityRefused(f"Azure did not sign an attested document: {problem}"[:300])
 
     def _certificates(self) -> tuple[list[Certificate], list[Certificate]]:
-        """Roots, and intermediate ones that are at hand."""
+        """Root certificates and available intermediate certificates."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
 
@@ -255,7 +256,7 @@ class Trust:
                 every = x509.load_pem_x509_certificates(Path(self._path).read_bytes())
             except (OSError, ValueError) as error:
                 raise PortUnavailable(
-                    f"{ROOTS_VARIABLE} names {self._path}, which holds no certificates: {error}"
+                    f"{ROOTS_VARIABLE} names {self._path}, which contains no certificates: {error}"
                 ) from None
             self._given = (
                 [one for one in every if one.subject == one.issuer],
@@ -273,12 +274,12 @@ class Trust:
             self._given = (loaded, [])
         if not self._given[0]:
             raise PortUnavailable(
-                f"there is no root certificate to check Azure's signatures by; name one with {ROOTS_VARIABLE}"
+                f"no root certificate to verify Azure's signatures; set {ROOTS_VARIABLE} to a file that contains one"
             )
         return self._given
 
     def _issuer(self, signer: Certificate, held: Sequence[Certificate]) -> Certificate | None:
-        """The certificate that issued the signer's, from the host that Microsoft and DigiCert publish theirs on."""
+        """The certificate that issued the signer's certificate, from a host where Microsoft or DigiCert publishes it."""
         from cryptography import x509
 
         if any(one.subject == signer.issuer for one in held):
@@ -302,9 +303,9 @@ class Trust:
 
 
 def _metadata_name(certificate: Certificate) -> str:
-    """The name that the certificate is for; `IdentityRefused` where that is not Azure's metadata service.
+    """The name that the certificate is for. Raises `IdentityRefused` unless it belongs to Azure's metadata service.
 
-    Regions have names below the cloud's own, and a wildcard stands for any of them.
+    Regions have subdomains of the cloud's name; a wildcard matches any of them.
     """
     from cryptography import x509
 
@@ -317,7 +318,7 @@ def _metadata_name(certificate: Certificate) -> str:
     for name in names:
         if any(name == known or name.endswith("." + known) for known in NAMES):
             return name.replace("*", "region", 1)
-    raise IdentityRefused(f"an attested document was signed by a certificate for {', '.join(names)[:100] or 'nobody'}")
+    raise IdentityRefused(f"an attested document was signed by a certificate for {', '.join(names)[:100] or 'no name'}")
 
 
 def _from_issuer(url: str) -> bytes:
@@ -326,7 +327,7 @@ def _from_issuer(url: str) -> bytes:
             return bytes(answer.read(_LIMIT))
     except OSError as error:
         raise PortUnavailable(
-            f"the certificate that issued Azure's cannot be had from {url}: {error}; put it into a file with its root and name that with {ROOTS_VARIABLE}"
+            f"cannot download the certificate that issued Azure's certificate from {url}: {error}; put it into a file together with its root and set {ROOTS_VARIABLE} to that file"
         ) from None
 
 

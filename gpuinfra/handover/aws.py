@@ -1,7 +1,7 @@
 """The four ports on AWS, with boto3.
 
-boto3 is imported when the first port is used, so that a preview never pays for it. Credentials and endpoints come the
-way they come to any AWS tool (profile, role, environment), never from the evidence.
+boto3 is imported when the first port is used, so previews do not load it. Credentials and endpoints come from the same
+sources as for any AWS tool (profile, role, environment), never from the evidence.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
+    GroupProblem,
     Identity,
     IdentityExpired,
     IdentityRefused,
     Member,
     Ports,
     PortUnavailable,
-    Trouble,
 )
-from gpuinfra.handover.words import harmless
+from gpuinfra.handover.text import kind_of, printable
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 PROOF_LIMIT = 64 * 1024
 EVIDENCE_LIMIT = 8 * 1024 * 1024
 
-TROUBLES: tuple[tuple[str, str], ...] = (
-    # What EC2 puts into a scaling activity, and what it means for a person. First match wins.
+PROBLEMS: tuple[tuple[str, str], ...] = (
+    # EC2's texts in scaling activities, and the kind of problem. First match wins.
     (
         r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity",
         "capacity",
@@ -45,7 +45,7 @@ TROUBLES: tuple[tuple[str, str], ...] = (
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """Ports of one region, under the operator's credentials."""
+    """The ports of one region, under the operator's credentials."""
     session = _session(region, profile, role_arn)
     return Ports(
         membership=AutoScalingMembership(session.client("autoscaling"), session.client("ec2")),
@@ -71,21 +71,21 @@ def _session(region: str, profile: str, role_arn: str) -> Any:
 
 
 def classify(message: str) -> str:
-    """The kind of a scaling activity's failure, from EC2's own text."""
-    return next((kind for pattern, kind in TROUBLES if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
+    """The kind of a failed scaling activity, from EC2's own text."""
+    return kind_of(message, PROBLEMS)
 
 
 class AutoScalingMembership:
-    """Who is there: the groups' own word, with addresses and launch times from EC2."""
+    """Members of auto scaling groups, with addresses and launch times from EC2."""
 
     def __init__(self, autoscaling: Any, ec2: Any) -> None:
         self._autoscaling = autoscaling
         self._ec2 = ec2
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Instances of the groups; one that EC2 does not know yet has no launch time."""
+        """Instances of the groups. An instance that EC2 does not list yet has no launch time."""
         held: list[tuple[str, dict[str, Any]]] = []
-        with _asking():
+        with _cloud_errors():
             for names in _chunks([g.group for g in groups], 50):
                 pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate(
                     AutoScalingGroupNames=names
@@ -114,7 +114,7 @@ class AutoScalingMembership:
         return members
 
     def _details(self, instances: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """EC2's description by instance id, asked by filter: an id that is gone must not fail the others."""
+        """EC2's descriptions by instance id. Uses a filter, because a terminated id in `InstanceIds` fails the whole call."""
         found: dict[str, dict[str, Any]] = {}
         for ids in _chunks(list(instances), 200):
             pages = self._ec2.get_paginator("describe_instances").paginate(
@@ -125,11 +125,11 @@ class AutoScalingMembership:
                     found.update({i["InstanceId"]: i for i in reservation["Instances"]})
         return found
 
-    def troubles(self, groups: Sequence[GroupExpected]) -> list[Trouble]:
-        """Failed activities that no later success has answered."""
-        found: list[Trouble] = []
+    def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
+        """Failed activities since the last successful launch."""
+        found: list[GroupProblem] = []
         for group in groups:
-            with _asking():
+            with _cloud_errors():
                 answer = self._autoscaling.describe_scaling_activities(AutoScalingGroupName=group.group, MaxRecords=20)
             for activity in answer["Activities"]:
                 status = activity.get("StatusCode", "")
@@ -138,7 +138,7 @@ class AutoScalingMembership:
                 if status in ("Failed", "Cancelled") and activity.get("StatusMessage"):
                     message = " ".join(str(activity["StatusMessage"]).split())
                     found.append(
-                        Trouble(
+                        GroupProblem(
                             group=group.group, kind=classify(message), message=message, at=activity.get("StartTime")
                         )
                     )
@@ -146,7 +146,7 @@ class AutoScalingMembership:
 
 
 class S3Evidence:
-    """Evidence below one prefix of the evidence bucket: `<prefix>/[<owner>:]<instance>/<boot>/<seq>.json`."""
+    """Evidence under one prefix of the evidence bucket: `<prefix>/[<owner>:]<instance>/<boot>/<seq>.json`."""
 
     def __init__(self, s3: Any, bucket: str, prefix: str) -> None:
         self._s3 = s3
@@ -154,8 +154,8 @@ class S3Evidence:
         self._prefix = prefix.strip("/") + "/"
 
     def list(self) -> Iterator[EvidenceRef]:
-        """Every piece of evidence; keys of another shape are not evidence."""
-        with _asking():
+        """All evidence under the prefix; keys of other shapes are skipped."""
+        with _cloud_errors():
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
             for page in pages:
                 for entry in page.get("Contents", []):
@@ -164,11 +164,11 @@ class S3Evidence:
                         yield ref
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """One piece of evidence, bounded."""
+        """The content of one piece of evidence, up to the size limit."""
         return self._get(ref.key, EVIDENCE_LIMIT)
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """The proof beside it; None where none was put yet."""
+        """Its identity proof; None if there is none yet."""
         try:
             return self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
         except PortUnavailable as error:
@@ -177,7 +177,7 @@ class S3Evidence:
             raise
 
     def _get(self, key: str, limit: int) -> bytes:
-        with _asking():
+        with _cloud_errors():
             body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"]
             return body.read(limit)
 
@@ -188,7 +188,7 @@ KEY = re.compile(
 
 
 def parse_key(prefix: str, entry: dict[str, Any]) -> EvidenceRef | None:
-    """A listing's entry as evidence, or None where it is something else, such as a proof."""
+    """A listing entry as evidence, or None for anything else, such as a proof."""
     match = KEY.fullmatch(entry["Key"].removeprefix(prefix))
     if match is None:
         return None
@@ -204,23 +204,23 @@ def parse_key(prefix: str, entry: dict[str, Any]) -> EvidenceRef | None:
 
 
 class Ec2Console:
-    """The console log as EC2 keeps it."""
+    """The console log as EC2 stores it."""
 
     def __init__(self, ec2: Any) -> None:
         self._ec2 = ec2
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Its last lines; empty when EC2 has none."""
-        with _asking():
+        """Its last lines; empty if EC2 has none."""
+        with _cloud_errors():
             answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
-        return [harmless(line) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
+        return [printable(line) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
 
 
 class StsIdentity:
-    """Replay a node's signed `GetCallerIdentity` at the region's own endpoint.
+    """Replays a node's signed `GetCallerIdentity` request at the region's own STS endpoint.
 
-    What the proof may say is fixed here to the letter; it chooses neither host, path, method nor body.
-    Only an answer about the operator's own account counts."""
+    The content of a proof is fixed: it cannot choose the host, path, method or body.
+    Only identities of the operator's own account are accepted."""
 
     def __init__(self, sts: Any) -> None:
         self._sts = sts
@@ -228,11 +228,11 @@ class StsIdentity:
         self._account: str | None = None
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """Who signed, over which evidence."""
+        """The signer, and the hash of the evidence."""
         headers, sha256 = check_proof(proof, urllib.parse.urlsplit(self._endpoint).netloc)
         identity = parse_caller(self._send(headers), sha256)
         if self._account is None:
-            with _asking():
+            with _cloud_errors():
                 self._account = str(self._sts.get_caller_identity()["Account"])
         if identity.account != self._account:
             raise IdentityRefused(f"its evidence was signed in account {identity.account}, not in {self._account}")
@@ -249,40 +249,38 @@ class StsIdentity:
             code = re.search(r"<Code>([\w.]+)</Code>", text)
             name = code[1] if code else str(error.code)
             if error.code >= 500 or name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
-                raise PortUnavailable(f"the identity service answered {error.code} {name}") from None
+                raise PortUnavailable(f"STS answered {error.code} {name}") from None
             if name in ("ExpiredToken", "RequestExpired", "RequestExpiredException") or "expired" in text.lower():
                 raise IdentityExpired(f"its identity proof is too old ({name})") from None
-            raise IdentityRefused(f"the identity service refused its proof: {name}") from None
+            raise IdentityRefused(f"STS refused its identity proof: {name}") from None
         except OSError as error:
-            raise PortUnavailable(f"the identity service cannot be reached: {error}") from None
+            raise PortUnavailable(f"STS cannot be reached: {error}") from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would be a host that we did not choose."""
+    """Refuses redirects: they would send the request to another host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
         return None
 
 
 def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], str]:
-    """The headers to send and the evidence hash that they sign; raises `IdentityRefused` on anything unexpected."""
+    """The headers to send and the evidence hash that they sign. Raises `IdentityRefused` for anything unexpected."""
     request = proof.get("request")
     if proof.get("schema") != "gpuinfra.proof/1" or not isinstance(request, dict):
         raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1")
-    wanted = {"method": "POST", "path": "/", "query": "", "body": PROOF_BODY}
-    for name, value in wanted.items():
+    expected = {"method": "POST", "path": "/", "query": "", "body": PROOF_BODY}
+    for name, value in expected.items():
         if request.get(name) != value:
-            raise IdentityRefused(
-                f"its identity proof has {name} {str(request.get(name))[:80]!r}, allowed is {value!r}"
-            )
+            raise IdentityRefused(f"its identity proof has {name} {str(request.get(name))[:80]!r}, expected {value!r}")
     raw = request.get("headers")
     if not isinstance(raw, dict):
         raise IdentityRefused("its identity proof has no headers")
     given = {str(k).lower(): str(v) for k, v in raw.items()}
     if len(given) != len(raw) or any("\n" in v or "\r" in v for v in given.values()):
-        raise IdentityRefused("its identity proof has doubled or broken headers")
+        raise IdentityRefused("its identity proof has duplicate or invalid headers")
     if given.get("host", "") != host:
-        raise IdentityRefused(f"its identity proof is for host {given.get('host', '')[:80]}, this region's is {host}")
+        raise IdentityRefused(f"its identity proof is for host {given.get('host', '')[:80]}, expected {host}")
     signed = re.search(r"SignedHeaders=([a-z0-9;-]+)", given.get("authorization", ""))
     names = set(signed[1].split(";")) if signed else set()
     lacking = {"host", "x-amz-date", "x-gpuinfra-evidence"} - names
@@ -290,7 +288,7 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
         raise IdentityRefused(f"its identity proof does not sign {', '.join(sorted(lacking))}")
     sha256 = given.get("x-gpuinfra-evidence", "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise IdentityRefused("its identity proof carries no evidence hash")
+        raise IdentityRefused("its identity proof contains no evidence hash")
     send = {
         name: given[name]
         for name in names | {"authorization", "x-amz-security-token"}
@@ -300,22 +298,24 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
 
 
 def parse_caller(answer: bytes, sha256: str) -> Identity:
-    """STS's XML answer as an identity."""
+    """Parse the XML answer of STS."""
     from defusedxml.ElementTree import fromstring
 
     try:
         root = fromstring(answer)
     except Exception as error:
-        raise PortUnavailable(f"the identity service's answer cannot be read: {type(error).__name__}") from None
+        raise PortUnavailable(f"cannot parse the answer of STS: {type(error).__name__}") from None
     found = {element.tag.rpartition("}")[2]: (element.text or "") for element in root.iter()}
     match = re.fullmatch(r"arn:[\w-]+:sts::(\d{12}):assumed-role/([\w+=,.@-]+)/([\w+=,.@-]+)", found.get("Arn", ""))
     if match is None:
-        raise IdentityRefused(f"its evidence was signed by {found.get('Arn', 'nobody')[:120]}, which is no node's role")
+        raise IdentityRefused(
+            f"its evidence was signed by {found.get('Arn', 'an unknown identity')[:120]}, which is not a node role"
+        )
     return Identity(account=match[1], role=match[2], instance_id=match[3], evidence_sha256=sha256)
 
 
-class _asking:
-    """Turn what boto3 raises into `PortUnavailable` with the cloud's own words."""
+class _cloud_errors:
+    """Turns boto3's exceptions into `PortUnavailable` with the cloud's own text."""
 
     def __enter__(self) -> None:
         return None

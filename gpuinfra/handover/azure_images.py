@@ -1,6 +1,6 @@
 """The newest version of an Azure marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
 
-The Azure provider has no such question, and a scale set that names `latest` gives every node that is added later another image.
+The Azure provider has no such function. A scale set that names `latest` would give nodes that join later another image.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ API = "2024-11-01"
 
 
 def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
-    """What is wrong with the inputs, as (property, reason)."""
+    """Problems with the inputs, as (property, reason)."""
     return [
         (name, f"{name} is missing") for name in INPUTS if not isinstance(inputs.get(name), str) or not inputs[name]
     ]
 
 
 def newest(inputs: Mapping[str, object], rest: Rest) -> str:
-    """The newest version. Raises `PortUnavailable` with Azure's words, or where there is none."""
+    """The newest version. Raises `PortUnavailable` if there is none or the request fails."""
     path = (
         "/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{region}/publishers/{publisher}"
         "/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
@@ -32,10 +32,12 @@ def newest(inputs: Mapping[str, object], rest: Rest) -> str:
     versions = [str(one["name"]) for one in found if isinstance(one, dict) and one.get("name")]
     if not versions:
         named = ":".join(str(inputs[name]) for name in ("publisher", "offer", "sku"))
-        raise PortUnavailable(f"Azure offers no version of {named} in {inputs['region']}; name another image or region")
+        raise PortUnavailable(
+            f"Azure offers no version of {named} in {inputs['region']}; choose another image or region"
+        )
     return max(versions, key=_numbers)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Versions are numbers with dots; as text, 22.04.9 would be newer than 22.04.10."""
+    """Versions compare as dotted numbers: 22.04.10 is newer than 22.04.9."""
     return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))

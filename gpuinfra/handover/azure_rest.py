@@ -1,7 +1,7 @@
 """Requests to Azure Resource Manager and blob storage, under the operator's own credentials.
 
-Plain HTTP, because Azure's clients refuse any endpoint without TLS and four calls need no client. Tokens come from azure-identity, which
-finds credentials as Azure's own tools do, and are sent to Azure's hosts or to a named endpoint, never to where an answer points.
+Plain HTTP, because Azure's clients refuse endpoints without TLS and four calls need no client. azure-identity finds the credentials as
+Azure's own tools do. Tokens are sent only to Azure's hosts or the configured endpoint, never to an address from an answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from gpuinfra.handover.ports import PortUnavailable
 
 MANAGEMENT_VARIABLE = "GPUINFRA_AZURE_RESOURCE_MANAGER"
-"""Another address of Azure Resource Manager, for sovereign clouds and rehearsals; Azure's tools document none that all of them read."""
+"""Another address of Azure Resource Manager, for sovereign clouds and rehearsals. Azure's tools have no common variable for it."""
 MANAGEMENT = "https://management.azure.com"
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 BLOB_VERSION = "2021-12-02"
@@ -27,16 +27,16 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Credential(Protocol):
-    """What azure-identity's credentials have in common."""
+    """The common interface of azure-identity's credentials."""
 
     def get_token(self, *scopes: str) -> Any:
-        """An object with `token`, valid for minutes at least."""
+        """An object with a `token` that is valid for at least some minutes."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """An answer of any status."""
+    """A response with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class Answer:
 
 
 class Refused(PortUnavailable):
-    """Azure answered with an error; `code` is its own name."""
+    """Azure answered with an error; `code` is Azure's error code."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"{code}: {' '.join(message.split())}" if message else f"{code} ({status})")
@@ -52,10 +52,10 @@ class Refused(PortUnavailable):
 
 
 class Rest:
-    """Requests under one credential."""
+    """Requests with one credential."""
 
     def __init__(self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ) -> None:
-        """Without a credential the environment's own is found when it is first needed."""
+        """Without a credential, the first request looks up the environment's default credential."""
         self._credential = credential
         self._environ = environ
         self._management = (environ.get(MANAGEMENT_VARIABLE) or MANAGEMENT).rstrip("/")
@@ -63,12 +63,12 @@ class Rest:
     # Azure Resource Manager
 
     def arm(self, path: str, api: str, query: Mapping[str, str] | None = None, *, post: bool = False) -> dict[str, Any]:
-        """One answer about the resource at `path` (an ARM id and what follows it)."""
+        """The answer of one request to `path` (an ARM id and its suffix)."""
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api, **(query or {})})}"
         return self._arm(url, post)
 
     def pages(self, path: str, api: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
-        """Every entry of a list, page after page."""
+        """All entries of a list, across pages."""
         answer = self.arm(path, api, query)
         for _ in range(1000):
             yield from (one for one in answer.get("value") or [] if isinstance(one, dict))
@@ -76,7 +76,7 @@ class Rest:
             if not following:
                 return
             answer = self._arm(self._same_host(str(following)), False)
-        raise PortUnavailable(f"Azure's list of {path} does not end")
+        raise PortUnavailable(f"Azure's list of {path} has too many pages")
 
     def _arm(self, url: str, post: bool) -> dict[str, Any]:
         token = self._token(f"{self._management if self._management.startswith('https') else MANAGEMENT}/.default")
@@ -87,17 +87,17 @@ class Rest:
             value = json.loads(answer.body or b"{}")
         except ValueError as error:
             raise PortUnavailable(
-                f"Azure's answer about {urllib.parse.urlsplit(url).path} is no JSON: {error}"
+                f"Azure's answer about {urllib.parse.urlsplit(url).path} is not JSON: {error}"
             ) from None
-        # A few old lists come bare.
+        # A few older list operations answer with a bare list.
         return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
 
     def _same_host(self, url: str) -> str:
-        """The address of a further page, on the host that was asked: a token goes to no other."""
+        """The address of the next page. It must be on the same host, because the token goes with the request."""
         parts = urllib.parse.urlsplit(url)
         own = urllib.parse.urlsplit(self._management)
         if (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
-            raise PortUnavailable(f"Azure's list goes on at {parts.netloc[:80]}, which is not {own.netloc}")
+            raise PortUnavailable(f"Azure's list continues at {parts.netloc[:80]}, expected {own.netloc}")
         return url
 
     # Blob storage
@@ -105,14 +105,14 @@ class Rest:
     def blob(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Answer:
-        """One request about a blob or container, whatever its answer."""
+        """One request about a blob or container; returns responses of any status."""
         token = self._token(STORAGE_SCOPE)
         return self._send(
             method, url, {"Authorization": f"Bearer {token}", "x-ms-version": BLOB_VERSION, **(headers or {})}, body
         )
 
     def blob_base(self, container: str) -> str:
-        """Where a container is: its own address, or below the endpoint that the variable names."""
+        """The address of a container: its own, or one under the endpoint that the environment sets."""
         from gpuinfra.node.azure import blob_url
         from gpuinfra.node.cloud import CloudError
 
@@ -122,13 +122,13 @@ class Rest:
             raise PortUnavailable(str(error)) from None
 
     def signed(self, url: str, limit: int) -> bytes:
-        """What an address that Azure signed holds; no token goes there."""
+        """The content of a signed Azure address; sent without a token."""
         answer = self._send("GET", url, {}, None)
         if answer.status >= 300:
             raise _refused(answer)
         return answer.body[-limit:]
 
-    # Both
+    # Common
 
     def _token(self, scope: str) -> str:
         from azure.core.exceptions import AzureError
@@ -140,12 +140,12 @@ class Rest:
         try:
             return str(self._credential.get_token(scope).token)
         except (AzureError, ValueError, OSError) as error:
-            raise PortUnavailable(f"there are no credentials for Azure: {' '.join(str(error).split())[:500]}") from None
+            raise PortUnavailable(f"no credentials for Azure: {' '.join(str(error).split())[:500]}") from None
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-            raise PortUnavailable(f"{url.split('?')[0][:200]} is without TLS, so no token is sent there")
+            raise PortUnavailable(f"{url.split('?')[0][:200]} does not use TLS, so no token is sent there")
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         try:
             with _OPENER.open(request, timeout=60) as answer:
@@ -157,7 +157,7 @@ class Rest:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token to a host that we did not choose."""
+    """Refuses redirects: they would send credentials to another host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
         return None
@@ -167,13 +167,13 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _refused(answer: Answer) -> Refused:
-    """Azure's error: JSON with `error.code` from ARM, a header or XML from blob storage."""
+    """Azure's error: JSON with `error.code` from ARM, or a header and XML from blob storage."""
     code = _header(answer, "x-ms-error-code")
     text = answer.body[:4096].decode("utf-8", "replace")
     message = text.partition("<Message>")[2].partition("</Message>")[0]
     try:
-        said = json.loads(answer.body)["error"]
-        code, message = str(said.get("code") or code), str(said.get("message") or "")
+        error = json.loads(answer.body)["error"]
+        code, message = str(error.get("code") or code), str(error.get("message") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     return Refused(answer.status, code or f"HTTP {answer.status}", message)
@@ -184,7 +184,7 @@ def _header(answer: Answer, name: str) -> str:
 
 
 def raise_for(answer: Answer) -> Answer:
-    """The same answer, unless it is an error: then `Refused`."""
+    """The answer itself. Raises `Refused` if it is an error."""
     if answer.status >= 300:
         raise _refused(answer)
     return answer

@@ -1,4 +1,4 @@
-"""`NodesReady`: the resource that a program waits on before it hands a cluster over."""
+"""`NodesReady`: the resource that a program waits for before it hands over a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.handover.wire import TYPE
 
 @dataclass(frozen=True, kw_only=True)
 class GroupReady:
-    """One autoscaling group, scale set or managed instance group whose nodes have to prove themselves."""
+    """One autoscaling group, scale set or managed instance group whose nodes must be verified."""
 
     name: str
     """The plan's name of the group, `gpu-reserved-0`."""
@@ -22,12 +22,12 @@ class GroupReady:
     count: int
     template_id: pulumi.Input[str] | None = None
     template_version: pulumi.Input[int | str] | None = None
-    """Version that its nodes have to run; a node of another one is refused."""
+    """Template version that its nodes must run; nodes of another version are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolReady:
-    """Nodes of one kind, and what a healthy one shows."""
+    """Nodes of one kind, and the expectation that their checks are judged by."""
 
     name: str
     machine: str
@@ -37,14 +37,14 @@ class PoolReady:
     bundle_sha256: pulumi.Input[str]
     """Nodes that were set up by another bundle are refused."""
     node_role: pulumi.Input[str] | None = None
-    """Name of the role that the nodes run under. Left out: any role of the account, which is weaker."""
+    """Name of the role that the nodes run under. Default: any role of the account, which is weaker."""
     evidence_owner: pulumi.Input[str] | None = None
-    """Unique id of that role, where the store's rules name the writer by it."""
+    """Unique id of that role, where the store's access rules name the writer by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodesReadyArgs:
-    """Who should be there, where their evidence lies, and how long to wait."""
+    """The expected nodes, the location of their evidence, and how long to wait."""
 
     cloud: str
     cluster: str
@@ -55,26 +55,27 @@ class NodesReadyArgs:
     wait: str = "all"
     """`all`, `floor`, `none`."""
     floor: int | None = None
-    """With `wait="floor"`: how many verified nodes are enough."""
+    """With `wait="floor"`: the number of verified nodes to wait for."""
     deadline_s: int = 2700
-    """Seconds until `up` gives up. `GPUINFRA_DEADLINE` shortens it for one run."""
+    """Seconds until `up` fails. `GPUINFRA_DEADLINE` shortens it for one run."""
     profile: str | None = None
-    """Named profile of the operator. Left out: the environment's credentials."""
+    """Named AWS profile of the operator. Default: the credentials of the environment."""
     role_arn: pulumi.Input[str] | None = None
-    """Role that the operator assumes to look. Left out: none."""
+    """AWS role that the operator assumes to read groups and evidence. Default: none."""
     triggers: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Any value whose change should make the nodes prove themselves again."""
+    """Values whose change makes `up` judge the nodes again."""
 
 
 class NodesReady(pulumi.CustomResource):
     """All nodes of a cluster, verified.
 
-    Creation ends when every node that should be there has put down evidence, under an identity that the cloud vouches
-    for, that passes every check its machine requires. It fails with nodes, findings and what to do, and keeps its state.
+    Creation completes when every expected node has uploaded evidence, signed under an identity that the cloud confirms,
+    and the evidence passes every check that its machine requires. Otherwise creation fails with the nodes, the findings
+    and what to do; the resource stays in the state.
     """
 
     ready: pulumi.Output[bool]
-    """True when as many nodes as `wait` asks for are verified."""
+    """True when the number of verified nodes meets `wait`."""
     nodes_verified: pulumi.Output[int]
     gpus_verified: pulumi.Output[int]
     nodes: pulumi.Output[list[Any]]
@@ -100,11 +101,11 @@ class NodesReady(pulumi.CustomResource):
         super().__init__(TYPE, name, props, opts)
 
     def translate_output_property(self, prop: str) -> str:
-        """Python's name of an output that the engine names in camelCase."""
+        """The Python name of an output that the engine names in camelCase."""
         return next((ours for ours, wire in _OUTPUTS.items() if wire == prop), prop)
 
     def translate_input_property(self, prop: str) -> str:
-        """The engine's name of an output that Python names with underscores."""
+        """The engine's name of an output that Python names in snake_case."""
         return _OUTPUTS.get(prop, prop)
 
 

@@ -1,4 +1,4 @@
-"""The four ports by the name of the cloud. A cloud's module, and with it its SDK, is imported when its ports are wanted."""
+"""Connect to a cloud by its name. A cloud's module and its SDK are imported on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gpuinfra.handover.ports import Ports, PortUnavailable
 
 CLOUDS = ("aws", "azure", "gcp")
-"""Clouds with a module beside this one; each has `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`."""
+"""Clouds with a module in this package; each has `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`."""
 
 
 def ports_of(
@@ -16,13 +16,13 @@ def ports_of(
 ) -> Ports:
     """The ports of one cloud's region, under the operator's credentials.
 
-    `evidence_bucket` is what the cloud calls it: a bucket's name, a container's address. `profile` and `role_arn` are
-    AWS's ways to say whose credentials; a cloud that has no such thing refuses them. Raises `PortUnavailable`.
+    `evidence_bucket` is the bucket's name, or the container's address on Azure. `profile` and `role_arn` select AWS
+    credentials; the other clouds refuse them. Raises `PortUnavailable`.
     """
     if cloud not in CLOUDS:
         raise PortUnavailable(
-            f"the handover on {cloud} is not there yet, it is on {', '.join(CLOUDS)}; "
-            "set `wait: none` to go on without it"
+            f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; "
+            "set `wait: none` to deploy without it"
         )
     module = importlib.import_module(f"gpuinfra.handover.{cloud}")
     ports: Ports = module.connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
@@ -30,7 +30,7 @@ def ports_of(
 
 
 def connect(inputs: Mapping[str, object]) -> Ports:
-    """The ports that the inputs of a `NodesReady` name."""
+    """The ports for the inputs of a `NodesReady`."""
     return ports_of(
         str(inputs.get("cloud")),
         region=str(inputs["region"]),

@@ -1,6 +1,6 @@
-"""DER as far as a signed message needs it: lengths are definite, and every byte is accounted for.
+"""A DER reader for signed messages: definite lengths only, and every byte accounted for.
 
-Reading only; whoever wants certificates and keys gives the bytes found here to `cryptography`.
+It only reads. Pass certificates and keys found here to `cryptography`.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 INTEGER, OCTET_STRING, OID, SEQUENCE, SET = 0x02, 0x04, 0x06, 0x30, 0x31
-MOST = 1 << 20
-"""Bytes; a signed message of a cloud has a few thousand."""
+MAX_BYTES = 1 << 20
+"""A cloud's signed message has a few thousand bytes."""
 
 
 class NotDer(ValueError):
-    """The bytes are no DER."""
+    """The bytes are not valid DER."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element: its tag, its content, and all its bytes."""
+    """One element: tag, content, and all its bytes."""
 
     tag: int
     content: bytes
     whole: bytes
 
     def children(self) -> list[Element]:
-        """What a constructed element holds. Raises `NotDer`."""
+        """The elements inside a constructed element. Raises `NotDer`."""
         if not self.tag & 0x20:
-            raise NotDer(f"an element of tag {self.tag:#x} holds no elements")
+            raise NotDer(f"an element of tag {self.tag:#x} is not constructed")
         found, rest = [], self.content
         while rest:
             one = _first(rest)
@@ -36,13 +36,13 @@ class Element:
         return found
 
     def expect(self, tag: int) -> Element:
-        """Itself, when it has that tag."""
+        """This element, if it has the tag. Raises `NotDer`."""
         if self.tag != tag:
-            raise NotDer(f"an element has tag {self.tag:#x} where {tag:#x} belongs")
+            raise NotDer(f"an element has tag {self.tag:#x}, expected {tag:#x}")
         return self
 
     def oid(self) -> str:
-        """The dotted text of an object identifier."""
+        """The dotted form of an object identifier."""
         self.expect(OID)
         numbers, value = [], 0
         for byte in self.content:
@@ -61,24 +61,24 @@ class Element:
 
 
 def read(data: bytes) -> Element:
-    """The one element that `data` is. Raises `NotDer`."""
-    if len(data) > MOST:
-        raise NotDer(f"{len(data)} bytes are more than the {MOST} that are read")
+    """Parse data that holds exactly one element. Raises `NotDer`."""
+    if len(data) > MAX_BYTES:
+        raise NotDer(f"{len(data)} bytes exceed the limit of {MAX_BYTES}")
     element = _first(data)
     if len(element.whole) != len(data):
-        raise NotDer("bytes follow the element")
+        raise NotDer("trailing bytes after the element")
     return element
 
 
 def _first(data: bytes) -> Element:
     if len(data) < 2 or data[0] & 0x1F == 0x1F:
-        raise NotDer("an element is cut off or has a long tag")
+        raise NotDer("an element is truncated or has a long tag")
     size, start = data[1], 2
     if size & 0x80:
         digits = size & 0x7F
         if not 1 <= digits <= 4 or len(data) < 2 + digits:
-            raise NotDer("an element's length is indefinite, too long or cut off")
+            raise NotDer("an element's length is indefinite, too long or truncated")
         size, start = int.from_bytes(data[2 : 2 + digits], "big"), 2 + digits
     if len(data) < start + size:
-        raise NotDer("an element is cut off")
+        raise NotDer("an element is truncated")
     return Element(data[0], data[start : start + size], data[: start + size])

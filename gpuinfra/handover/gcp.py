@@ -1,15 +1,15 @@
 """The four ports on Google Cloud: plain HTTP with google-auth.
 
-Credentials come the way they come to any Google tool (application default credentials), endpoints from Google or from the
-variables that Google's own tools read, never from the evidence:
+Credentials are Google's application default credentials. Endpoints are Google's, or come from variables that Google's own
+tools read, never from the evidence:
 
 | variable | read by | what |
 | --- | --- | --- |
 | CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE | gcloud | Compute Engine, `https://compute.googleapis.com/compute/v1/` |
 | STORAGE_EMULATOR_HOST | the client libraries | Cloud Storage, `https://storage.googleapis.com` |
-| GPUINFRA_GOOGLE_JWKS_URL | nobody else | the keys that Google signs identity tokens with; Google's tools have no variable for them |
+| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys that Google signs identity tokens with; Google's tools have no variable for them |
 
-google-auth is imported when the first port is used, so that a preview never pays for it.
+google-auth is imported when the first port is used, so previews do not load it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuinfra.handover.gcp_identity import GoogleIdentity
-from gpuinfra.handover.ports import EvidenceRef, GroupExpected, Member, Ports, PortUnavailable, Trouble
-from gpuinfra.handover.words import harmless
+from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, Member, Ports, PortUnavailable
+from gpuinfra.handover.text import kind_of, moment, printable
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 STORAGE = "https://storage.googleapis.com"
@@ -36,15 +36,15 @@ EVIDENCE_LIMIT = 8 * 1024 * 1024
 TIMEOUT_S = 30.0
 
 LEAVING = ("ABANDONING", "DELETING", "RECREATING", "STOPPING", "SUSPENDING")
-"""`currentAction` of a managed instance that the group has begun to end: its evidence does not count any more."""
+"""`currentAction` of managed instances that the group has begun to terminate; their evidence no longer counts."""
 ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROVISIONING")
-"""`instanceStatus` of a machine that does not run; a preempted one is among them until its group recreates it."""
+"""`instanceStatus` of machines that do not run, including preempted ones until their group recreates them."""
 
-MAKING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
-"""Actions whose failure keeps a group from having a machine."""
+LAUNCHING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
+"""Actions whose failure leaves a group without a machine."""
 
-TROUBLES: tuple[tuple[str, str], ...] = (
-    # Codes and texts of listErrors, and what they mean for a person. First match wins.
+PROBLEMS: tuple[tuple[str, str], ...] = (
+    # Codes and texts of listErrors, and the kind of problem. First match wins.
     (
         r"RESOURCE_POOL_EXHAUSTED|RESOURCE_NOT_READY|stockout|enough resources|(?:insufficient|available) .*capacity",
         "capacity",
@@ -60,32 +60,32 @@ KEY = re.compile(r"(?P<instance>\d{1,20})/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """Ports of one project's zones, under the operator's credentials. The groups' own paths name project and zone."""
+    """The ports of the groups' projects and zones, under the operator's credentials. The groups' paths name project and zone."""
     if profile or role_arn:
         raise PortUnavailable(
-            "profile and role_arn are AWS's; on Google Cloud the operator's application default credentials count, "
-            "which may impersonate a service account (gcloud auth application-default login)"
+            "profile and role_arn apply to AWS only; on Google Cloud, use application default credentials, "
+            "which can impersonate a service account (gcloud auth application-default login)"
         )
     environ = os.environ
-    asking = Asking()
-    membership = ManagedInstances(asking, environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE") or COMPUTE)
+    client = Client()
+    membership = ManagedInstances(client, environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE") or COMPUTE)
     return Ports(
         membership=membership,
-        store=StorageEvidence(asking, environ.get("STORAGE_EMULATOR_HOST") or STORAGE, bucket, prefix),
+        store=StorageEvidence(client, environ.get("STORAGE_EMULATOR_HOST") or STORAGE, bucket, prefix),
         identity=GoogleIdentity(
-            lambda: asking.json("GET", environ.get(JWKS_VARIABLE) or JWKS), lambda: membership.projects
+            lambda: client.json("GET", environ.get(JWKS_VARIABLE) or JWKS), lambda: membership.projects
         ),
-        console=SerialPort(asking, membership),
+        console=SerialPort(client, membership),
     )
 
 
 def classify(message: str) -> str:
     """The kind of a failed action, from Google's own code and text."""
-    return next((kind for pattern, kind in TROUBLES if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
+    return kind_of(message, PROBLEMS)
 
 
-class Asking:
-    """Requests under the operator's credentials. Anything but an answer becomes `PortUnavailable` in Google's words."""
+class Client:
+    """Requests under the operator's credentials. Errors become `PortUnavailable` with Google's text."""
 
     def __init__(self, session: Any = None) -> None:
         self._session = session
@@ -102,23 +102,23 @@ class Asking:
             return self._session
 
     def json(self, method: str, url: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """A JSON answer."""
-        answer = self._ask(method, url, parameters)
+        """The answer, parsed as a JSON object."""
+        answer = self._request(method, url, parameters)
         try:
             return dict(answer.json())
         except (ValueError, TypeError):
-            raise PortUnavailable(f"{_shown(url)} answered with what is no JSON object") from None
+            raise PortUnavailable(f"the answer of {_without_query(url)} is not a JSON object") from None
 
     def content(self, url: str, limit: int) -> bytes | None:
-        """The first `limit` bytes of an object; None where there is none."""
-        answer = self._ask("GET", url, {"alt": "media"}, missing=True, stream=True)
+        """The first `limit` bytes of an object; None if it does not exist."""
+        answer = self._request("GET", url, {"alt": "media"}, missing=True, stream=True)
         if answer is None:
             return None
         with answer:
             return answer.raw.read(limit, decode_content=True)
 
     def pages(self, method: str, url: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Every page of a listing."""
+        """All pages of a list."""
         token = ""
         while True:
             page = self.json(method, url, {**parameters, **({"pageToken": token} if token else {})})
@@ -127,7 +127,7 @@ class Asking:
             if not token:
                 return
 
-    def _ask(
+    def _request(
         self,
         method: str,
         url: str,
@@ -146,36 +146,38 @@ class Asking:
         except GoogleAuthError as error:
             raise PortUnavailable(f"Google Cloud's credentials: {' '.join(str(error).split())}") from error
         except (requests.RequestException, OSError) as error:
-            raise PortUnavailable(f"{_shown(url)} cannot be reached: {' '.join(str(error).split())[:300]}") from error
+            raise PortUnavailable(
+                f"{_without_query(url)} cannot be reached: {' '.join(str(error).split())[:300]}"
+            ) from error
         if missing and answer.status_code == 404:
             answer.close()
             return None
         if answer.status_code != 200:
             with answer:
-                raise PortUnavailable(f"{_shown(url)} answered {answer.status_code}: {_message(answer)}")
+                raise PortUnavailable(f"{_without_query(url)} answered {answer.status_code}: {_message(answer)}")
         return answer
 
 
 class ManagedInstances:
-    """Who is there: the managed instance groups' own word, with addresses and creation times from Compute Engine."""
+    """Members of managed instance groups, with addresses and creation times from Compute Engine."""
 
-    def __init__(self, asking: Asking, compute: str) -> None:
-        self._asking = asking
+    def __init__(self, client: Client, compute: str) -> None:
+        self._client = client
         self._compute = compute.rstrip("/") + "/"
         self.projects: frozenset[str] = frozenset()
-        """Projects of the groups that were asked about: only instances of these are believed."""
+        """Projects of the groups that were read; only identities of these projects are accepted."""
         self._paths: dict[str, str] = {}
         self._launched: dict[str, datetime] = {}
-        """Group -> when its newest instance was made: what failed before that is answered."""
+        """Group -> creation time of its newest instance; earlier failures are resolved."""
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Instances of the groups; one that Compute Engine has not made yet has no number and is not counted."""
+        """Instances of the groups. One that Compute Engine has not created yet has no number and does not count."""
         held: list[tuple[str, dict[str, Any]]] = []
         zones: set[tuple[str, str]] = set()
         for group in groups:
             path = group_path(group.group)
             zones.add((path["project"], path["zone"]))
-            for page in self._asking.pages("POST", f"{self._url(path)}/listManagedInstances", {"maxResults": "500"}):
+            for page in self._client.pages("POST", f"{self._url(path)}/listManagedInstances", {"maxResults": "500"}):
                 held += [(group.group, one) for one in page.get("managedInstances") or []]
         self.projects = self.projects | {project for project, _ in zones}
         details = {id: one for zone in sorted(zones) for id, one in self._instances(*zone)}
@@ -208,37 +210,37 @@ class ManagedInstances:
         return members
 
     def path_of(self, instance_id: str) -> str:
-        """`projects/P/zones/Z/instances/NAME` of a member; empty for a number that no group has."""
+        """The URL of the instance `projects/P/zones/Z/instances/NAME`; empty for an unknown number."""
         found = re.search(r"projects/[^/]+/zones/[^/]+/instances/[^/]+$", self._paths.get(instance_id, ""))
         return self._compute + found[0] if found else ""
 
-    def troubles(self, groups: Sequence[GroupExpected]) -> list[Trouble]:
-        """Failed creations that no later success has answered, newest first."""
-        found: list[Trouble] = []
+    def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
+        """Failed creations without a later success, newest first."""
+        found: list[GroupProblem] = []
         for group in groups:
             url, since = f"{self._url(group_path(group.group))}/listErrors", self._launched.get(group.group)
-            for page in self._asking.pages("GET", url, {"maxResults": "100"}):
+            for page in self._client.pages("GET", url, {"maxResults": "100"}):
                 for entry in page.get("items") or []:
-                    trouble = parse_error(group.group, entry)
-                    if trouble and not (since and trouble.at and trouble.at <= since):
-                        found.append(trouble)
+                    problem = parse_error(group.group, entry)
+                    if problem and not (since and problem.at and problem.at <= since):
+                        found.append(problem)
             found += self._queued(group)
         return sorted(found, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
 
-    def _queued(self, group: GroupExpected) -> Iterator[Trouble]:
-        """Why requests that wait in a queue (flex-start) were not served the last time that Google tried."""
+    def _queued(self, group: GroupExpected) -> Iterator[GroupProblem]:
+        """Why the last attempt to serve a queued request (flex-start) failed."""
         url = f"{self._url(group_path(group.group))}/resizeRequests"
-        for page in self._asking.pages("GET", url, {"maxResults": "100"}):
+        for page in self._client.pages("GET", url, {"maxResults": "100"}):
             for request in page.get("items") or []:
-                tried = ((request.get("status") or {}).get("lastAttempt") or {}).get("error") or {}
-                for error in tried.get("errors") or [] if request.get("state") == "ACCEPTED" else []:
-                    yield told(group.group, error, request.get("creationTimestamp"))
+                attempt = ((request.get("status") or {}).get("lastAttempt") or {}).get("error") or {}
+                for error in attempt.get("errors") or [] if request.get("state") == "ACCEPTED" else []:
+                    yield _problem(group.group, error, request.get("creationTimestamp"))
 
     def _instances(self, project: str, zone: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(number, what Compute Engine says) of a zone's instances."""
-        wanted = "items(id,zone,creationTimestamp,networkInterfaces(networkIP)),nextPageToken"
+        """(number, Compute Engine's description) of a zone's instances."""
+        fields = "items(id,zone,creationTimestamp,networkInterfaces(networkIP)),nextPageToken"
         url = f"{self._compute}projects/{project}/zones/{zone}/instances"
-        for page in self._asking.pages("GET", url, {"maxResults": "500", "fields": wanted}):
+        for page in self._client.pages("GET", url, {"maxResults": "500", "fields": fields}):
             for one in page.get("items") or []:
                 yield str(one.get("id")), one
 
@@ -247,53 +249,53 @@ class ManagedInstances:
 
 
 class StorageEvidence:
-    """Evidence below one prefix of the evidence bucket: `<prefix>/<instance's number>/<boot>/<seq>.json`."""
+    """Evidence under one prefix of the evidence bucket: `<prefix>/<instance number>/<boot>/<seq>.json`."""
 
-    def __init__(self, asking: Asking, storage: str, bucket: str, prefix: str) -> None:
-        self._asking = asking
+    def __init__(self, client: Client, storage: str, bucket: str, prefix: str) -> None:
+        self._client = client
         base = storage if "://" in storage else f"http://{storage}"
         self._objects = f"{base.rstrip('/')}/storage/v1/b/{quote(bucket, safe='')}/o"
         self._prefix = prefix.strip("/") + "/"
 
     def list(self) -> Iterator[EvidenceRef]:
-        """Every piece of evidence; names of another shape are not evidence."""
-        wanted = {"prefix": self._prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
-        for page in self._asking.pages("GET", self._objects, wanted):
+        """All evidence under the prefix; names of other shapes are skipped."""
+        query = {"prefix": self._prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
+        for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
                 ref = parse_key(self._prefix, entry)
                 if ref is not None:
                     yield ref
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """One piece of evidence, bounded."""
+        """The content of one piece of evidence, up to the size limit."""
         data = self._get(ref.key, EVIDENCE_LIMIT)
         if data is None:
-            raise PortUnavailable(f"the evidence {ref.key} is listed and not there")
+            raise PortUnavailable(f"the evidence {ref.key} is listed but cannot be read")
         return data
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """The proof beside it; None where none was put yet."""
+        """Its identity proof; None if there is none yet."""
         return self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
 
     def _get(self, key: str, limit: int) -> bytes | None:
-        return self._asking.content(f"{self._objects}/{quote(key, safe='')}", limit)
+        return self._client.content(f"{self._objects}/{quote(key, safe='')}", limit)
 
 
 class SerialPort:
-    """The console log as Compute Engine keeps it: the first serial port."""
+    """The console log as Compute Engine stores it: serial port 1."""
 
-    def __init__(self, asking: Asking, membership: ManagedInstances) -> None:
-        self._asking = asking
+    def __init__(self, client: Client, membership: ManagedInstances) -> None:
+        self._client = client
         self._membership = membership
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Its last lines; empty when there are none. Google keeps the last mebibyte."""
+        """Its last lines; empty if there are none. Google keeps the last mebibyte."""
         path = self._membership.path_of(instance_id)
         if not path:
             return []
-        # A negative start counts from the end, so that a chatty console costs no more than what is shown of it.
-        answer = self._asking.json("GET", f"{path}/serialPort", {"port": "1", "start": str(-lines * 400)})
-        return [harmless(line) for line in str(answer.get("contents") or "").splitlines()[-lines:]]
+        # A negative start counts from the end, so a long console log is not downloaded in full.
+        answer = self._client.json("GET", f"{path}/serialPort", {"port": "1", "start": str(-lines * 400)})
+        return [printable(line) for line in str(answer.get("contents") or "").splitlines()[-lines:]]
 
 
 def group_path(group: str) -> dict[str, str]:
@@ -301,27 +303,27 @@ def group_path(group: str) -> dict[str, str]:
     match = GROUP.fullmatch(group)
     if match is None:
         raise PortUnavailable(
-            f"{group!r} is no managed instance group; the handover knows zonal ones, projects/P/zones/Z/instanceGroupManagers/NAME"
+            f"{group!r} is not a zonal managed instance group; expected projects/P/zones/Z/instanceGroupManagers/NAME"
         )
     return match.groupdict()
 
 
-def parse_error(group: str, entry: Mapping[str, Any]) -> Trouble | None:
-    """One of `listErrors`, or None where it is not about getting a machine."""
-    if (entry.get("instanceActionDetails") or {}).get("action") not in MAKING:
+def parse_error(group: str, entry: Mapping[str, Any]) -> GroupProblem | None:
+    """One entry of `listErrors`, or None if it is not about launching a machine."""
+    if (entry.get("instanceActionDetails") or {}).get("action") not in LAUNCHING:
         return None
-    return told(group, entry.get("error") or {}, entry.get("timestamp"))
+    return _problem(group, entry.get("error") or {}, entry.get("timestamp"))
 
 
-def told(group: str, error: Mapping[str, Any], at: object) -> Trouble:
-    """A code and a message of Google's as a trouble."""
+def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
+    """A code and a message from Google as a problem of the group."""
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
-    return Trouble(group=group, kind=classify(message), message=harmless(message), at=moment(at))
+    return GroupProblem(group=group, kind=classify(message), message=printable(message), at=moment(at))
 
 
 def parse_key(prefix: str, entry: Mapping[str, Any]) -> EvidenceRef | None:
-    """A listing's entry as evidence, or None where it is something else, such as a proof."""
+    """A listing entry as evidence, or None for anything else, such as a proof."""
     name = str(entry.get("name") or "")
     match = KEY.fullmatch(name.removeprefix(prefix))
     at = moment(entry.get("updated"))
@@ -337,21 +339,13 @@ def parse_key(prefix: str, entry: Mapping[str, Any]) -> EvidenceRef | None:
     )
 
 
-def moment(text: object) -> datetime | None:
-    """A time as Google writes it, RFC 3339."""
-    try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")) if text else None
-    except ValueError:
-        return None
-
-
 def last(path: str) -> str:
     """The last segment of a path or link."""
     return path.rpartition("/")[2]
 
 
-def _shown(url: str) -> str:
-    """A URL without its question."""
+def _without_query(url: str) -> str:
+    """The URL without its query string."""
     return url.partition("?")[0]
 
 

@@ -1,8 +1,8 @@
-"""Google's identity tokens, verified for real: a JSON Web Token that the metadata server gave to one instance.
+"""Verify Google's identity tokens: JSON Web Tokens that the metadata server issues to an instance.
 
-The signature is checked against Google's own keys (a JWK set from an address that the operator's side chooses, never one
-that a token names), then issuer, time, audience and what the token says about the instance. The audience carries the hash
-of the evidence. Formats: https://cloud.google.com/compute/docs/instances/verifying-instance-identity, read 2026-11-21.
+The signature is verified with Google's own keys (a JWK set from an address that the operator sets, never one that a token
+names), then the issuer, the times, the audience and the claims about the instance. The audience contains the hash of the
+evidence. Formats: https://cloud.google.com/compute/docs/instances/verifying-instance-identity, read 2026-11-21.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gpuinfra.handover.ports import Identity, IdentityExpired, IdentityRefused, 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 AUDIENCE = re.compile(r"gpuinfra:evidence:([0-9a-f]{64})")
 SKEW_S = 60
-"""How far Google's clock and the operator's may be apart."""
-KEYS_KEPT_S = 3600.0
-"""How long Google's keys are kept; they change every few days, and both are served while they do."""
-ASK_AGAIN_S = 30.0
-"""An unknown key makes us ask again, but no more often than this: anybody can invent one."""
+"""Allowed difference between Google's clock and the operator's."""
+KEYS_MAX_AGE_S = 3600.0
+"""How long Google's keys are cached; they rotate every few days, and Google serves both during a rotation."""
+KEYS_MIN_AGE_S = 30.0
+"""An unknown key id reloads the keys, but no more often than this: anyone can invent a key id."""
 
 
 class GoogleIdentity:
-    """Who signed, by Google's own word. Only instances of the projects that hold the groups count."""
+    """The signer, from Google's token. Only instances of the groups' projects are accepted."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class GoogleIdentity:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keys` fetches the JWK set, `projects` names the projects of the groups that were asked about."""
+        """`keys` fetches the JWK set; `projects` returns the projects of the groups that were read."""
         self._fetch = keys
         self._projects = projects
         self._clock = clock
@@ -47,30 +47,34 @@ class GoogleIdentity:
     def verify(self, proof: dict[str, object]) -> Identity:
         """The token's instance, service account and evidence hash."""
         if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "gcp":
-            raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 of Google Cloud")
+            raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 for Google Cloud")
         token = proof.get("token")
         if not isinstance(token, str) or token.count(".") != 2 or len(token) > 16384:
-            raise IdentityRefused("its identity proof holds no identity token")
-        claims = self._signed(token)
+            raise IdentityRefused("its identity proof contains no identity token")
+        claims = self._verified_claims(token)
         if claims.get("iss") not in ISSUERS:
-            raise IdentityRefused(f"its identity token is by {str(claims.get('iss'))[:80]!r}, not by {ISSUERS[0]}")
-        self._in_time(claims)
+            raise IdentityRefused(
+                f"its identity token was issued by {str(claims.get('iss'))[:80]!r}, expected {ISSUERS[0]}"
+            )
+        self._check_times(claims)
         audience = AUDIENCE.fullmatch(str(claims.get("aud")))
         if audience is None:
-            raise IdentityRefused(f"its identity token is for {str(claims.get('aud'))[:80]!r}, which is no evidence")
+            raise IdentityRefused(
+                f"the audience of its identity token is {str(claims.get('aud'))[:80]!r}, expected an evidence hash"
+            )
         return self._identity(claims, audience[1])
 
     def _identity(self, claims: Mapping[str, Any], sha256: str) -> Identity:
         google = claims.get("google")
         engine = google.get("compute_engine") if isinstance(google, dict) else None
         if not isinstance(engine, dict) or not engine.get("instance_id"):
-            raise IdentityRefused("its identity token names no instance; it was asked for without format=full")
+            raise IdentityRefused("its identity token names no instance; it was requested without format=full")
         if claims.get("email_verified") is not True or not claims.get("email"):
             raise IdentityRefused("its identity token names no service account")
         project, allowed = str(engine.get("project_id")), self._projects()
         if project not in allowed:
             raise IdentityRefused(
-                f"its evidence was signed in project {project[:80]}, its group is in {', '.join(sorted(allowed)) or 'none'}"
+                f"its evidence was signed in project {project[:80]}, but its group is in {', '.join(sorted(allowed)) or 'none'}"
             )
         return Identity(
             account=project,
@@ -79,21 +83,21 @@ class GoogleIdentity:
             evidence_sha256=sha256,
         )
 
-    def _in_time(self, claims: Mapping[str, Any]) -> None:
+    def _check_times(self, claims: Mapping[str, Any]) -> None:
         now = self._clock()
         try:
             issued, expires = float(claims["iat"]), float(claims["exp"])
         except (KeyError, TypeError, ValueError):
-            raise IdentityRefused("its identity token says no time") from None
+            raise IdentityRefused("its identity token contains no valid times") from None
         if issued > now + SKEW_S:
             raise IdentityRefused(
-                f"its identity token was issued {issued - now:.0f} s in the future; is this machine's clock right?"
+                f"its identity token was issued {issued - now:.0f} s in the future; check this machine's clock"
             )
         if now > expires + SKEW_S:
-            raise IdentityExpired(f"its identity token ended {now - expires:.0f} s ago")
+            raise IdentityExpired(f"its identity token expired {now - expires:.0f} s ago")
 
-    def _signed(self, token: str) -> dict[str, Any]:
-        """The claims, once the signature over them holds."""
+    def _verified_claims(self, token: str) -> dict[str, Any]:
+        """The claims, after verifying the signature."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import padding
@@ -102,9 +106,7 @@ class GoogleIdentity:
         first, _, second = head.partition(".")
         header, claims = _object(first), _object(second)
         if header.get("alg") != "RS256":
-            raise IdentityRefused(
-                f"its identity token is signed with {str(header.get('alg'))[:20]!r}, Google signs with RS256"
-            )
+            raise IdentityRefused(f"its identity token is signed with {str(header.get('alg'))[:20]!r}, expected RS256")
         key = self._key(str(header.get("kid")))
         try:
             key.verify(_bytes(signature), head.encode("ascii"), padding.PKCS1v15(), hashes.SHA256())
@@ -114,15 +116,15 @@ class GoogleIdentity:
 
     def _key(self, kid: str) -> Any:
         age = self._clock() - self._fetched
-        if age > KEYS_KEPT_S or (kid not in self._keys and age > ASK_AGAIN_S):
+        if age > KEYS_MAX_AGE_S or (kid not in self._keys and age > KEYS_MIN_AGE_S):
             self._keys, self._fetched = read_keys(self._fetch()), self._clock()
         if kid not in self._keys:
-            raise IdentityRefused(f"its identity token is signed with a key that Google does not serve: {kid[:60]!r}")
+            raise IdentityRefused(f"its identity token is signed with a key that Google does not publish: {kid[:60]!r}")
         return self._keys[kid]
 
 
 def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The RSA keys of a JWK set by their ids; what is none is left out."""
+    """The RSA keys of a JWK set by their ids; other keys are skipped."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 
     found: dict[str, Any] = {}
@@ -137,7 +139,7 @@ def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
         if public.key_size >= 2048:
             found[str(key.get("kid"))] = public
     if not found:
-        raise PortUnavailable("Google's keys cannot be read: the answer holds no RSA key")
+        raise PortUnavailable("Google's keys cannot be read: the answer contains no RSA key")
     return found
 
 
@@ -158,5 +160,5 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise IdentityRefused("its identity token holds no JSON object")
+        raise IdentityRefused("its identity token contains no JSON object")
     return found

@@ -1,7 +1,7 @@
-"""Judge a fleet: membership x instance id x boot id x template version x evidence.
+"""Judge a fleet by group membership, instance id, boot id, template version and evidence.
 
-Pure: no clock, no network, no cloud. `watch` gathers what it needs. The judgement of one node's raw probe output is
-`gpuinfra.node.judge`, the same code that ran on the node; its own opinion in `checks` is never believed here.
+Pure: no clock, no network, no cloud. `watch` collects the inputs. `gpuinfra.node.judge` judges the raw probe output of
+one node with the same code that ran on the node. The results that the node itself wrote under `checks` are ignored.
 """
 
 from __future__ import annotations
@@ -19,37 +19,39 @@ JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, o
 
 EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
 UNFINISHED = frozenset({"pending", "running", "reboot"})
+AWAITS_UPGRADE = "its group has not upgraded it yet"
+"""Part of a reason; `explain` picks its hint by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """The newest evidence of one instance, as read."""
+    """The newest evidence of one instance."""
 
     ref: EvidenceRef
     sha256: str
     data: bytes
     identity: Identity | None = None
-    """Who the cloud says signed it; None while nobody has vouched for it yet."""
+    """The identity that the cloud confirmed; None while there is no valid proof."""
     identity_problem: str = ""
-    """Why nobody vouches for it."""
+    """Why the identity is not confirmed."""
     identity_final: bool = False
-    """True when waiting for a newer proof is pointless."""
+    """True when no newer proof can change the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeVerdict:
-    """What is known about one node."""
+    """The verdict on one node."""
 
     label: str
-    """`gpu-1`: launch order within the pool, never reused while the stack lives."""
+    """`gpu-1`: numbered by launch order within the pool, never reused in the life of the stack."""
     pool: str
     group: str
     instance_id: str
     outcome: str
-    """`verified`, `failed`, `refused`, or `waiting`; a node that still waits at the deadline never reported."""
+    """`verified`, `failed`, `refused` or `waiting`. A node that is still `waiting` at the deadline never reported."""
     reason: str
     settled: bool
-    """False while more time may change the outcome."""
+    """False while the outcome may still change."""
     boot_id: str = ""
     machine: str = ""
     zone: str = ""
@@ -59,61 +61,56 @@ class NodeVerdict:
     evidence_sha256: str = ""
     checks: tuple[Check, ...] = ()
     blocking: tuple[Check, ...] = ()
-    """The checks that keep this node from being handed over, the telling ones first."""
+    """The checks that block the handover of this node, root causes first."""
     gpus: tuple[dict[str, object], ...] = ()
     gpus_expected: int = 0
     ssh_host_keys: tuple[str, ...] = ()
 
     stale: bool = False
-    """True for a node that runs what its group no longer launches: only its replacement helps."""
+    """True for a node that runs an outdated template; only a replacement fixes it."""
 
     @property
     def gpus_verified(self) -> int:
-        """GPUs that count as proven: all of a verified node's, none of any other's."""
+        """All GPUs of a verified node, 0 for any other."""
         return self.gpus_expected if self.outcome == "verified" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetVerdict:
-    """What is known about all nodes."""
+    """The verdict on all nodes."""
 
     nodes: tuple[NodeVerdict, ...]
     missing: dict[str, int] = field(default_factory=dict)
-    """Plan's group name -> how many nodes its group does not hold yet."""
+    """Plan's group name -> number of nodes that the group has not launched."""
     names: Names = field(default_factory=Names)
-    """Labels of all machines that were ever seen, for the next look."""
+    """Labels of all instances seen so far, for the next poll."""
 
     @property
     def verified(self) -> int:
-        """Nodes that earned their place."""
+        """Number of verified nodes."""
         return sum(1 for node in self.nodes if node.outcome == "verified")
 
     @property
     def expected(self) -> int:
-        """Nodes that there should be: those there are and those that groups have not launched."""
+        """Number of nodes that should exist: present ones and ones not yet launched."""
         return len(self.nodes) + sum(self.missing.values())
 
     @property
     def settled(self) -> bool:
-        """True when waiting longer cannot change anything that counts."""
+        """True when the verdict is final."""
         return not self.missing and all(node.settled for node in self.nodes)
 
     @property
     def complete(self) -> bool:
-        """True when every node that should be there is verified."""
+        """True when all expected nodes are verified."""
         return not self.missing and all(node.outcome == "verified" for node in self.nodes)
 
 
-def newest(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, EvidenceRef]:
-    """The evidence that counts, per instance: the newest boot's newest.
-
-    A boot is as new as the last thing that the store received from it; the store's clock decides, not the node's.
-    With `owners`, only folders of those writers count, so that nobody's evidence can hide a node's own."""
-    return {instance: found[0] for instance, found in ranked(refs, owners).items()}
-
-
 def ranked(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, list[EvidenceRef]]:
-    """All evidence that may count, per instance, in the order in which it would: the first one is `newest`."""
+    """All evidence per instance, the most recent first: the newest boot's highest sequence number.
+
+    The store's clock dates a boot by the last evidence received from it; the node's clock does not count.
+    With `owners`, only folders of those writers count, so other writers cannot hide a node's own evidence."""
     boots: dict[tuple[str, str], list[EvidenceRef]] = {}
     for ref in refs:
         if not owners or ref.owner in owners:
@@ -134,7 +131,7 @@ def judge_fleet(
     judge_node: JudgeNode,
     names: Names | None = None,
 ) -> FleetVerdict:
-    """Verdict over all pools. `names` are those of an earlier verdict: a node keeps its label, a new one gets the next."""
+    """Judge all pools. With the `names` of an earlier verdict, nodes keep their labels and new nodes get the next number."""
     nodes: list[NodeVerdict] = []
     missing: dict[str, int] = {}
     names = names or Names()
@@ -147,7 +144,7 @@ def judge_fleet(
             if len(held) < group.count:
                 missing[group.name] = group.count - len(held)
         by_launch = sorted((m for _, m, _ in present), key=_launch)
-        names = names.call(pool.name, [m.instance_id for m in by_launch])
+        names = names.assign(pool.name, [m.instance_id for m in by_launch])
         for group_name, member, version in present:
             nodes.append(
                 _judge_one(
@@ -164,7 +161,7 @@ def judge_fleet(
 
 
 def _launch(member: Member) -> tuple[float, str]:
-    """Launch order; instances of one second go by their id."""
+    """Launch time, then instance id for instances launched in the same second."""
     return (member.launched.timestamp() if member.launched else 0.0, member.instance_id)
 
 
@@ -177,7 +174,7 @@ def _judge_one(
     submission: Submission | None,
     judge_node: JudgeNode,
 ) -> NodeVerdict:
-    """One node: the first thing that is wrong decides."""
+    """Judge one node; the first problem found decides."""
     gpus_expected = pool.expectation.get("gpus", 0)
     common: dict[str, object] = {
         "label": label,
@@ -197,7 +194,7 @@ def _judge_one(
     if template_version and member.template_version and member.template_version != template_version:
         return verdict(
             "refused",
-            f"runs launch template version {member.template_version}, wanted is {template_version}; its group has to replace it",
+            f"runs launch template version {member.template_version}, but the group's current version is {template_version}; its group must replace it",
             settled=False,
             stale=True,
         )
@@ -205,19 +202,19 @@ def _judge_one(
         return verdict("waiting", "no evidence yet", settled=False)
     ref = submission.ref
     if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
-        return verdict("waiting", "its evidence is older than its launch, so it does not count", settled=False)
+        return verdict("waiting", "its evidence is older than its launch and is ignored", settled=False)
     seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
     evidence, problem = _read(submission)
     if evidence is None:
         return verdict("refused", problem, settled=True, **seen)
     if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
         reason = (
-            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, wanted is {pool.bundle_sha256[:12]}"
+            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, expected is {pool.bundle_sha256[:12]}"
         )
-        then = "its group has yet to renew it" if member.renewed else "replace the node"
+        then = AWAITS_UPGRADE if member.renewed else "replace the node"
         return verdict("refused", f"{reason}; {then}", settled=not member.renewed, **seen)
     if submission.identity is None:
-        reason = submission.identity_problem or "nobody vouches for its evidence yet"
+        reason = submission.identity_problem or "its evidence has no identity proof yet"
         return verdict(
             "refused" if submission.identity_final else "waiting", reason, settled=submission.identity_final, **seen
         )
@@ -226,31 +223,31 @@ def _judge_one(
         return verdict("refused", problem, settled=True, **seen)
     probes, journal = evidence.get("probes"), evidence.get("state")
     if not isinstance(probes, dict):
-        return verdict("refused", "its evidence holds no raw output to judge", settled=True, **seen)
+        return verdict("refused", "its evidence contains no raw probe output", settled=True, **seen)
     journal = journal if isinstance(journal, dict) else None
     try:
         checks = tuple(judge_node(probes, pool.expectation, journal))
-        said = verdict_of_checks(checks, pool.expectation)
+        result = verdict_of_checks(checks, pool.expectation)
     except ValueError as problem:
         return verdict("refused", f"its evidence cannot be judged: {problem}", settled=True, **seen)
-    seen["checks"], seen["blocking"] = checks, said.blockers
+    seen["checks"], seen["blocking"] = checks, result.blockers
     seen["gpus"] = tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict))
     seen["ssh_host_keys"] = tuple(k for k in _list(evidence.get("ssh_host_keys")) if isinstance(k, str))
-    if said.missing:
-        return verdict("failed", f"required checks did not run: {', '.join(said.missing)}", settled=True, **seen)
-    if not said.verified:
-        reason = "; ".join(describe(c) for c in said.blockers)
+    if result.missing:
+        return verdict("failed", f"required checks did not run: {', '.join(result.missing)}", settled=True, **seen)
+    if not result.verified:
+        reason = "; ".join(describe(c) for c in result.blockers)
         return verdict("failed", reason, settled=not _still_working(journal), **seen)
     return verdict("verified", "", settled=True, **seen)
 
 
 def describe(check: Check) -> str:
-    """One check in one line: what was found, what was expected; its reason where these do not show what is wrong."""
+    """One check in one line: found and expected value, or the reason where the values do not show the problem."""
     unit = f" {check['unit']}" if check.get("unit") else ""
     found, expected = check.get("found"), check.get("expected")
     text = f"{check.get('id')} {check.get('name')}"
     if check.get("outcome") == "error" or found is None or found == expected:
-        return f"{text}: {check.get('reason') or 'could not be judged'}"
+        return f"{text}: {check.get('reason') or 'the probe output could not be judged'}"
     return f"{text}: found {_plain(found)}, expected {_plain(expected)}{unit}"
 
 
@@ -265,7 +262,7 @@ def _list(value: object) -> list[object]:
 
 
 def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
-    """The evidence as a mapping, or why it cannot be believed."""
+    """The parsed evidence, or why it is refused."""
     ref = submission.ref
     try:
         evidence = json.loads(submission.data)
@@ -276,7 +273,7 @@ def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
     if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
         return (
             None,
-            f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but lies under {ref.instance_id}/{ref.boot_id}",
+            f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
         )
     return evidence, ""
 
@@ -285,14 +282,14 @@ def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpe
     if identity.instance_id != submission.ref.instance_id:
         return f"its evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
     if identity.evidence_sha256 != submission.sha256:
-        return "its identity proof is over other evidence than what was read"
+        return "its identity proof signs other evidence"
     if pool.node_role and identity.role != pool.node_role:
-        return f"its evidence was signed under role {identity.role}, its pool runs under {pool.node_role}"
+        return f"its evidence was signed under role {identity.role}, but its pool runs under {pool.node_role}"
     return ""
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:
-    """True while the node's own journal says that steps are to come, so that a failed check is not the last word."""
+    """True while the node's journal lists unfinished steps, so that a failed check may still pass."""
     steps = _list((journal or {}).get("steps"))
     states = {str(step.get("status")) for step in steps if isinstance(step, dict)}
     return "failed" not in states and bool(states & UNFINISHED)

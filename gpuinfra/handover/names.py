@@ -1,8 +1,8 @@
-"""What nodes are called: `gpu-1` is the first machine of the pool that was ever seen, `gpu-2` the second.
+"""Labels of nodes: `gpu-1` is the first instance of the pool `gpu` that was seen, `gpu-2` the second.
 
-Every table of a stack takes its labels from here: the state, reports, the live view of a rehearsal, `gpuinfra verify`.
-A number is never given twice, so that a name in an old log is that of one machine; the highest one is therefore kept with
-the labels, also after its machine is gone.
+All outputs of a stack use these labels: the state, reports, the live view of a rehearsal and the verification commands.
+A number is never reused, so a label in an old log always means one instance. The state therefore keeps each pool's
+highest number after its instance is gone.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What is known of names."""
+    """Labels assigned so far."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     """Instance id -> label."""
     last: Mapping[str, int] = field(default_factory=dict)
-    """Pool -> highest number ever given."""
+    """Pool -> highest number assigned."""
 
-    def call(self, pool: str, instances: Sequence[str]) -> Names:
-        """Names that also cover these machines of a pool, given in launch order."""
+    def assign(self, pool: str, instances: Sequence[str]) -> Names:
+        """Labels that also cover these instances of a pool, given in launch order."""
         labels = dict(self.labels)
         last = max([self.last.get(pool, 0), *(_number(pool, label) for label in labels.values())])
         for instance in instances:
@@ -32,6 +32,6 @@ class Names:
 
 
 def _number(pool: str, label: str) -> int:
-    """The number in a label of this pool; 0 for a label of another one."""
+    """The number in a label of this pool; 0 for labels of other pools."""
     name, _, number = label.rpartition("-")
     return int(number) if name == pool and number.isdigit() else 0

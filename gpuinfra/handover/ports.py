@@ -1,7 +1,8 @@
-"""The four ports: all that the handover asks of a cloud, and no more.
+"""The four ports: the interface between the handover and a cloud.
 
-Membership (who should be there), evidence store (who reported), identity (is the reporter who it says), console log
-(what the silent ones last said). A new cloud implements these four Protocols; the judge never learns which cloud it is.
+Membership (which instances the groups hold), evidence store (which evidence was uploaded), identity service (which
+instance signed it) and console log (the last output of a node that never reported). A new cloud implements these four
+Protocols; the judge is the same on every cloud.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class GroupExpected:
-    """One autoscaling group, scale set or managed instance group, as the program declared it."""
+    """One autoscaling group, scale set or managed instance group, as the program declares it."""
 
     name: str
     """The plan's name, `gpu-reserved-0`."""
@@ -27,7 +28,7 @@ class GroupExpected:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolExpected:
-    """Nodes of one kind, and what a healthy one shows."""
+    """Nodes of one kind, and the expectation that their checks are judged by."""
 
     name: str
     machine: str
@@ -35,19 +36,14 @@ class PoolExpected:
     expectation: dict[str, object]
     bundle_sha256: str
     node_role: str = ""
-    """Name of the role that its nodes run under; empty means any role of the account, which is weaker."""
+    """Name of the role that its nodes run under. Empty accepts any role of the account, which is weaker."""
     evidence_owner: str = ""
-    """Unique id of that role: nodes may write below `<prefix>/<owner>:<instance id>/` only. Empty where a cloud has none."""
-
-    @property
-    def count(self) -> int:
-        """Nodes that the groups should hold."""
-        return sum(group.count for group in self.groups)
+    """Unique id of that role: nodes may write below `<prefix>/<owner>:<instance id>/` only. Empty on clouds without such ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One instance that a group says it has."""
+    """One instance of a group, as the group reports it."""
 
     instance_id: str
     group: str
@@ -58,16 +54,16 @@ class Member:
     zone: str = ""
     private_ip: str = ""
     resource: str = ""
-    """Path by which the cloud's own tools name it, where that is not the instance id: `/subscriptions/...`, `projects/P/zones/Z/instances/N`."""
+    """Path of the instance in the cloud's own tools, if it differs from the instance id: `/subscriptions/...`, `projects/P/zones/Z/instances/N`."""
     leaving: bool = False
-    """True once the group has begun to end it: its evidence does not count any more."""
+    """True once the group has begun to terminate it; its evidence no longer counts."""
     renewed: bool = False
-    """True where its group brings a newer bundle to it while it lives: older evidence then is not the last word."""
+    """True where the group applies a new bundle to a running node, so that evidence of an older bundle is not final."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trouble:
-    """A group could not do what it was asked; `message` is the cloud's own text."""
+class GroupProblem:
+    """Why a group cannot launch or replace nodes; `message` is the cloud's own text."""
 
     group: str
     kind: str
@@ -75,12 +71,12 @@ class Trouble:
     message: str
     at: datetime | None = None
     name: str = ""
-    """The plan's name of the group; who asked knows it."""
+    """The plan's name of the group, set by the caller."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceRef:
-    """One piece of evidence in the store, not read yet."""
+    """One stored piece of evidence, not read yet."""
 
     instance_id: str
     boot_id: str
@@ -89,12 +85,12 @@ class EvidenceRef:
     etag: str
     modified: datetime
     owner: str = ""
-    """Whose folder it lies in, as the store's own access rules name the writer."""
+    """The writer that owns its folder, as the store's access rules name it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What the cloud itself says about who signed, and over which evidence."""
+    """The signer and the signed evidence, as confirmed by the cloud."""
 
     account: str
     role: str
@@ -103,58 +99,58 @@ class Identity:
 
 
 class IdentityRefused(Exception):
-    """The proof does not hold, and waiting will not change that; the text says why."""
+    """The proof is invalid, and waiting does not change that; the text gives the reason."""
 
 
 class IdentityExpired(Exception):
-    """The proof is too old to be checked; the node signs a new one every ten minutes."""
+    """The proof is too old to verify; the node signs a new one every ten minutes."""
 
 
 class PortUnavailable(Exception):
-    """The cloud could not be asked just now; the same question may be asked again."""
+    """The cloud cannot be reached or did not answer; the same request may succeed later."""
 
 
 class Membership(Protocol):
-    """Who should be there."""
+    """Which instances the groups hold."""
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Every instance that the groups hold now."""
+        """All instances that the groups hold now."""
         ...
 
-    def troubles(self, groups: Sequence[GroupExpected]) -> list[Trouble]:
-        """What kept the groups from holding more, newest first."""
+    def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
+        """What keeps the groups from launching more instances, newest first."""
         ...
 
 
 class EvidenceStore(Protocol):
-    """Who reported."""
+    """Which evidence was uploaded."""
 
     def list(self) -> Iterable[EvidenceRef]:
         """All evidence under the cluster's prefix."""
         ...
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """The bytes of one piece of evidence."""
+        """The content of one piece of evidence."""
         ...
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """The identity proof beside it, as it is now."""
+        """The current identity proof of one piece of evidence; None if there is none yet."""
         ...
 
 
 class IdentityService(Protocol):
-    """Whether the reporter is who it says."""
+    """Which instance signed a piece of evidence."""
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """Ask the cloud's own endpoint; raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`."""
+        """Verify a proof with the cloud. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`."""
         ...
 
 
 class ConsoleLog(Protocol):
-    """What a silent node last said."""
+    """The console output of instances."""
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """The end of its console log; empty when there is none."""
+        """The last lines of an instance's console log; empty when there is none."""
         ...
 
 

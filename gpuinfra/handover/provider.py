@@ -1,10 +1,9 @@
-"""gpuinfra's own Pulumi provider: the resources `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload`.
+"""gpuinfra's Pulumi provider: the resources `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload`.
 
-Create and Update wait until every node that should be there has proven itself, and fail with the reasons otherwise; the
-state of a failed one is kept, so that the next `up` judges again instead of starting over. Read asks membership and
-evidence anew, so a replaced node shows as drift. Delete does nothing: there is nothing in the cloud that is this resource.
-What an `Upload` does is in `upload.py`.
-The servicer is the generated one; whoever wants components for other languages adds Construct here.
+Create and Update wait until every expected node is verified, and otherwise fail with the reasons. The state of a failed
+resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node shows as
+drift. Delete does nothing, because NodesReady is not a cloud resource. `upload.py` implements `Upload`.
+The servicer class is generated. To offer components to other languages, add Construct here.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from pulumi.runtime.proto import (
 from gpuinfra.handover import azure_images, upload, wire
 from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import connect
+from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import Check
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Gatherer, Outcome, Wait, watch
-from gpuinfra.handover.wording import reasons
 from gpuinfra.node.judge import judge as judge_probes
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
-"""Shortens the deadline of one run (`90s`), without being a change of the declaration."""
+"""Shortens the deadline for one run (`90s`) without a change to the declaration."""
 WAIT_VARIABLE = "GPUINFRA_WAIT"
-"""`none` lets one run go on without its nodes, whatever the declaration says."""
+"""`none` makes one run continue without waiting for the nodes."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
 WAITS = ("all", "floor", "none")
 GRPC_OPTIONS = [
@@ -53,26 +52,26 @@ GRPC_OPTIONS = [
 def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[Check]:
-    """The node's own judge, on the raw output that it sent."""
+    """The node's own judge, applied to the raw probe output in the evidence."""
     return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
 
 class Engine:
-    """The engine's log, for progress and for warnings that belong to a resource."""
+    """The engine's log, for progress and messages about a resource."""
 
     def __init__(self) -> None:
         self._stub: engine_pb2_grpc.EngineStub | None = None
 
     def attach(self, address: str) -> None:
-        """Log to the engine at this address."""
+        """Connect to the engine at this address."""
         self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address, options=GRPC_OPTIONS))
 
     def status(self, urn: str, text: str) -> None:
-        """A line of progress, shown beside the resource and not kept."""
+        """Show a line of progress beside the resource; the engine does not keep it."""
         self._log(urn, text, ephemeral=True)
 
-    def say(self, urn: str, text: str) -> None:
-        """A line beside the resource, kept."""
+    def info(self, urn: str, text: str) -> None:
+        """Log a line about the resource; the engine keeps it."""
         self._log(urn, text, ephemeral=False)
 
     def _log(self, urn: str, text: str, *, ephemeral: bool) -> None:
@@ -83,18 +82,18 @@ class Engine:
                 engine_pb2.LogRequest(severity=engine_pb2.INFO, message=text, urn=urn, ephemeral=ephemeral), timeout=5
             )
         except grpc.RpcError:
-            return  # Progress that nobody takes is no reason to stop waiting.
+            return  # A lost progress line must not stop the wait.
 
 
 class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """The provider's answers to the engine."""
+    """The provider's gRPC service."""
 
     def __init__(self, version: str) -> None:
         self._version = version
         self._engine = Engine()
         self._cancelled = threading.Event()
 
-    # What the plugin is
+    # Plugin
 
     def Handshake(self, request: Any, context: Any) -> Any:
         self._engine.attach(request.engine_address)
@@ -129,23 +128,23 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         self._cancelled.set()
         return empty_pb2.Empty()
 
-    # The function
+    # Function
 
     def Invoke(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.args)
         if request.tok != azure_images.TOKEN:
-            return _refuse(context, f"{request.tok} is not a function of gpuinfra; known is {azure_images.TOKEN}")
+            return _abort(context, f"{request.tok} is not a function of gpuinfra; expected {azure_images.TOKEN}")
         if wrong := azure_images.check_inputs(inputs):
             failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
             return provider_pb2.InvokeResponse(failures=failures)
         try:
             version = azure_images.newest(inputs, Rest())
         except PortUnavailable as error:
-            return _refuse(context, str(error))
-        answer: Any = {"return": wire.to_struct({"version": version})}  # A word of Python's own.
+            return _abort(context, str(error))
+        answer: Any = {"return": wire.to_struct({"version": version})}  # `return` is a Python keyword.
         return provider_pb2.InvokeResponse(**answer)
 
-    # The resource
+    # Resource
 
     def Check(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.news)
@@ -168,14 +167,14 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         if _is_upload(request.urn):
             return self._upload(request, inputs, context)
         if request.preview:
-            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(previewed(inputs)))
+            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(preview_properties(inputs)))
         name = f"{inputs['cluster']}@{inputs['region']}"
         return provider_pb2.CreateResponse(id=name, properties=self._wait(request.urn, name, inputs, {}, context))
 
     def Update(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.news)
         if request.preview:
-            return provider_pb2.UpdateResponse(properties=wire.to_struct(previewed(inputs)))
+            return provider_pb2.UpdateResponse(properties=wire.to_struct(preview_properties(inputs)))
         state = wire.from_struct(request.olds)
         return provider_pb2.UpdateResponse(properties=self._wait(request.urn, request.id, inputs, state, context))
 
@@ -185,11 +184,14 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         if _is_upload(request.urn):
             return _read_upload(request, state, inputs, context)
         if not inputs:
-            return _refuse(context, "NodesReady cannot be imported: it is nothing in the cloud; `pulumi up` creates it")
+            return _abort(
+                context,
+                "NodesReady cannot be imported, because it is not a cloud resource; run `pulumi up` to create it",
+            )
         try:
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
-            return _refuse(context, f"the nodes cannot be looked at: {error}")
+            return _abort(context, f"cannot read the state of the nodes: {error}")
         ready = outcome.ready if inputs.get("wait") != "none" else bool(state.get("ready", True))
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": ready}
         return provider_pb2.ReadResponse(
@@ -201,9 +203,9 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             try:
                 kept = upload.delete(wire.from_struct(request.properties), Rest())
             except PortUnavailable as error:
-                return _refuse(context, str(error))
+                return _abort(context, str(error))
             if kept:
-                self._engine.say(request.urn, kept)
+                self._engine.info(request.urn, kept)
         return empty_pb2.Empty()
 
     def _upload(self, request: Any, inputs: dict[str, object], context: Any) -> Any:
@@ -213,7 +215,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         try:
             made = upload.create(inputs, Rest(), self._cancelled)
         except (PortUnavailable, ValueError, OSError) as error:
-            return _refuse(context, str(error))
+            return _abort(context, str(error))
         return provider_pb2.CreateResponse(id=str(made["url"]), properties=wire.to_struct(made))
 
     def _wait(self, urn: str, name: str, inputs: dict[str, object], state: dict[str, object], context: Any) -> Any:
@@ -222,13 +224,13 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None, os.environ.get(WAIT_VARIABLE))
             outcome = self._watch(urn, inputs, state, wait)
         except ValueError as error:
-            return _refuse(context, f"{DEADLINE_VARIABLE}: {error}")
+            return _abort(context, f"{DEADLINE_VARIABLE}: {error}")
         except PortUnavailable as error:
-            known = {**inputs, **_nothing_known(state)}
-            return _fail(context, name, known, [f"the nodes cannot be looked at: {error}"])
+            known = {**inputs, **_unreachable_outputs(state)}
+            return _fail(context, name, known, [f"cannot read the state of the nodes: {error}"])
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
-        # Nothing was proven where nobody is due: the next `up` looks again.
+        # No node is verified while none is due, so the next `up` polls again.
         properties = {
             **inputs,
             **wire.outputs_of(outcome, summary(outcome)),
@@ -244,25 +246,28 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         return watch(
             gatherer,
             wait,
-            say=lambda text: self._engine.status(urn, text),
+            log=lambda text: self._engine.status(urn, text),
             cancelled=self._cancelled,
             names=wire.names_of(state),
         )
 
 
 def _is_upload(urn: str) -> bool:
-    """Whether a request is about an upload: its URN's type says so."""
+    """True if the URN's type is `Upload`."""
     return urn.split("::")[2].split("$")[-1] == upload.TYPE if urn.count("::") >= 3 else False
 
 
 def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, object], context: Any) -> Any:
     if not state:
-        return _refuse(context, "an Upload cannot be imported: `pulumi up` takes what is there already as it is")
+        return _abort(
+            context,
+            "an Upload cannot be imported; run `pulumi up`, which adopts an existing blob with the same content",
+        )
     try:
         if not upload.read(state, Rest()):
             return provider_pb2.ReadResponse(id="")
     except PortUnavailable as error:
-        return _refuse(context, f"the blob cannot be looked at: {error}")
+        return _abort(context, f"cannot read the blob: {error}")
     return provider_pb2.ReadResponse(
         id=request.id,
         properties=wire.to_struct(state),
@@ -271,19 +276,21 @@ def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, objec
 
 
 def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
-    """What is wrong with the inputs, as (property, reason)."""
+    """Problems with the inputs, as (property, reason)."""
     if token != wire.TYPE:
-        return [("", f"{token} is not a type of gpuinfra; known are {wire.TYPE} and {upload.TYPE}")]
+        return [("", f"{token} is not a type of gpuinfra; expected {wire.TYPE} or {upload.TYPE}")]
     found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
     if inputs.get("wait", "all") not in (*WAITS, wire.UNKNOWN):
-        found.append(("wait", f"wait is {inputs.get('wait')!r}, allowed are {', '.join(WAITS)}"))
+        found.append(("wait", f"wait is {inputs.get('wait')!r}; allowed: {', '.join(WAITS)}"))
     if inputs.get("wait") == "floor" and not inputs.get("floor"):
-        found.append(("floor", "wait is 'floor', so floor has to say how many nodes are enough"))
+        found.append(
+            ("floor", "wait is 'floor', but floor is missing; set it to the number of verified nodes to wait for")
+        )
     return found
 
 
 def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
-    """Which properties are a reason to judge again; a fleet that is not ready is always one."""
+    """Properties that require another judgement; a fleet that is not ready is always judged again."""
     names = sorted({*old_inputs, *news} - wire.WAITING_ONLY)
     changed = [n for n in names if not n.startswith("__") and old_inputs.get(n) != news.get(n)]
     if state.get("ready") is not True and news.get("wait") != "none":
@@ -291,13 +298,13 @@ def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news:
     return changed
 
 
-def previewed(inputs: Mapping[str, object]) -> dict[str, object]:
-    """A preview's properties: what the nodes will say is not known before they are asked."""
+def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:
+    """The properties during a preview: all outputs are unknown."""
     return {**inputs, **dict.fromkeys(wire.OUTPUTS, wire.UNKNOWN)}
 
 
 def summary(outcome: Outcome) -> str:
-    """One line for people, kept in the state."""
+    """One line for people, stored in the state."""
     verdict = outcome.verdict
     if outcome.ended == NOT_DUE:
         return NOT_DUE_TEXT
@@ -305,14 +312,14 @@ def summary(outcome: Outcome) -> str:
     return f"{verdict.verified} of {verdict.expected} nodes and {gpus} GPUs verified"
 
 
-def _nothing_known(state: Mapping[str, object]) -> dict[str, object]:
-    """Outputs when nobody could be asked: what was known stays, ready is not claimed."""
+def _unreachable_outputs(state: Mapping[str, object]) -> dict[str, object]:
+    """Outputs when the cloud cannot be reached: the previous values, but not ready."""
     known = {name: state[name] for name in wire.OUTPUTS if name in state}
-    return {"nodesVerified": 0, "gpusVerified": 0, "nodes": [], "summary": "not looked at", **known, "ready": False}
+    return {"nodesVerified": 0, "gpusVerified": 0, "nodes": [], "summary": "not checked", **known, "ready": False}
 
 
 def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequence[str]) -> NoReturn:
-    """Fail so that the engine keeps the state: the resource exists, it is only not ready."""
+    """Fail and keep the state: the resource exists but is not ready."""
     detail = any_pb2.Any()
     detail.Pack(
         provider_pb2.ErrorResourceInitFailed(id=name, properties=wire.to_struct(properties), reasons=list(texts))
@@ -320,17 +327,17 @@ def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequ
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="\n".join(texts), details=[detail])
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, texts[0])
-    raise AssertionError("abort returns never")
+    raise AssertionError("abort does not return")
 
 
-def _refuse(context: Any, text: str) -> NoReturn:
-    """Fail without a state to keep."""
+def _abort(context: Any, text: str) -> NoReturn:
+    """Fail without a state."""
     context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-    raise AssertionError("abort returns never")
+    raise AssertionError("abort does not return")
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Run the plugin: print the port, answer until the engine leaves."""
+    """Run the plugin: print the port and serve until the engine exits."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -347,7 +354,9 @@ def serve(arguments: Sequence[str]) -> int:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     parent = os.getppid()
-    while os.getppid() == parent:  # The engine may be killed without a word; nobody else would end this process then.
+    while (
+        os.getppid() == parent
+    ):  # The engine may be killed without a Cancel request; nothing else ends this process then.
         time.sleep(0.5)
     provider._cancelled.set()
     server.stop(0)

@@ -1,4 +1,4 @@
-"""The package schema of gpuinfra's provider, which other Pulumi languages generate their SDK from."""
+"""The schema of gpuinfra's provider package; SDKs for other Pulumi languages are generated from it."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ def package_schema(version: str) -> dict[str, object]:
         "evidencePrefix": _STRING,
         "pools": {"type": "array", "items": _ANY, "description": "Pools with their groups, expectation and bundle."},
         "wait": {**_STRING, "description": "all, floor or none."},
-        "floor": {**_INTEGER, "description": "With wait=floor: how many verified nodes are enough."},
-        "deadlineS": {**_INTEGER, "description": "Seconds until the update gives up."},
+        "floor": {**_INTEGER, "description": "With wait=floor: the number of verified nodes to wait for."},
+        "deadlineS": {**_INTEGER, "description": "Seconds until the update fails."},
         "profile": _STRING,
         "roleArn": _STRING,
         "triggers": {"type": "object", "additionalProperties": _STRING},
     }
     outputs: dict[str, object] = {
-        "ready": {"type": "boolean", "description": "True when as many nodes as wait asks for are verified."},
+        "ready": {"type": "boolean", "description": "True when the number of verified nodes meets wait."},
         "nodesVerified": _INTEGER,
         "gpusVerified": _INTEGER,
         "nodes": {"type": "array", "items": _ANY},
         "lastNumbers": {
             "type": "object",
             "additionalProperties": _INTEGER,
-            "description": "Highest number of each pool's labels, so that none is given twice.",
+            "description": "Highest number in each pool's labels, so that numbers are not reused.",
         },
         "summary": _STRING,
     }
     return {
         "name": "gpuinfra",
         "version": version,
-        "description": "GPU clusters whose nodes prove themselves",
+        "description": "GPU clusters with verified nodes",
         "resources": {
             TYPE: {
                 "description": "All nodes of a cluster, verified.",
@@ -57,7 +57,7 @@ def package_schema(version: str) -> dict[str, object]:
                 "required": [*outputs],
             },
             UPLOAD: {
-                "description": "A file in a container of Azure's blob storage, put there under the operator's identity.",
+                "description": "A file in an Azure blob storage container, uploaded under the operator's identity.",
                 "inputProperties": _UPLOAD,
                 "requiredInputs": [*_UPLOAD],
                 "properties": {**_UPLOAD, "url": _STRING},

@@ -1,7 +1,7 @@
-"""Ask the ports again and again until the verdict is final, the deadline passes or somebody cancels.
+"""Poll the ports until the verdict is final, the deadline passes or the wait is cancelled.
 
-Owns the loop and what is remembered between two looks: evidence already read, identities already vouched for.
-What a verdict is, `judge` says; how it is shown, the caller's `say` decides.
+Owns the loop and the cache between two polls: evidence already read and identities already confirmed.
+`judge` makes the verdict; the caller's `log` shows the progress.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
+    GroupProblem,
     Identity,
     IdentityExpired,
     IdentityRefused,
     PoolExpected,
     Ports,
     PortUnavailable,
-    Trouble,
 )
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
 STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
-"""How long a group may leave outdated nodes alone. One that rolls has a node leaving, missing or new nearly all the time;
-it rests for a warm-up and a checkpoint, ten minutes each on AWS."""
+"""How long a group may leave outdated nodes in place. During a rolling replacement a node is leaving, missing or new most
+of the time; the pauses are a warm-up and a checkpoint, ten minutes each on AWS."""
 CONSOLE_LINES = 15
 NOT_DUE = "not due"
-"""How the waiting ends where no group should hold a node yet: a block before its window, a queue that was not served."""
-NOT_DUE_TEXT = "no node is due yet: their window has not opened, or their request still waits in the queue"
-LOOKED_THROUGH = 20
-"""Pieces of evidence of one instance that are looked through for one that it signed itself."""
+"""The wait ends here while no group should hold a node yet: a capacity block before its start, a queued request not yet served."""
+NOT_DUE_TEXT = "no node is due yet: the capacity block has not started, or the request is still queued"
+MAX_EVIDENCE_SEARCHED = 20
+"""How many pieces of evidence of one instance are searched for one that the instance signed itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """How long to wait, and for how many."""
+    """How long to wait, and for which nodes."""
 
     mode: str = "all"
     """`all`, `floor`, `none`."""
@@ -53,20 +53,20 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The last verdict, why the waiting ended, and what belongs beside it."""
+    """The last verdict and why the wait ended."""
 
     verdict: FleetVerdict
     ready: bool
     ended: str
     """`ready`, `not due`, `settled`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
     seconds: float
-    troubles: tuple[Trouble, ...] = ()
+    problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
-    """Instance id -> end of its console log, for those that never reported."""
+    """Instance id -> end of its console log, for nodes that never reported."""
 
 
 class Gatherer:
-    """One look after another at the same fleet."""
+    """Polls one fleet and caches what it read."""
 
     def __init__(
         self,
@@ -90,30 +90,30 @@ class Gatherer:
         """All groups of all pools."""
         return [group for pool in self._pools for group in pool.groups]
 
-    def look(self, names: Names | None = None) -> FleetVerdict:
-        """Ask membership and evidence once, and judge."""
+    def poll(self, names: Names | None = None) -> FleetVerdict:
+        """Read membership and evidence once, and judge."""
         members = self._ports.membership.members(self.groups)
         refs = ranked(self._ports.store.list(), self._owners)
         here = {m.instance_id for m in members if not m.leaving}
-        submissions = {i: self._believed(i, held) for i, held in refs.items() if i in here}
+        submissions = {i: self._accepted(i, held) for i, held in refs.items() if i in here}
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
-        """The evidence that a node was judged by; None where there was none."""
+        """The evidence that a node was judged by; None if there was none."""
         found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
         return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
 
-    def _believed(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
-        """The newest evidence; where a store cannot hold writers to their own folders, the newest that its own instance signed.
+    def _accepted(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
+        """The newest evidence; in a store without per-writer folders, the newest that the instance itself signed.
 
-        Without such rules a node that was broken into can put something newer under another's name. It cannot sign for it.
+        In such a store a compromised node can write newer evidence under another node's name, but cannot sign it.
         """
         first = self._submission(refs[0])
-        if self._owners or not _not_its_own(first, instance_id):
+        if self._owners or not _signed_by_another(first, instance_id):
             return first
-        for ref in refs[1:LOOKED_THROUGH]:
+        for ref in refs[1:MAX_EVIDENCE_SEARCHED]:
             other = self._submission(ref)
-            if other.identity is not None and not _not_its_own(other, instance_id):
+            if other.identity is not None and not _signed_by_another(other, instance_id):
                 return other
         return first
 
@@ -129,12 +129,12 @@ class Gatherer:
         )
 
     def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
-        """Who vouches for this evidence. A verified hash is kept: an identity is asked for once."""
+        """The confirmed identity of this evidence. A confirmed hash is cached, so the cloud is asked once."""
         if sha256 in self._trusted:
             return self._trusted[sha256], "", True
         raw = self._ports.store.proof(ref)
         if raw is None:
-            return None, "its evidence is there, its identity proof is not yet", False
+            return None, "its evidence has no identity proof yet", False
         if (sha256, hashlib.sha256(raw).hexdigest()) in self._refused:
             return None, self._refused[sha256, hashlib.sha256(raw).hexdigest()], True
         try:
@@ -154,32 +154,32 @@ class Gatherer:
     def _judge(
         self, probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
     ) -> list[Check]:
-        """Judging parses a lot of text, so the same evidence is judged once."""
+        """Judge, with a cache: parsing the probe output is slow."""
         wire = json.dumps([probes, journal, expectation], sort_keys=True)
         place = (hashlib.sha256(wire.encode()).hexdigest(), "")
         if place not in self._checks:
             self._checks[place] = self._judge_node(probes, expectation, journal)
         return self._checks[place]
 
-    def troubles(self, missing: Mapping[str, int]) -> list[Trouble]:
-        """What keeps these groups from getting the nodes that they lack, or from renewing those that they have."""
+    def problems(self, missing: Mapping[str, int]) -> list[GroupProblem]:
+        """What keeps these groups from launching missing nodes or replacing outdated ones."""
         short = {group.group: group for group in self.groups if group.name in missing}
-        found = self._ports.membership.troubles(list(short.values())) if short else []
+        found = self._ports.membership.problems(list(short.values())) if short else []
         return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
 
     def console(self, instance_id: str) -> list[str]:
-        """The end of a console log; a cloud that cannot give it must not hide the real finding."""
+        """The end of a console log; empty if the cloud cannot provide it, so that the actual finding is still reported."""
         try:
             return self._ports.console.tail(instance_id, CONSOLE_LINES)
         except PortUnavailable:
             return []
 
 
-STALE = "outdated nodes are left alone"
+_STALE_LOGGED = "outdated nodes"
 
 
-def _not_its_own(submission: Submission, instance_id: str) -> bool:
-    """Whether the cloud has said, for good, that this instance did not sign this evidence."""
+def _signed_by_another(submission: Submission, instance_id: str) -> bool:
+    """True when the cloud's final answer is that this instance did not sign this evidence."""
     identity = submission.identity
     if identity is None:
         return submission.identity_final
@@ -190,65 +190,65 @@ def watch(
     gatherer: Gatherer,
     wait: Wait,
     *,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     cancelled: threading.Event,
     names: Names | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Look until there is nothing more to wait for."""
+    """Poll until the verdict is ready or final, the deadline passes or the wait is cancelled."""
     start = clock()
-    pause, said, stuck_since, stale_since = POLL_S, "", None, None
-    told: set[str] = set()
-    troubles: list[Trouble] = []
+    pause, last_line, stuck_since, stale_since = POLL_S, "", None, None
+    logged: set[str] = set()
+    problems: list[GroupProblem] = []
     while True:
-        verdict = _look(gatherer, names, say, cancelled, start, wait, clock)
+        verdict = _poll(gatherer, names, log, cancelled, start, wait, clock)
         spent = clock() - start
         if verdict is None:
             return _end(
                 gatherer, FleetVerdict(nodes=()), "cancelled" if cancelled.is_set() else "deadline", spent, [], wait
             )
         names = verdict.names
-        if (line := progress(verdict)) != said:
-            said, pause = line, POLL_S
-            say(line)
+        if (line := progress(verdict)) != last_line:
+            last_line, pause = line, POLL_S
+            log(line)
         if not verdict.expected:
-            return _end(gatherer, verdict, NOT_DUE, spent, troubles, wait)
+            return _end(gatherer, verdict, NOT_DUE, spent, problems, wait)
         if _enough(verdict, wait):
-            return _end(gatherer, verdict, "ready", spent, troubles, wait)
+            return _end(gatherer, verdict, "ready", spent, problems, wait)
         if wait.mode == "none":
-            return _end(gatherer, verdict, "once", spent, troubles, wait)
+            return _end(gatherer, verdict, "once", spent, problems, wait)
         if verdict.settled:
-            return _end(gatherer, verdict, "settled", spent, troubles, wait)
+            return _end(gatherer, verdict, "settled", spent, problems, wait)
         try:
             outdated = {node.group: 0 for node in verdict.nodes if node.stale}
-            troubles = gatherer.troubles({**outdated, **verdict.missing})
+            problems = gatherer.problems({**outdated, **verdict.missing})
         except PortUnavailable:
-            troubles = []
-        for trouble in troubles:
-            if trouble.message not in told:
-                told.add(trouble.message)
-                say(f"{trouble.group}: {trouble.message}")
-        stuck_since = (stuck_since if stuck_since is not None else spent) if troubles else None
+            problems = []
+        for problem in problems:
+            if problem.message not in logged:
+                logged.add(problem.message)
+                log(f"{problem.group}: {problem.message}")
+        stuck_since = (stuck_since if stuck_since is not None else spent) if problems else None
         patience = min(STOCKOUT_PATIENCE_S, wait.deadline_s / 2)
         only_missing = all(node.settled for node in verdict.nodes)
         if stuck_since is not None and only_missing and spent - stuck_since >= patience:
-            return _end(gatherer, verdict, "stock-out", spent, troubles, wait)
-        stale_since = (stale_since if stale_since is not None else spent) if _left_alone(verdict) else None
+            return _end(gatherer, verdict, "stock-out", spent, problems, wait)
+        stale_since = (stale_since if stale_since is not None else spent) if _only_stale_left(verdict) else None
         if stale_since is not None:
-            if STALE not in told and spent - stale_since >= min(30.0, wait.deadline_s / 8):
-                told.add(STALE)
-                say(_stale_text(verdict))
+            if _STALE_LOGGED not in logged and spent - stale_since >= min(30.0, wait.deadline_s / 8):
+                logged.add(_STALE_LOGGED)
+                log(_stale_text(verdict))
             if spent - stale_since >= min(STALE_PATIENCE_S, wait.deadline_s / 2):
-                return _end(gatherer, verdict, "stale", spent, troubles, wait)
+                return _end(gatherer, verdict, "stale", spent, problems, wait)
         if spent >= wait.deadline_s:
-            return _end(gatherer, verdict, "deadline", spent, troubles, wait)
+            return _end(gatherer, verdict, "deadline", spent, problems, wait)
         if cancelled.wait(max(0.05, min(pause, wait.deadline_s - spent))):
-            return _end(gatherer, verdict, "cancelled", clock() - start, troubles, wait)
+            return _end(gatherer, verdict, "cancelled", clock() - start, problems, wait)
         pause = min(pause * 1.2, POLL_MAX_S, max(POLL_S, wait.deadline_s / 60))
 
 
-def _left_alone(verdict: FleetVerdict) -> bool:
-    """True while all that is not verified is outdated, and no group does anything about it."""
+def _only_stale_left(verdict: FleetVerdict) -> bool:
+    """True when every node that is not verified is outdated and no group is replacing one."""
     rest = [node for node in verdict.nodes if node.outcome != "verified" and not node.settled]
     return bool(rest) and all(node.stale for node in rest) and not verdict.missing
 
@@ -258,30 +258,30 @@ def _stale_text(verdict: FleetVerdict) -> str:
     who = ", ".join(stale[:6]) + (f" and {len(stale) - 6} more" if len(stale) > 6 else "")
     one = len(stale) == 1
     return (
-        f"{who} {'runs' if one else 'run'} an outdated launch template and nothing replaces {'it' if one else 'them'} just now: "
-        "where no instance refresh of the group is under way, start one, or terminate the instance"
+        f"{who} {'runs' if one else 'run'} an outdated launch template, and no replacement is in progress; "
+        "start an instance refresh of the group, or terminate the instance"
     )
 
 
-def _look(
+def _poll(
     gatherer: Gatherer,
     names: Names | None,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     cancelled: threading.Event,
     start: float,
     wait: Wait,
     clock: Callable[[], float],
 ) -> FleetVerdict | None:
-    """One look, tried again while the cloud cannot be asked; None when time ran out or somebody cancelled."""
+    """One poll, retried while the cloud does not answer; None when the deadline passes or the wait is cancelled."""
     pause = POLL_S
     while True:
         try:
-            return gatherer.look(names)
+            return gatherer.poll(names)
         except PortUnavailable as error:
             left = wait.deadline_s - (clock() - start)
             if left <= 0 or wait.mode == "none":
                 raise
-            say(f"the cloud cannot be asked just now, trying again: {error}")
+            log(f"the cloud does not answer, retrying: {error}")
             if cancelled.wait(min(pause, left)):
                 return None
             pause = min(pause * 2, POLL_MAX_S)
@@ -294,7 +294,7 @@ def _enough(verdict: FleetVerdict, wait: Wait) -> bool:
 
 
 def _end(
-    gatherer: Gatherer, verdict: FleetVerdict, ended: str, spent: float, troubles: Sequence[Trouble], wait: Wait
+    gatherer: Gatherer, verdict: FleetVerdict, ended: str, spent: float, problems: Sequence[GroupProblem], wait: Wait
 ) -> Outcome:
     silent = (
         [n.instance_id for n in verdict.nodes if n.outcome == "waiting"] if ended in ("deadline", "stock-out") else []
@@ -304,13 +304,13 @@ def _end(
         ready=bool(verdict.nodes) and _enough(verdict, wait),
         ended=ended,
         seconds=round(spent, 1),
-        troubles=tuple(troubles),
+        problems=tuple(problems),
         consoles={i: gatherer.console(i) for i in silent[:20]},
     )
 
 
 def progress(verdict: FleetVerdict) -> str:
-    """One line: how many are verified, and who is not yet."""
+    """One line: how many nodes are verified and the state of the others."""
     rest = [n for n in verdict.nodes if n.outcome != "verified"]
     parts = [f"{n.label} {n.outcome}" for n in rest[:6]]
     parts += [f"{len(rest) - 6} more"] if len(rest) > 6 else []
@@ -320,5 +320,5 @@ def progress(verdict: FleetVerdict) -> str:
 
 
 def never_reported(node: NodeVerdict) -> bool:
-    """True for a node of which nothing that counts was seen."""
+    """True for a node without any valid evidence."""
     return node.outcome == "waiting" and not node.evidence_sha256

@@ -1,7 +1,6 @@
-"""What crosses the wire between engine, plugin and state: the shape of the resource `gpuinfra:index:NodesReady`.
+"""The wire format between engine, plugin and state of the resource `gpuinfra:index:NodesReady`.
 
-Names are camelCase, as in every Pulumi provider. Values are plain: what the engine does not know yet during a preview
-is a marker string, and `has_unknown` finds it.
+Names are camelCase, as in every Pulumi provider. Values are plain; an unknown value during a preview is a marker string.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from gpuinfra.handover.watch import Outcome, Wait
 
 TYPE = "gpuinfra:index:NodesReady"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""How the engine writes a string that it does not know yet (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
+"""The engine's marker for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary")
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
-"""Inputs about how one looks and not about what should be there: changing them is no reason to look again."""
+"""Inputs about the wait and the access, not about the expected nodes; a change of these does not judge again."""
 
 Properties = dict[str, object]
 
@@ -45,15 +44,6 @@ def _whole(value: object) -> object:
 def to_struct(properties: Mapping[str, object]) -> struct_pb2.Struct:
     """Plain values as a protobuf struct."""
     return json_format.ParseDict(dict(properties), struct_pb2.Struct())
-
-
-def has_unknown(value: object) -> bool:
-    """True when a value, or anything in it, is not known yet."""
-    if isinstance(value, dict):
-        return any(has_unknown(v) for v in value.values())
-    if isinstance(value, list):
-        return any(has_unknown(v) for v in value)
-    return value == UNKNOWN
 
 
 def inputs_of(properties: Mapping[str, object]) -> Properties:
@@ -87,7 +77,7 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
 
 
 def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str | None = None) -> Wait:
-    """How long to wait; an operator may shorten it for one run or not wait at all, never lengthen it."""
+    """How long to wait. The operator can shorten the deadline for one run or skip the wait, but not extend it."""
     deadline = float(str(inputs.get("deadlineS") or 2700))
     if shortened_s is not None:
         deadline = min(deadline, shortened_s)
@@ -99,7 +89,7 @@ def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str |
 
 
 def seconds(text: str) -> float:
-    """`90s`, `15m`, `1h` or plain seconds; raises ValueError with what is allowed."""
+    """Parse `90s`, `15m`, `1h` or plain seconds. Raises ValueError with the allowed forms."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
     try:
@@ -107,12 +97,14 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value <= 86400:
-        raise ValueError(f"{text!r} is no duration; write seconds, minutes or hours up to a day, such as 90s, 15m, 1h")
+        raise ValueError(
+            f"{text!r} is not a duration; write seconds, minutes or hours up to one day, such as 90s, 15m, 1h"
+        )
     return value
 
 
 def outputs_of(outcome: Outcome, summary: str) -> Properties:
-    """What the state keeps: enough to know a node again and not to ask for its identity twice; checks stay in the evidence."""
+    """The outputs in the state: enough to recognize a node and to skip its identity check next time; checks stay in the evidence."""
     verdict = outcome.verdict
     return {
         "ready": outcome.ready,
@@ -147,7 +139,7 @@ def _node(node: NodeVerdict) -> Properties:
 
 
 def names_of(properties: Mapping[str, object]) -> Names:
-    """The names in a state. One that an older version wrote keeps no highest number; its labels have to do."""
+    """The labels in a state. A state without highest numbers uses the numbers of its labels."""
     last = _mapping(properties.get("lastNumbers"))
     return Names(
         labels={str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))},
@@ -156,7 +148,7 @@ def names_of(properties: Mapping[str, object]) -> Names:
 
 
 def trusted_of(properties: Mapping[str, object], pools: list[PoolExpected]) -> dict[str, Identity]:
-    """Evidence hashes whose signer was verified before. Only verified nodes' are kept: the others are asked again."""
+    """Evidence hashes with a confirmed signer, of verified nodes only; the others are confirmed again."""
     roles = {pool.name: pool.node_role for pool in pools}
     return {
         str(n["evidenceSha256"]): Identity(

@@ -115,7 +115,7 @@ def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]
                 gatherer = Gatherer(
                     connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools)
                 )
-                last = gatherer.look(wire.names_of(outputs))
+                last = gatherer.poll(wire.names_of(outputs))
                 for node in last.nodes:
                     stand_in = stages.get(node.instance_id, {})
                     console = gatherer.console(node.instance_id) if never_reported(node) else []

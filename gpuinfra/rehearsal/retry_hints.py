@@ -33,10 +33,10 @@ def what_to_do(text: str) -> str:
     if "VirtualMachineScaleSet" in text:
         # Azure fails the set itself, where other clouds' groups come up empty and the handover says why.
         from gpuinfra.handover.azure import classify
-        from gpuinfra.handover.wording import TROUBLE_HINTS
+        from gpuinfra.handover.explain import PROBLEM_HINTS
 
         if (kind := classify(text)) != "other":
-            return f"{TROUBLE_HINTS[kind]}; {_GOES_ON}"
+            return f"{PROBLEM_HINTS[kind]}; {_GOES_ON}"
     return f"mend what the text above names, then run the same command again; {_GOES_ON}"
 
 

@@ -160,7 +160,9 @@ class _Nodes:
         """The nodes under the handover's names, so that a node is called the same while it boots and in the report."""
         for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
             own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch)
-            names = self._names[cluster] = self._names.get(cluster, Names()).call(pool, [n["instance_id"] for n in own])
+            names = self._names[cluster] = self._names.get(cluster, Names()).assign(
+                pool, [n["instance_id"] for n in own]
+            )
             for node in own:
                 node["label"] = names.labels[node["instance_id"]]
         return nodes

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
+from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.watch import never_reported
-from gpuinfra.handover.wording import hint
 
 SCHEMA = "gpuinfra.report/1"
 CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected", "unit", "hint", "reason")

@@ -10,10 +10,10 @@ from typing import Any
 
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import connect
+from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.handover.provider import judge_node
 from gpuinfra.handover.watch import Gatherer
-from gpuinfra.handover.wording import hint
 from gpuinfra.verification.read import Absent, Evidence, Found, parse
 
 ABOUT = (
@@ -39,7 +39,7 @@ def found_of(gates: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mappi
         pools = wire.pools_of(inputs)
         shows = {pool.name: pool.expectation for pool in pools}
         gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-        verdict = gatherer.look(wire.names_of(outputs))
+        verdict = gatherer.poll(wire.names_of(outputs))
         for node in verdict.nodes:
             one = _evidence(gatherer, node)
             if one is None:

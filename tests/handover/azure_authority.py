@@ -1,4 +1,4 @@
-"""An authority of a test's own, and documents that it signs: another builder than the rehearsal's, so that both are checked."""
+"""A certificate authority for tests, and documents signed by it. It shares no code with the rehearsal's builder, so the two check each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Authority:
     key: Any
 
     def pem(self, folder: Path, *, between: bool = True) -> dict[str, str]:
-        """The environment that makes this authority the trusted one."""
+        """The environment that makes this authority trusted."""
         path = folder / "roots.pem"
         path.write_bytes(
             self.root.public_bytes(Encoding.PEM) + (self.between.public_bytes(Encoding.PEM) if between else b"")
@@ -41,7 +41,7 @@ class Authority:
         return {"GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(path)}
 
     def document(
-        self, nonce: str, *, chain: bool = True, attributes: bool = True, digest: Any = None, **said: Any
+        self, nonce: str, *, chain: bool = True, attributes: bool = True, digest: Any = None, **claims: Any
     ) -> str:
         """One attested document, in base64."""
         content: dict[str, Any] = {
@@ -49,7 +49,7 @@ class Authority:
             "subscriptionId": SUBSCRIPTION, "vmId": VM.upper(),
             "timeStamp": {"createdOn": NOW.strftime(_TIME), "expiresOn": (NOW + timedelta(hours=6)).strftime(_TIME)},
         }  # fmt: skip
-        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps({**content, **said}).encode())
+        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps({**content, **claims}).encode())
         builder = builder.add_signer(self.own, self.key, digest or hashes.SHA256())
         if chain:
             builder = builder.add_certificate(self.between)
@@ -59,7 +59,7 @@ class Authority:
 
 @cache
 def authority(name: str = "southcentralus.metadata.azure.com", days: int = 3650, curve: bool = False) -> Authority:
-    """An authority whose last certificate is for `name` and ends after `days`."""
+    """An authority whose leaf certificate is for `name` and expires after `days`."""
     root_key, between_key = _key(0), _key(1)
     own_key = ec.generate_private_key(ec.SECP256R1()) if curve else _key(2)
     root = _certificate("Test Root", root_key, None, root_key, 3650)

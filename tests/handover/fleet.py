@@ -1,4 +1,4 @@
-"""A fleet in memory behind the four ports, and evidence for it. Only what is outside is replaced: cloud and clock."""
+"""An in-memory fleet behind the four ports, with evidence. Only the cloud and the clock are replaced."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from gpuinfra.handover.ports import (
     EvidenceRef,
     GroupExpected,
+    GroupProblem,
     Identity,
     IdentityRefused,
     Member,
     PoolExpected,
     Ports,
     PortUnavailable,
-    Trouble,
 )
 
 LAUNCHED = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
@@ -32,7 +32,7 @@ def instance(number: int) -> str:
 
 
 def pool(count: int = 2, **more: Any) -> PoolExpected:
-    """One pool with one group, whose machine requires one check."""
+    """One pool with one group; its machine requires one check."""
     group = GroupExpected(name="gpu-reserved-0", group="asg-1", count=count, template_id="lt-1", template_version="3")
     given: dict[str, Any] = {
         "name": "gpu",
@@ -49,7 +49,7 @@ def pool(count: int = 2, **more: Any) -> PoolExpected:
 def judge(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[dict[str, object]]:
-    """One check: how many GPUs the raw output names."""
+    """One check: the number of GPUs in the raw output."""
     found = probes.get("gpus")
     outcome = "pass" if found == expectation["gpus"] else "fail"
     return [
@@ -63,20 +63,20 @@ def judge(
 
 @dataclass
 class Fleet:
-    """What the cloud would answer; tests change it between two looks."""
+    """The answers of the cloud; tests change them between two polls."""
 
     members_: list[Member] = field(default_factory=list)
     refs: list[EvidenceRef] = field(default_factory=list)
     bodies: dict[str, bytes] = field(default_factory=dict)
     proofs: dict[str, bytes] = field(default_factory=dict)
-    troubles_: list[Trouble] = field(default_factory=list)
+    problems_: list[GroupProblem] = field(default_factory=list)
     consoles: dict[str, list[str]] = field(default_factory=dict)
     unavailable: int = 0
     verified: list[str] = field(default_factory=list)
-    """Evidence hashes that somebody asked an identity for, in order."""
+    """Evidence hashes whose identity was requested, in order."""
 
     def launch(self, number: int, **more: Any) -> str:
-        """An instance in the group."""
+        """Add an instance to the group."""
         given: dict[str, Any] = {
             "instance_id": instance(number),
             "group": "asg-1",
@@ -88,7 +88,7 @@ class Fleet:
         return instance(number)
 
     def report(self, number: int, *, gpus: int = 8, boot: str = "boot-0001", seq: int = 1, **more: Any) -> EvidenceRef:
-        """Evidence of an instance, with a proof that holds."""
+        """Evidence of an instance, with a valid proof."""
         document = {
             "schema": "gpuinfra.evidence/1",
             "instance_id": instance(number),
@@ -114,7 +114,7 @@ class Fleet:
 
     @property
     def ports(self) -> Ports:
-        """This fleet as the four ports."""
+        """The four ports of this fleet."""
         return Ports(membership=self, store=self, identity=self, console=self)
 
     def members(self, groups: Any) -> list[Member]:
@@ -123,8 +123,8 @@ class Fleet:
             raise PortUnavailable("Throttling: Rate exceeded")
         return list(self.members_)
 
-    def troubles(self, groups: Any) -> list[Trouble]:
-        return list(self.troubles_)
+    def problems(self, groups: Any) -> list[GroupProblem]:
+        return list(self.problems_)
 
     def list(self) -> list[EvidenceRef]:
         return list(self.refs)

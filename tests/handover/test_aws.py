@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.handover.aws import PROOF_BODY, StsIdentity, check_proof, classify, harmless, parse_caller, parse_key
+from gpuinfra.handover.aws import PROOF_BODY, StsIdentity, check_proof, classify, parse_caller, parse_key, printable
 from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
 
 SHA = "a" * 64
@@ -21,7 +21,7 @@ CALLER = """<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011
 
 
 def proof(host: str = HOST, **more: Any) -> dict[str, Any]:
-    """A proof as a node makes it."""
+    """A proof as a node creates it."""
     headers = {
         "Authorization": f"AWS4-HMAC-SHA256 Credential=ASIA/x, SignedHeaders={SIGNED}, Signature=00",
         "Host": host,
@@ -36,8 +36,8 @@ def proof(host: str = HOST, **more: Any) -> dict[str, Any]:
     return {"schema": "gpuinfra.proof/1", "cloud": "aws", "request": request}
 
 
-def test_a_good_proof_gives_its_hash_and_signed_headers() -> None:
-    """What is sent on is what was signed, and the host is left to the sender."""
+def test_valid_proof_yields_hash_and_signed_headers() -> None:
+    """Only signed headers are sent on; the sender sets the host."""
     headers, sha256 = check_proof(proof(), HOST)
     assert sha256 == SHA
     assert "host" not in headers
@@ -58,13 +58,13 @@ def test_a_good_proof_gives_its_hash_and_signed_headers() -> None:
         ),
         ({"headers": {"Authorization": ""}}, "does not sign host"),
         ({"headers": {"X-Gpuinfra-Evidence": "abc"}}, "no evidence hash"),
-        ({"headers": {"x-gpuinfra-evidence": "b" * 64}}, "doubled"),
-        ({"headers": {"X-Amz-Date": "x\r\nHost: evil"}}, "broken"),
+        ({"headers": {"x-gpuinfra-evidence": "b" * 64}}, "duplicate"),
+        ({"headers": {"X-Amz-Date": "x\r\nHost: evil"}}, "invalid headers"),
         ({"headers": None}, "no headers"),
     ],
 )
-def test_a_proof_that_says_more_than_it_may_is_refused(change: dict[str, Any], words: str) -> None:
-    """Host, method, path, query, body and signed headers are fixed to the letter; anything else is refused."""
+def test_proof_with_unexpected_content_is_refused(change: dict[str, Any], words: str) -> None:
+    """Host, method, path, query, body and signed headers are fixed; anything else is refused."""
     if change.get("headers", "") is None:
         given = proof()
         given["request"]["headers"] = None
@@ -76,7 +76,7 @@ def test_a_proof_that_says_more_than_it_may_is_refused(change: dict[str, Any], w
 
 @contextmanager
 def sts(status: int, body: str, seen: list[dict[str, str]]) -> Iterator[str]:
-    """An identity service that answers one thing, on loopback."""
+    """An STS endpoint on loopback with one answer."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -103,29 +103,29 @@ def sts(status: int, body: str, seen: list[dict[str, str]]) -> Iterator[str]:
 
 
 def client(endpoint: str, account: str = "000000000000") -> Any:
-    """The operator's own STS client, as far as it is used."""
+    """The parts of the operator's STS client that the code uses."""
     return SimpleNamespace(
         meta=SimpleNamespace(endpoint_url=endpoint), get_caller_identity=lambda: {"Account": account}
     )
 
 
 def asked(status: int, body: str, account: str = "000000000000") -> tuple[Any, list[dict[str, str]]]:
-    """What comes of one answer, and what the service was asked."""
+    """The result of one answer, and the requests that the service received."""
     seen: list[dict[str, str]] = []
     with sts(status, body, seen) as endpoint:
         return StsIdentity(client(endpoint, account)).verify(proof(host=endpoint.removeprefix("http://"))), seen
 
 
-def test_the_regions_own_endpoint_is_asked() -> None:
-    """The signed request goes to the operator's endpoint unchanged, and its answer names role and instance."""
+def test_signed_request_goes_to_the_regions_endpoint() -> None:
+    """The signed request reaches the operator's endpoint unchanged, and the answer yields role and instance."""
     identity, seen = asked(200, CALLER.format(account="000000000000"))
     assert (identity.role, identity.instance_id, identity.evidence_sha256) == ("train-node", "i-00000000000000001", SHA)
     assert seen[0]["body"] == PROOF_BODY
     assert seen[0]["x-gpuinfra-evidence"] == SHA
 
 
-def test_another_account_is_refused() -> None:
-    """A role and session of the same name in somebody else's account vouches for nothing."""
+def test_identity_of_another_account_is_refused() -> None:
+    """A role and session of the same name in another account is refused."""
     with pytest.raises(IdentityRefused, match="account 111111111111, not in 000000000000"):
         asked(200, CALLER.format(account="111111111111"))
 
@@ -145,20 +145,20 @@ def test_another_account_is_refused() -> None:
         (200, "<x><Arn>arn:aws:iam::000000000000:user/mallory</Arn></x>", IdentityRefused),
     ],
 )
-def test_answers_of_the_identity_service(status: int, body: str, kind: type[Exception]) -> None:
-    """Each answer is a refusal, an expiry that a newer proof mends, or a reason to ask again; redirects are not followed."""
+def test_sts_answers_are_classified(status: int, body: str, kind: type[Exception]) -> None:
+    """Each answer is a refusal, an expired proof or a reason to retry; redirects are not followed."""
     with pytest.raises(kind):
         asked(status, body)
 
 
-def test_an_identity_service_that_is_not_there() -> None:
-    """No connection is a reason to ask again, not a verdict."""
+def test_unreachable_sts_is_retried() -> None:
+    """A failed connection is a reason to retry, not a verdict."""
     with pytest.raises(PortUnavailable, match="cannot be reached"):
         StsIdentity(client("http://127.0.0.1:9")).verify(proof(host="127.0.0.1:9"))
 
 
-def test_other_partitions_are_understood() -> None:
-    """China's and GovCloud's ARNs name role and instance as well."""
+def test_arns_of_other_partitions_are_parsed() -> None:
+    """ARNs of China and GovCloud yield role and instance as well."""
     answer = b"<x><Arn>arn:aws-cn:sts::000000000000:assumed-role/r/i-0abc</Arn></x>"
     assert parse_caller(answer, SHA).instance_id == "i-0abc"
 
@@ -180,13 +180,13 @@ def test_other_partitions_are_understood() -> None:
         ("something new", "other"),
     ],
 )
-def test_scaling_failures_are_told_apart(message: str, kind: str) -> None:
-    """A stock-out, a quota, a permission and a bad image are different things to a person."""
+def test_scaling_failures_are_classified(message: str, kind: str) -> None:
+    """Missing capacity, quota, permission and image failures have different kinds."""
     assert classify(message) == kind
 
 
-def test_keys_of_another_shape_are_not_evidence() -> None:
-    """Proofs, folders and foreign keys in the listing are passed over; both forms of a node's folder are read."""
+def test_keys_of_other_shapes_are_skipped() -> None:
+    """Proofs, folders and foreign keys in the listing are skipped; both forms of a node's folder are read."""
     prefix = "evidence/train/"
     for name, owner in (("i-0abc", ""), ("AROAX:i-0abc", "AROAX")):
         entry = {"Key": f"{prefix}{name}/1234-abcd/000007.json", "LastModified": None, "ETag": "e"}
@@ -198,5 +198,5 @@ def test_keys_of_another_shape_are_not_evidence() -> None:
 
 
 def test_console_text_cannot_move_the_terminal() -> None:
-    """Escape sequences of a node's console are made visible."""
-    assert "\x1b" not in harmless("\x1b[2Jgone")
+    """Escape sequences in a console log are replaced."""
+    assert "\x1b" not in printable("\x1b[2Jgone")

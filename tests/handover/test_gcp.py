@@ -37,7 +37,7 @@ PREFIX = "evidence/train"
 
 @dataclass
 class Site:
-    """A stand-in with an evidence bucket, nodes' account and a group of two."""
+    """A stand-in cloud with an evidence bucket, the nodes' service account and a group of two."""
 
     cloud: Cloud
     server: Server
@@ -47,21 +47,21 @@ class Site:
 
     @property
     def groups(self) -> list[GroupExpected]:
-        """What a program would wait for."""
+        """The groups that a program would declare."""
         return [GroupExpected(name="gpu-reserved-0", group=self.group.id, count=2, template_version="gpu-v1")]
 
     def numbers(self) -> list[str]:
-        """The machines that run."""
+        """The running instances."""
         return [one["id"] for one in self.cloud.fleet.instances().values() if one["state"] == "running"]
 
     def node(self, number: str) -> node_cloud.Cloud:
-        """A machine's own cloud, as its node part sees it."""
+        """An instance's own cloud access, as its node code uses it."""
         return node_cloud.of({"cloud": "gcp"}, endpoints.of_node("gcp", self.cloud.endpoint, number))
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One stand-in for all tests here: a key takes a while to make."""
+    """One stand-in for all tests in this module, because creating a key is slow."""
     cloud = Cloud(tmp_path_factory.mktemp("rehearsal"))
     server = Server(cloud, "token")
     server.start()
@@ -90,7 +90,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> Ports:
-    """The operator's ports, found by nothing but the environment that a rehearsal gives."""
+    """The operator's ports, configured only by the environment of a rehearsal."""
     known = {"gcp": {"credentials_file": gcp_tokens.operator_file(site.cloud), "project": ids.PROJECT}}
     operator = {"access_key_id": "x", "secret_access_key": "x", **known}
     for name, value in endpoints._gcp_operator(site.cloud.endpoint, operator, "us-central1").items():
@@ -99,15 +99,15 @@ def ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> Ports:
 
 
 def report(site: Site, number: str, folder: Path, seq: int = 1) -> bytes:
-    """Deliver evidence as the node part of a machine does; the bytes that it delivered."""
+    """Upload evidence as a node does, and return its content."""
     node = {"cloud": "gcp", "evidence": {"bucket": "evidence-1", "prefix": PREFIX}}
     document = {"schema": "gpuinfra.evidence/1", "instance_id": number, "boot_id": BOOT, "seq": seq}
     upload.deliver(node, document, Kept(folder / number), site.node(number))
     return (json.dumps(document) + "\n").encode()
 
 
-def test_membership_is_the_groups_own_word(site: Site, ports: Ports) -> None:
-    """Numbers, template, zone, address and time of each machine."""
+def test_members_have_number_template_zone_address_and_time(site: Site, ports: Ports) -> None:
+    """Membership yields number, template, zone, address and launch time of each instance."""
     members = ports.membership.members(site.groups)
     assert sorted(one.instance_id for one in members) == sorted(site.numbers())
     one = members[0]
@@ -118,8 +118,8 @@ def test_membership_is_the_groups_own_word(site: Site, ports: Ports) -> None:
     assert abs((datetime.datetime.now(datetime.UTC) - one.launched).total_seconds()) < 300
 
 
-def test_evidence_arrives_and_its_signer_is_verified(site: Site, ports: Ports, tmp_path: Path) -> None:
-    """From the node's own upload to the operator's identity check, over HTTP, with Google's libraries and real signatures."""
+def test_evidence_is_uploaded_and_its_signer_verified(site: Site, ports: Ports, tmp_path: Path) -> None:
+    """The path from the node's upload to the operator's identity check works over HTTP with Google's libraries and real signatures."""
     number = site.numbers()[0]
     report(site, number, tmp_path)
     ports.membership.members(site.groups)
@@ -132,8 +132,8 @@ def test_evidence_arrives_and_its_signer_is_verified(site: Site, ports: Ports, t
     assert identity.evidence_sha256 == hashlib.sha256(data).hexdigest()
 
 
-def test_a_proof_is_renewed_and_evidence_is_not_replaced(site: Site, ports: Ports, tmp_path: Path) -> None:
-    """The grants let a node write its proof again, and nothing else twice; deleting is not its business either."""
+def test_proof_can_be_renewed_but_evidence_cannot_be_replaced(site: Site, ports: Ports, tmp_path: Path) -> None:
+    """The grants let a node overwrite its proof, but not overwrite evidence or delete anything."""
     number = site.numbers()[1]
     report(site, number, tmp_path)
     node = site.node(number)
@@ -145,8 +145,8 @@ def test_a_proof_is_renewed_and_evidence_is_not_replaced(site: Site, ports: Port
         node.put("evidence-1", ref.key, b"{}", once=True)
 
 
-def test_a_node_may_not_write_beside_its_clusters_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The condition on the grant holds the account to one prefix; the refusal is told in Google's words."""
+def test_node_cannot_write_outside_its_clusters_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The condition on the grant restricts the account to one prefix; the refusal has Google's text."""
     from gpuinfra.node import gcp as node_gcp
 
     monkeypatch.setattr(node_gcp.time, "sleep", lambda _: None)
@@ -156,8 +156,8 @@ def test_a_node_may_not_write_beside_its_clusters_folder(site: Site, monkeypatch
             node.put("evidence-1", key, b"{}", once=True)
 
 
-def test_the_token_of_another_instance_does_not_vouch(site: Site, ports: Ports) -> None:
-    """A proof names the machine that asked for it, wherever it is put."""
+def test_token_of_another_instance_is_refused(site: Site, ports: Ports) -> None:
+    """A proof names the instance that requested it, wherever it is stored."""
     ports.membership.members(site.groups)
     first, second = site.numbers()[:2]
     taken = site.node(second).proof("d" * 64, datetime.datetime.now(datetime.UTC))
@@ -165,14 +165,14 @@ def test_the_token_of_another_instance_does_not_vouch(site: Site, ports: Ports) 
 
 
 def test_instances_of_other_projects_are_refused(site: Site, ports: Ports) -> None:
-    """Before any group was asked about, no project is believed."""
+    """Before any group was read, no project is accepted."""
     taken = site.node(site.numbers()[0]).proof("d" * 64, datetime.datetime.now(datetime.UTC))
-    with pytest.raises(IdentityRefused, match=f"signed in project {ids.PROJECT}, its group is in none"):
+    with pytest.raises(IdentityRefused, match=f"signed in project {ids.PROJECT}, but its group is in none"):
         ports.identity.verify(taken)
 
 
 def test_a_token_without_instance_details_is_refused(site: Site, ports: Ports) -> None:
-    """What the metadata server gives without format=full proves an account and no machine."""
+    """A token without format=full identifies an account but no instance."""
     ports.membership.members(site.groups)
     one = site.cloud.store.get("instance", site.numbers()[0])
     assert one is not None
@@ -181,8 +181,8 @@ def test_a_token_without_instance_details_is_refused(site: Site, ports: Ports) -
         ports.identity.verify({"schema": "gpuinfra.proof/1", "cloud": "gcp", "token": short})
 
 
-def test_googles_own_library_agrees_with_the_stand_ins_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token that we verify is one that google-auth verifies too, with the keys that the stand-in serves."""
+def test_googles_own_library_accepts_the_stand_ins_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """google-auth verifies the same token with the keys that the stand-in serves."""
     import google.auth.jwt as google_jwt
     import jwt
 
@@ -191,12 +191,12 @@ def test_googles_own_library_agrees_with_the_stand_ins_token(site: Site, monkeyp
     from cryptography.hazmat.primitives import serialization
 
     pem = known.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    said = google_jwt.decode(token, certs={str(known.key_id): pem}, audience=f"gpuinfra:evidence:{'d' * 64}")
-    assert said["google"]["compute_engine"]["instance_id"] == site.numbers()[0]
+    decoded = google_jwt.decode(token, certs={str(known.key_id): pem}, audience=f"gpuinfra:evidence:{'d' * 64}")
+    assert decoded["google"]["compute_engine"]["instance_id"] == site.numbers()[0]
 
 
-def test_a_silent_nodes_console_is_read_from_the_serial_port(site: Site, ports: Ports) -> None:
-    """The last lines; nothing for a number that no group has."""
+def test_console_is_read_from_the_serial_port(site: Site, ports: Ports) -> None:
+    """The last lines are returned, and none for an unknown instance."""
     number = site.numbers()[0]
 
     class Host:
@@ -225,10 +225,10 @@ def test_a_silent_nodes_console_is_read_from_the_serial_port(site: Site, ports: 
         ({"currentAction": "NONE", "instanceStatus": "STOPPING"}, True),
     ],
 )
-def test_a_machine_that_its_group_has_begun_to_end_does_not_count(managed: dict[str, str], leaving: bool) -> None:
-    """Current action and status say it; one without a number is not made yet and is on no list."""
+def test_terminating_instance_is_leaving(managed: dict[str, str], leaving: bool) -> None:
+    """The current action and the status mark an instance as leaving; one without a number is not listed."""
 
-    class Answers(gcp.Asking):
+    class Answers(gcp.Client):
         def json(self, method: str, url: str, parameters: Any = None) -> dict[str, Any]:
             if url.endswith("/instances"):
                 return {}
@@ -246,10 +246,10 @@ def test_a_machine_that_its_group_has_begun_to_end_does_not_count(managed: dict[
     ("fault", "scheduling", "kind"),
     [("cloud:no-capacity:on_demand", {}, "capacity"), ("cloud:no-capacity:flex", "flex", "capacity")],
 )
-def test_a_group_without_machines_says_why(
+def test_group_without_machines_reports_why(
     site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch, fault: str, scheduling: Any, kind: str
 ) -> None:
-    """A stock-out is told in Compute Engine's words, for a group and for a queued request."""
+    """Missing capacity is reported with Compute Engine's text, for a group and for a queued request."""
     monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
     monkeypatch.setattr(site.cloud, "faults", Faults([fault], site.cloud.store))
     name, queued = f"short-{fault[-4:].strip('_')}", scheduling == "flex"
@@ -264,21 +264,21 @@ def test_a_group_without_machines_says_why(
     site.cloud.fleet.reconcile()
     wanted = [GroupExpected(name=name, group=group.id, count=2)]
     assert ports.membership.members(wanted) == []
-    found = ports.membership.troubles(wanted)
+    found = ports.membership.problems(wanted)
     assert [one.kind for one in found][:1] == [kind]
     assert found[0].message.startswith("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ")
     assert found[0].at is not None
     site.client.delete(group)
 
 
-def test_what_failed_before_a_success_is_no_trouble(site: Site, ports: Ports) -> None:
-    """An error that a later machine has answered is not told again."""
+def test_failures_before_a_success_are_not_reported(site: Site, ports: Ports) -> None:
+    """An error before the launch of the newest instance is resolved."""
     site.cloud.store.put("activity", "0", {
         "n": 0, "id": "0", "region": "", "group": site.group.id, "description": "", "cause": "", "status": "Failed",
         "message": "no more", "code": "ZONE_RESOURCE_POOL_EXHAUSTED", "start": 1.0, "end": 1.0,
     })  # fmt: skip
     ports.membership.members(site.groups)
-    assert ports.membership.troubles(site.groups) == []
+    assert ports.membership.problems(site.groups) == []
 
 
 @pytest.mark.parametrize(
@@ -293,15 +293,15 @@ def test_what_failed_before_a_success_is_no_trouble(site: Site, ports: Ports) ->
         ("SOMETHING: else", "other"),
     ],
 )
-def test_googles_codes_are_told_apart(message: str, kind: str) -> None:
-    """A stock-out, a quota, a permission and an image want different things of a person."""
+def test_googles_codes_are_classified(message: str, kind: str) -> None:
+    """Missing capacity, quota, permission and image failures have different kinds."""
     assert gcp.classify(message) == kind
 
 
 @pytest.mark.parametrize(
     "name", ["1/b/000001.json", "x/" + BOOT + "/000001.json", f"7/{BOOT}/1.json", f"7/{BOOT}/000001.proof.json", "7"]
 )
-def test_what_is_no_evidence_is_left_out(name: str) -> None:
+def test_names_of_other_shapes_are_skipped(name: str) -> None:
     """Only names of the documented shape are evidence."""
     entry = {"name": f"{PREFIX}/{name}", "updated": "2026-11-21T09:00:00.123Z", "generation": "5"}
     assert gcp.parse_key(f"{PREFIX}/", entry) is None
@@ -311,20 +311,18 @@ def test_what_is_no_evidence_is_left_out(name: str) -> None:
     assert (found.instance_id, found.seq, found.etag) == ("7", 12, "5")
 
 
-def test_troubles_of_the_cloud_are_told_and_not_taken_for_an_answer(
-    site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group that is not there, a path that is none and credentials that are missing each give one sentence."""
-    lost = [GroupExpected(name="x", group=google.path("nobody"), count=1)]
+def test_failed_requests_are_reported(site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing group, an invalid path and missing credentials each give one sentence."""
+    lost = [GroupExpected(name="x", group=google.path("missing"), count=1)]
     with pytest.raises(
-        PortUnavailable, match=r"listManagedInstances answered 404: The resource .*nobody' was not found"
+        PortUnavailable, match=r"listManagedInstances answered 404: The resource .*missing' was not found"
     ):
         ports.membership.members(lost)
-    with pytest.raises(PortUnavailable, match="is no managed instance group"):
+    with pytest.raises(PortUnavailable, match="is not a zonal managed instance group"):
         ports.membership.members([GroupExpected(name="x", group="asg-1", count=1)])
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     fresh = ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
     with pytest.raises(PortUnavailable, match=r"Google Cloud's credentials: .*nowhere\.json"):
         fresh.membership.members(site.groups)
-    with pytest.raises(PortUnavailable, match="profile and role_arn are AWS's"):
+    with pytest.raises(PortUnavailable, match="profile and role_arn apply to AWS only"):
         ports_of("gcp", region="r", evidence_bucket="b", evidence_prefix="p", profile="me")

@@ -1,4 +1,4 @@
-"""Google's identity tokens, signed here by a library that is not ours and verified by us."""
+"""Google's identity tokens, signed by another library and verified by the handover."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def jwks(*keys: tuple[str, rsa.RSAPrivateKey]) -> dict[str, Any]:
 
 
 def claims(**change: Any) -> dict[str, Any]:
-    """What Google says of an instance, format=full."""
+    """Google's claims about an instance, format=full."""
     engine = {"instance_id": "1000000000000000007", "project_id": "standin-project", "zone": "us-central1-a"}
     return {
         "iss": "https://accounts.google.com",
@@ -43,25 +43,25 @@ def claims(**change: Any) -> dict[str, Any]:
     }
 
 
-def token(said: dict[str, Any], key: Any = KEY, kid: str = "one", algorithm: str = "RS256") -> str:
+def token(content: dict[str, Any], key: Any = KEY, kid: str = "one", algorithm: str = "RS256") -> str:
     """A signed token."""
-    return jwt.encode(said, key, algorithm=algorithm, headers={"kid": kid})
+    return jwt.encode(content, key, algorithm=algorithm, headers={"kid": kid})
 
 
 def proof(text: object) -> dict[str, Any]:
-    """A proof as a node makes it."""
+    """A proof as a node creates it."""
     return {"schema": "gpuinfra.proof/1", "cloud": "gcp", "evidence_sha256": SHA256, "token": text}
 
 
 def service(
     keys: Callable[[], dict[str, Any]] = lambda: jwks(("one", KEY)), clock: Callable[[], float] = lambda: NOW
 ) -> GoogleIdentity:
-    """A verifier whose groups are in the stand-in's project."""
+    """A verifier for groups in the stand-in's project."""
     return GoogleIdentity(keys, lambda: {"standin-project"}, clock=clock)
 
 
-def test_a_token_names_instance_account_project_and_evidence() -> None:
-    """What Google signed is what the identity says."""
+def test_token_yields_instance_account_project_and_evidence() -> None:
+    """The identity holds the claims that Google signed."""
     found = service().verify(proof(token(claims())))
     assert (found.account, found.role) == ("standin-project", NODE)
     assert (found.instance_id, found.evidence_sha256) == ("1000000000000000007", SHA256)
@@ -71,38 +71,38 @@ def test_a_token_names_instance_account_project_and_evidence() -> None:
     ("given", "words"),
     [
         (token(claims(), key=OTHER), "not signed by Google"),
-        (token(claims(), kid="two"), "a key that Google does not serve: 'two'"),
+        (token(claims(), kid="two"), "a key that Google does not publish: 'two'"),
         (token(claims(), key="secret" * 8, algorithm="HS256"), "signed with 'HS256'"),
         (token(claims(), key="", algorithm="none"), "signed with 'none'"),
-        (token(claims(iss="https://evil.example")), "is by 'https://evil.example'"),
-        (token(claims(aud="https://other.example")), "which is no evidence"),
-        (token(claims(aud=f"gpuinfra:evidence:{SHA256}0")), "which is no evidence"),
-        (token(claims(aud=[f"gpuinfra:evidence:{SHA256}"])), "which is no evidence"),
+        (token(claims(iss="https://evil.example")), "was issued by 'https://evil.example'"),
+        (token(claims(aud="https://other.example")), "expected an evidence hash"),
+        (token(claims(aud=f"gpuinfra:evidence:{SHA256}0")), "expected an evidence hash"),
+        (token(claims(aud=[f"gpuinfra:evidence:{SHA256}"])), "expected an evidence hash"),
         (token(claims(google=None)), "names no instance"),
         (token(claims(google={"compute_engine": {}})), "names no instance"),
         (token(claims(email=None)), "names no service account"),
         (token(claims(email_verified="true")), "names no service account"),
         (token(claims(iat=NOW + 600, exp=NOW + 4000)), "600 s in the future"),
-        (token(claims(exp=None)), "says no time"),
+        (token(claims(exp=None)), "contains no valid times"),
         (
             token(claims(google={"compute_engine": {"instance_id": "1", "project_id": "elsewhere"}})),
-            "signed in project elsewhere, its group is in standin-project",
+            "signed in project elsewhere, but its group is in standin-project",
         ),
-        ("a.b", "holds no identity token"),
-        ("x" * 20000 + ".b.c", "holds no identity token"),
+        ("a.b", "contains no identity token"),
+        ("x" * 20000 + ".b.c", "contains no identity token"),
         ("?.b.c", "not base64url"),
         (base64.urlsafe_b64encode(b"[]").decode() + ".e30.c2ln", "no JSON object"),
-        (None, "holds no identity token"),
+        (None, "contains no identity token"),
     ],
 )
-def test_a_token_that_is_not_googles_word_about_this_evidence_is_refused(given: object, words: str) -> None:
-    """Signature, issuer, time, audience, instance, account and project each have to hold."""
+def test_invalid_token_is_refused(given: object, words: str) -> None:
+    """Signature, issuer, times, audience, instance, account and project are all checked."""
     with pytest.raises(IdentityRefused, match=words):
         service().verify(proof(given))
 
 
 def test_a_changed_claim_breaks_the_signature() -> None:
-    """Another instance's number in a good token is seen."""
+    """Another instance number in a valid token is detected."""
     head, _, sign = token(claims()).split(".")
     forged = claims(google={"compute_engine": {"instance_id": "1000000000000000008", "project_id": "standin-project"}})
     body = base64.urlsafe_b64encode(json.dumps(forged).encode()).rstrip(b"=").decode()
@@ -111,19 +111,19 @@ def test_a_changed_claim_breaks_the_signature() -> None:
 
 
 def test_a_proof_of_another_cloud_is_refused() -> None:
-    """A proof says whose it is."""
+    """A proof names its cloud."""
     with pytest.raises(IdentityRefused, match="schema"):
         service().verify({**proof(token(claims())), "cloud": "aws"})
 
 
 def test_an_old_token_is_expired_and_not_refused() -> None:
-    """The node asks for a new one every ten minutes, so this is a reason to wait."""
-    with pytest.raises(IdentityExpired, match="ended 140 s ago"):
+    """The node requests a new token every ten minutes, so an expired one is a reason to wait."""
+    with pytest.raises(IdentityExpired, match="expired 140 s ago"):
         service().verify(proof(token(claims(iat=NOW - 3740, exp=NOW - 140))))
 
 
-def test_a_new_key_of_googles_is_fetched_and_an_invented_one_is_not_asked_for_again_at_once() -> None:
-    """Keys change every few days; a stranger's invented key may not make us ask for each token."""
+def test_keys_are_reloaded_for_a_new_key_id_but_not_too_often() -> None:
+    """Google's keys rotate every few days; invented key ids must not cause a request for each token."""
     asked: list[float] = []
     now = [float(NOW)]
 
@@ -145,8 +145,8 @@ def test_a_new_key_of_googles_is_fetched_and_an_invented_one_is_not_asked_for_ag
     assert len(asked) == 3, "keys are kept for an hour"
 
 
-def test_keys_that_cannot_be_read_are_no_reason_to_refuse_a_node() -> None:
-    """An answer without an RSA key of 2048 bits is the service's trouble, and asking again may mend it."""
+def test_unreadable_keys_do_not_refuse_a_node() -> None:
+    """An answer without an RSA key of at least 2048 bits is a service failure and is retried."""
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     for answer in ({}, {"keys": ["x", {"kty": "EC"}, {"kty": "RSA", "n": "!"}]}, jwks(("weak", weak))):
         with pytest.raises(PortUnavailable, match="no RSA key"):

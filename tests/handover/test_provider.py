@@ -1,4 +1,4 @@
-"""The plugin as the engine sees it: over gRPC, with a fleet in memory behind the four ports."""
+"""The plugin as the engine sees it: over gRPC, with an in-memory fleet behind the four ports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def inputs(**more: Any) -> dict[str, Any]:
 
 
 class EngineLog(engine_pb2_grpc.EngineServicer):
-    """The engine's side of progress."""
+    """The engine's log service."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -65,7 +65,7 @@ def fleet() -> Fleet:
 
 @pytest.fixture
 def log() -> EngineLog:
-    """What the engine heard."""
+    """The lines that the engine received."""
     return EngineLog()
 
 
@@ -88,13 +88,13 @@ def stub(fleet: Fleet, log: EngineLog, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def create(stub: Any, **more: Any) -> dict[str, Any]:
-    """Create, and the properties that the state would keep."""
+    """Create, and return the properties for the state."""
     request = provider_pb2.CreateRequest(urn=URN, properties=wire.to_struct(inputs(**more)))
     return wire.from_struct(stub.Create(request).properties)
 
 
 def failure(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:
-    """What the engine unpacks from a failed call to keep the state."""
+    """The details that the engine reads from a failed call to keep the state."""
     trailing = {key: value for key, value in error.trailing_metadata()}  # type: ignore[attr-defined]
     status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
     detail = provider_pb2.ErrorResourceInitFailed()
@@ -102,8 +102,8 @@ def failure(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:
     return detail
 
 
-def test_create_waits_and_tells(stub: Any, log: EngineLog) -> None:
-    """A healthy fleet is ready, its nodes are in the state, and progress went to the engine."""
+def test_create_waits_and_reports_progress(stub: Any, log: EngineLog) -> None:
+    """A healthy fleet is ready, its nodes are in the state, and the engine received progress."""
     state = create(stub)
     assert state["ready"] is True
     assert (state["nodesVerified"], state["gpusVerified"]) == (2, 16)
@@ -113,7 +113,7 @@ def test_create_waits_and_tells(stub: Any, log: EngineLog) -> None:
 
 
 def test_a_failed_fleet_keeps_its_state(stub: Any, fleet: Fleet) -> None:
-    """The error carries id, properties and every reason, so that the engine keeps the resource and judges again."""
+    """The error carries id, properties and all reasons, so that the engine keeps the resource and judges again."""
     fleet.report(2, seq=2, gpus=7)
     with pytest.raises(grpc.RpcError) as caught:
         create(stub)
@@ -127,7 +127,7 @@ def test_a_failed_fleet_keeps_its_state(stub: Any, fleet: Fleet) -> None:
 
 
 def test_diff_of_a_ready_fleet(stub: Any) -> None:
-    """Nothing changed is no difference; how one looks is none either; who should be there is one."""
+    """Unchanged inputs and changed wait options give no difference; changed expected nodes do."""
     state = create(stub)
     kinds = provider_pb2.DiffResponse
 
@@ -144,7 +144,7 @@ def test_diff_of_a_ready_fleet(stub: Any) -> None:
 
 
 def test_refresh_shows_a_replaced_node_as_drift(stub: Any, fleet: Fleet) -> None:
-    """Read looks anew: a replacement that has not reported makes the state not ready, and that makes up judge again."""
+    """Read polls again: a replacement without evidence makes the state not ready, so `up` judges again."""
     state = create(stub)
     fleet.members_.pop(0)
     fleet.launch(3)
@@ -165,7 +165,7 @@ def test_refresh_shows_a_replaced_node_as_drift(stub: Any, fleet: Fleet) -> None
 
 
 def test_refresh_of_an_untouched_fleet_changes_nothing(stub: Any, fleet: Fleet) -> None:
-    """Read of what is as it was gives the same properties, without asking for an identity again."""
+    """Read of an unchanged fleet gives the same properties and verifies no identity again."""
     state = create(stub)
     asked = len(fleet.verified)
     request = provider_pb2.ReadRequest(
@@ -175,8 +175,8 @@ def test_refresh_of_an_untouched_fleet_changes_nothing(stub: Any, fleet: Fleet) 
     assert len(fleet.verified) == asked
 
 
-def test_preview_knows_nothing_and_waits_for_nobody(stub: Any, fleet: Fleet) -> None:
-    """A preview answers at once with unknown outputs, even when inputs are unknown."""
+def test_preview_returns_unknown_outputs_without_waiting(stub: Any, fleet: Fleet) -> None:
+    """A preview returns unknown outputs at once, even with unknown inputs."""
     fleet.unavailable = 99
     request = provider_pb2.CreateRequest(
         urn=URN, properties=wire.to_struct(inputs(evidenceBucket=wire.UNKNOWN)), preview=True
@@ -186,19 +186,19 @@ def test_preview_knows_nothing_and_waits_for_nobody(stub: Any, fleet: Fleet) -> 
     assert state["cluster"] == "train"
 
 
-def test_check_names_what_is_wrong(stub: Any) -> None:
-    """Missing inputs, a wrong word and a floor without a number are refused with the property's name."""
+def test_check_reports_invalid_inputs(stub: Any) -> None:
+    """Missing inputs, an unknown `wait` and a missing floor are refused with the property's name."""
     bad = inputs(wait="floor", region="")
     answer = stub.Check(provider_pb2.CheckRequest(urn=URN, type=wire.TYPE, news=wire.to_struct(bad)))
     assert {f.property for f in answer.failures} == {"region", "floor"}
     answer = stub.Check(provider_pb2.CheckRequest(type=wire.TYPE, news=wire.to_struct(inputs(wait="some"))))
-    assert "allowed are all, floor, none" in answer.failures[0].reason
+    assert "allowed: all, floor, none" in answer.failures[0].reason
     answer = stub.Check(provider_pb2.CheckRequest(type="gpuinfra:index:Other", news=wire.to_struct(inputs())))
-    assert "known are gpuinfra:index:NodesReady and gpuinfra:index:Upload" in answer.failures[0].reason
+    assert "expected gpuinfra:index:NodesReady or gpuinfra:index:Upload" in answer.failures[0].reason
 
 
 def test_cancel_ends_a_wait(stub: Any, fleet: Fleet) -> None:
-    """The engine's cancel ends a long wait within a second or two, and the state is kept."""
+    """The engine's cancel ends a long wait within two seconds, and the state is kept."""
     fleet.launch(3)
     timer = threading.Timer(0.5, lambda: stub.Cancel(empty_pb2.Empty()))
     timer.start()
@@ -211,7 +211,7 @@ def test_cancel_ends_a_wait(stub: Any, fleet: Fleet) -> None:
 
 
 def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operator shortens one run's wait; a duration that is none is refused."""
+    """The variable shortens the wait of one run; an invalid duration is refused."""
     fleet.launch(3)
     monkeypatch.setenv(module.DEADLINE_VARIABLE, "0.2s")
     with pytest.raises(grpc.RpcError) as caught:
@@ -223,13 +223,13 @@ def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monke
 
 
 def test_wait_none_is_ready_without_nodes(stub: Any, fleet: Fleet) -> None:
-    """With `wait: none` the resource is there although nobody reported."""
+    """With `wait: none` the resource is created although no node has reported."""
     fleet.refs.clear()
     assert create(stub, wait="none")["ready"] is True
 
 
-def test_a_fleet_that_is_not_due_yet_does_not_fail_and_is_looked_at_again(stub: Any, fleet: Fleet) -> None:
-    """A block before its window and a queue that was not served hold nobody: `up` passes, claims nothing, and asks at the next one."""
+def test_fleet_that_is_not_due_passes_and_is_polled_again(stub: Any, fleet: Fleet) -> None:
+    """Before a capacity block starts or while a request is queued, `up` passes without `ready`, and the next `up` polls again."""
     fleet.members_.clear()
     given = inputs()
     for group in given["pools"][0]["groups"]:
@@ -243,8 +243,8 @@ def test_a_fleet_that_is_not_due_yet_does_not_fail_and_is_looked_at_again(stub: 
     assert create(stub, pools=given["pools"])["ready"] is True
 
 
-def test_schema_is_one_that_pulumi_reads(stub: Any) -> None:
-    """The schema names the resource, and every output that the provider gives is declared in it."""
+def test_schema_declares_all_outputs(stub: Any) -> None:
+    """The schema names the resource and declares every output of the provider."""
     import json
 
     schema = json.loads(stub.GetSchema(provider_pb2.GetSchemaRequest()).schema)
@@ -254,19 +254,19 @@ def test_schema_is_one_that_pulumi_reads(stub: Any) -> None:
 
 @pytest.mark.parametrize(("text", "value"), [("90s", 90), ("15m", 900), ("1h", 3600), ("5", 5)])
 def test_durations(text: str, value: float) -> None:
-    """Durations are written as people write them."""
+    """Durations accept the documented forms."""
     assert wire.seconds(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "0", "25h", "1d", "nan", "inf", "1e99"])
-def test_durations_that_are_none(text: str) -> None:
-    """Anything else is refused with what is allowed."""
+def test_invalid_durations_are_refused(text: str) -> None:
+    """Other forms are refused with the allowed ones."""
     with pytest.raises(ValueError, match="write seconds, minutes or hours"):
         wire.seconds(text)
 
 
-def test_the_plugin_ends_with_its_engine(tmp_path: Path) -> None:
-    """The real plugin process prints its port, answers, and is gone soon after the process that started it was killed."""
+def test_plugin_exits_with_its_engine(tmp_path: Path) -> None:
+    """The real plugin process prints its port, answers, and exits soon after the process that started it was killed."""
     script = tmp_path / "engine.py"
     script.write_text(
         "import subprocess, sys, time\n"

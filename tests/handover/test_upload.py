@@ -1,4 +1,4 @@
-"""A blob is put once, under the operator's identity, and what is there is never replaced."""
+"""A blob is uploaded once, under the operator's identity, and an existing blob is never replaced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Blobs(Rest):
-    """Blob storage that answers from a dictionary, after the troubles that a test ordered."""
+    """Blob storage backed by a dictionary; answers the errors that a test queued first."""
 
     def __init__(self) -> None:
         super().__init__(environ={})
@@ -47,14 +47,14 @@ class Blobs(Rest):
 
 @pytest.fixture
 def blobs(monkeypatch: pytest.MonkeyPatch) -> Blobs:
-    """Storage, and no pauses."""
+    """Storage without pauses."""
     monkeypatch.setattr(upload, "PATIENCE_S", 10.0)
     return Blobs()
 
 
 @pytest.fixture
 def hurry() -> threading.Event:
-    """A wait that does not wait."""
+    """A wait that returns at once."""
 
     class Event(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -65,7 +65,7 @@ def hurry() -> threading.Event:
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> wire.Properties:
-    """What a program declares."""
+    """The inputs that a program declares."""
     (tmp_path / "b.tar.gz").write_bytes(DATA)
     return {
         "container": CONTAINER,
@@ -75,8 +75,8 @@ def inputs(tmp_path: Path) -> wire.Properties:
     }
 
 
-def test_the_content_is_put_under_its_name(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
-    """The state says where it is, by its real address."""
+def test_content_is_uploaded_under_its_name(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
+    """The state holds the blob's real address."""
     made = upload.create(inputs, blobs, hurry)
     assert made["url"] == f"{CONTAINER}/bootstrap/b.tar.gz"
     assert blobs.held == {f"{CONTAINER}/bootstrap/b.tar.gz": DATA}
@@ -86,30 +86,30 @@ def test_the_content_is_put_under_its_name(blobs: Blobs, hurry: threading.Event,
     assert upload.delete(made, blobs) == "", "what is gone need not be deleted"
 
 
-def test_the_same_content_is_taken_as_it_is_and_another_is_not(
+def test_existing_blob_is_adopted_only_with_the_same_content(
     blobs: Blobs, hurry: threading.Event, inputs: wire.Properties
 ) -> None:
-    """After a lost answer the second `up` finds its own blob; somebody else's content is an error."""
+    """After a lost answer the second `up` adopts its own blob; a blob with other content is an error."""
     upload.create(inputs, blobs, hurry)
     upload.create(inputs, blobs, hurry)
     blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] = b"evil"
-    with pytest.raises(PortUnavailable, match="is there already with another content"):
+    with pytest.raises(PortUnavailable, match="already exists with different content"):
         upload.create(inputs, blobs, hurry)
     assert blobs.held[f"{CONTAINER}/bootstrap/b.tar.gz"] == b"evil"
 
 
-def test_a_gzip_file_is_identified_by_the_data_in_it(
+def test_gzip_file_is_identified_by_its_uncompressed_data(
     blobs: Blobs, hurry: threading.Event, inputs: wire.Properties, tmp_path: Path
 ) -> None:
-    """Machines with different releases of zlib upload the same bundle."""
+    """Machines with different zlib releases upload the same bundle."""
     (tmp_path / "b.tar.gz").write_bytes(gzip.compress(DATA, 9))
     upload.create(inputs, blobs, hurry)
     (tmp_path / "b.tar.gz").write_bytes(gzip.compress(DATA, 0))
     upload.create(inputs, blobs, hurry)
 
 
-def test_a_role_that_comes_late_is_waited_for(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
-    """Assignments of a moment ago reach storage minutes later; one that never comes is told with Azure's code."""
+def test_late_role_assignment_is_waited_for(blobs: Blobs, hurry: threading.Event, inputs: wire.Properties) -> None:
+    """A new role assignment takes minutes to reach storage; one that never arrives gives Azure's error code."""
     blobs.troubles = [(403, "AuthorizationPermissionMismatch")] * 3 + [(503, "ServerBusy")]
     upload.create(inputs, blobs, hurry)
     assert len(blobs.asked) == 5
@@ -118,20 +118,20 @@ def test_a_role_that_comes_late_is_waited_for(blobs: Blobs, hurry: threading.Eve
         upload.create({**inputs, "blob": "other"}, blobs, hurry)
 
 
-def test_a_closed_account_is_told_at_once_with_what_to_do(
+def test_blocked_network_fails_at_once_with_a_hint(
     blobs: Blobs, hurry: threading.Event, inputs: wire.Properties
 ) -> None:
-    """Waiting opens no firewall."""
+    """A firewall refusal is not retried."""
     blobs.troubles = [(403, "AuthorizationFailure")]
-    with pytest.raises(PortUnavailable, match=r"network rules do not let this machine in.*access\.evidence_from"):
+    with pytest.raises(PortUnavailable, match=r"network rules block this machine.*access\.evidence_from"):
         upload.create(inputs, blobs, hurry)
     assert len(blobs.asked) == 1
 
 
-def test_what_is_immutable_stays_and_is_told(blobs: Blobs, inputs: wire.Properties) -> None:
-    """Deleting the resource then leaves the blob; another refusal is an error."""
+def test_immutable_blob_stays_with_a_reason(blobs: Blobs, inputs: wire.Properties) -> None:
+    """Deleting the resource leaves an immutable blob in place; another refusal is an error."""
     blobs.troubles = [(409, "BlobImmutableDueToPolicy")]
-    assert "an immutability policy holds it" in upload.delete(inputs, blobs)
+    assert "an immutability policy protects it" in upload.delete(inputs, blobs)
     blobs.troubles = [(403, "AuthorizationPermissionMismatch")]
     with pytest.raises(PortUnavailable):
         upload.delete(inputs, blobs)
@@ -142,21 +142,21 @@ def test_what_is_immutable_stays_and_is_told(blobs: Blobs, inputs: wire.Properti
     [
         ({"sha256": "0" * 64}, "has SHA-256"),
         ({"source": {"path": "/nowhere/b"}}, "No such file"),
-        ({"source": {"uri": "https://example.com"}}, "is a file or a text"),
+        ({"source": {"uri": "https://example.com"}}, "must be a file or a text"),
         ({"container": "http://x/y"}, "is not the address of a container"),
     ],
 )
-def test_a_wrong_declaration_is_told(
+def test_invalid_source_is_refused(
     blobs: Blobs, hurry: threading.Event, inputs: wire.Properties, change: wire.Properties, words: str
 ) -> None:
-    """Before anything is sent."""
+    """The inputs are checked before anything is sent."""
     with pytest.raises((ValueError, OSError, PortUnavailable), match=words):
         upload.create({**inputs, **change}, blobs, hurry)
     assert blobs.asked == []
 
 
-def test_inputs_are_checked_and_only_name_and_hash_make_another_blob(inputs: wire.Properties) -> None:
-    """The source's path differs from machine to machine and says nothing about the content."""
+def test_only_name_and_hash_replace_a_blob(inputs: wire.Properties) -> None:
+    """The source's path differs between machines and does not identify the content."""
     assert upload.check_inputs(inputs) == []
     assert [name for name, _ in upload.check_inputs({**inputs, "sha256": "x", "blob": ""})] == ["blob", "sha256"]
     assert upload.check_inputs({**inputs, "sha256": wire.UNKNOWN}) == []

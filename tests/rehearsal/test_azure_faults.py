@@ -39,7 +39,7 @@ def test_no_capacity_on_azure_is_told_in_its_words(rehearse: Rehearse, stack: st
     told = rehearse("up", stack, "--fault", f"cloud:no-capacity:{kind}", "--deadline", "60s")
     assert told.code == 1, told.out + told.err
     assert f'Code="{code}"' in told.out
-    assert "what to do: the cloud has none of these machines here now" in told.out
+    assert "what to do: the cloud has no capacity for this machine type here" in told.out
     again = rehearse("up", stack)
     assert again.code == 0, again.out[-4000:] + again.err
     assert again.report["totals"]["nodes_verified"] == again.report["totals"]["nodes"] > 1

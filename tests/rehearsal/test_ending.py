@@ -34,7 +34,7 @@ def node(label: str, instance_id: str, outcome: str, *checks: dict[str, Any]) ->
     return {
         "label": label, "instance_id": instance_id, "group": "gpu-spot-0", "outcome": outcome, "gpus_expected": 8,
         "checks": list(checks), "blocking": [c["id"] for c in checks if c["outcome"] == "fail"], "reason": "no evidence yet",
-        "hint": "give a longer deadline", "evidence": "",
+        "hint": "set a longer deadline", "evidence": "",
     }  # fmt: skip
 
 
@@ -54,11 +54,11 @@ def told(root: Path, nodes: list[dict[str, Any]], closing: tuple[str, ...] = ())
         ("Throttling: Rate exceeded", "this failure may pass: run the same command again"),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=409 Code="SkuNotAvailable" Message="..."',
-            "the cloud has none of these machines",
+            "the cloud has no capacity for this machine type",
         ),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=403 Code="AuthorizationFailed" Message="..."',
-            "the group may not launch",
+            "the group is not allowed to launch",
         ),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=400 Code="InvalidParameter" Message="..."',

@@ -82,7 +82,7 @@ def test_no_capacity_is_told_in_the_clouds_words(rehearse: Rehearse) -> None:
     tail = "\n".join(told.out.splitlines()[-LAST_LINES:])
     assert "gpu-spot-0: 2 nodes never launched" in tail
     assert "capacity" in tail
-    assert "what to do: the cloud has none of these machines here now" in tail
+    assert "what to do: the cloud has no capacity for this machine type here" in tail
     assert told.report["totals"] == told.report["totals"] | {"nodes": 4, "nodes_verified": 2, "gpus": 32}
 
 
@@ -111,7 +111,7 @@ def test_faults_on_google_cloud_are_told_as_on_aws(rehearse: Rehearse) -> None:
         "G1 gpu_count: found 7, expected 8 GPUs",
         "N8 gvnics: found 4, expected 5 gVNICs",
         "gpu-spot-0: 2 nodes never launched: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ",
-        "what to do: the cloud has none of these machines here now",
+        "what to do: the cloud has no capacity for this machine type here",
     ):
         assert words in told.out, words
     assert told.report["totals"]["gpus_verified"] == 0

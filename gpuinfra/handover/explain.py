@@ -1,0 +1,122 @@
+"""Explain a failed handover: which node and instance, what was found, and what to do.
+
+`pulumi up`, `gpuinfra rehearse` and the report all end with this text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpuinfra.handover.judge import AWAITS_UPGRADE, Check, NodeVerdict, describe
+from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.watch import Outcome, never_reported
+
+MOST_FINDINGS = 5
+"""Findings shown per node; the report lists all of them."""
+
+PROBLEM_HINTS = {
+    "capacity": "the cloud has no capacity for this machine type here; choose another zone or capacity kind, or wait and run `pulumi up` again",
+    "quota": "request a higher quota for this machine type, then run `pulumi up` again",
+    "permission": "the group is not allowed to launch instances; read the message above, fix the role or key policy, then run `pulumi up` again",
+    "image": "the image cannot be used here; read the message above, choose another image, then run `pulumi up` again",
+    "other": "read the cloud's message above, then run `pulumi up` again",
+}
+
+
+def reasons(outcome: Outcome) -> list[str]:
+    """One text for each problem; the first one is the summary."""
+    verdict = outcome.verdict
+    head = f"{verdict.verified} of {verdict.expected} nodes verified after {outcome.seconds:.0f} s ({_why(outcome)})"
+    texts = [head]
+    texts += [node_reason(node, outcome) for node in verdict.nodes if node.outcome != "verified"]
+    for group, count in verdict.missing.items():
+        # Each group has its own problem: one may lack capacity and another a permission.
+        own = [problem for problem in outcome.problems if problem.name == group]
+        texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_problem_text(own)}")
+    for problem in outcome.problems:
+        if problem.name and problem.name not in verdict.missing:
+            texts.append(f"{problem.name}: its outdated nodes are not replaced{_problem_text([problem])}")
+    return texts
+
+
+def _why(outcome: Outcome) -> str:
+    return {
+        "deadline": "the deadline passed",
+        "settled": "every node has reported",
+        "stock-out": "the cloud has no capacity for the missing nodes",
+        "stale": "outdated nodes are not being replaced",
+        "cancelled": "cancelled",
+    }.get(outcome.ended, outcome.ended)
+
+
+def _problem_text(problems: Sequence[GroupProblem]) -> str:
+    if not problems:
+        return "; read the group's scaling activities"
+    first = problems[0]
+    return f": {first.message}\n  what to do: {PROBLEM_HINTS[first.kind]}"
+
+
+def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
+    """The full explanation for one node that is not verified."""
+    head = f"{node.label} ({node.instance_id})"
+    if never_reported(node):
+        lines = [f"{head}: never reported: {node.reason}"]
+        console = (outcome.consoles if outcome else {}).get(node.instance_id, [])
+        if console:
+            lines.append("  end of its console log:")
+            lines += [f"    | {line}" for line in console]
+        else:
+            lines.append("  its console log is empty")
+        lines.append(f"  what to do: {hint(node, console)}")
+        return "\n".join(lines)
+    if node.outcome == "failed" and node.blocking:
+        return "\n".join([f"{head}: failed {_count(len(node.blocking), 'check')}", *_findings(node.blocking)])
+    return f"{head}: {node.outcome}: {node.reason}\n  what to do: {hint(node)}"
+
+
+def _findings(blocking: Sequence[Check]) -> list[str]:
+    """The failed checks, root causes first. Checks with the same reason form one finding: a lost driver fails twenty checks."""
+    lines: list[str] = []
+    for checks in list(_by_reason(blocking).values())[:MOST_FINDINGS]:
+        first, others = checks[0], checks[1:]
+        lines.append(f"  {describe(first)}")
+        if first.get("reason") and str(first["reason"]) not in lines[-1]:
+            lines.append(f"    {first['reason']}")
+        if others:
+            lines.append(f"    same reason: {', '.join(str(c.get('id')) for c in others)}")
+        if first.get("hint"):
+            lines.append(f"    what to do: {first['hint']}")
+    more = len(_by_reason(blocking)) - MOST_FINDINGS
+    return [*lines, *([f"  and {_count(more, 'finding')} more, in the report"] if more > 0 else [])]
+
+
+def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
+    """Checks grouped by their reason, in order."""
+    groups: dict[str, list[Check]] = {}
+    for check in blocking:
+        reason = str(check.get("reason") or "") or describe(check)
+        groups.setdefault(reason, []).append(check)
+    return groups
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
+    """What to do about a node, given the end of its console log; empty for a verified node."""
+    if node.outcome == "verified":
+        return ""
+    if never_reported(node):
+        if not any(line.strip() for line in console):
+            return "the node may not have booted yet; set a longer deadline, and if it still does not report, terminate the instance so that its group replaces it"
+        return "read the end of its console log; if it stops at a bootstrap step, fix the cause, then terminate the instance"
+    if node.blocking:
+        return str(node.blocking[0].get("hint") or "")
+    if "launch template" in node.reason:
+        return "start an instance refresh of its group, or terminate the instance so that its group replaces it"
+    if AWAITS_UPGRADE in node.reason:
+        return "run `pulumi up` again when its group has upgraded the node; if nothing changes, check the group's rolling upgrade"
+    if node.outcome == "waiting":
+        return "wait for the node's next identity proof, then run `pulumi up` again"
+    return "terminate the instance so that its group replaces it"
