@@ -1,4 +1,4 @@
-"""`gpuinfra explain`: any field of a declaration, any rule, any check of a node, any bootstrap step, any Xid."""
+"""`gpuinfra explain`: fields of a declaration, rules, node checks, bootstrap steps and Xids."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import click
 
 
 @click.command("explain")
-@click.argument("word", metavar="FIELD|RULE|CHECK|STEP|XID")
-def command(word: str) -> int:
-    """Any field, finding, check, bootstrap step or Xid.
+@click.argument("name", metavar="FIELD|RULE|CHECK|STEP|XID")
+def command(name: str) -> int:
+    """Explain a field, rule, check, bootstrap step or Xid.
 
-    A field as `pools.capacity.count`, a rule as findings name it, a check as G3 or pcie_link, a step as 30-driver,
-    an error of NVIDIA's driver as xid-79.
+    Examples: the field `pools.capacity.count`, a rule as findings name it, the check G3 or pcie_link,
+    the step 30-driver, the NVIDIA driver error xid-79.
     """
     from gpuinfra.reference.explain import explain
 
-    click.echo(explain(word))
+    click.echo(explain(name))
     return 0

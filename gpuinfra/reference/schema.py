@@ -1,7 +1,7 @@
-"""The JSON schema of a declaration, made from the models, for editors and other programs.
+"""The JSON schema of a stack file, generated from the models, for editors and other programs.
 
-`gpuinfra/spec/schema.json` is what stack files point at; a test compares the two. It describes a stack file:
-the declaration lies under `config`, `gpuinfra:cluster`. The declaration alone is `#/$defs/ClusterSpec`.
+Stack files reference the generated `gpuinfra/spec/schema.json`; a test compares the two. The schema describes a
+stack file with the declaration in `config` under `gpuinfra:cluster`. The declaration alone is `#/$defs/ClusterSpec`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": ID,
-        "title": "Stack file of gpuinfra",
-        "description": "A Pulumi stack file whose configuration declares one GPU cluster.",
+        "title": "gpuinfra stack file",
+        "description": "A Pulumi stack file whose configuration declares a GPU cluster.",
         "type": "object",
         "properties": {
             "config": {
@@ -45,12 +45,12 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The schema as it is shipped."""
+    """The schema as JSON text."""
     return json.dumps(schema(), indent=2, sort_keys=True) + "\n"
 
 
 def _one_or_many(field: dict[str, Any]) -> None:
-    """A single kind of capacity needs no list."""
+    """Allow a single capacity entry without a list."""
     branches = field.pop("anyOf", None) or [
         {key: field.pop(key) for key in ("type", "items", "minItems", "maxItems") if key in field}
     ]
@@ -59,7 +59,7 @@ def _one_or_many(field: dict[str, Any]) -> None:
 
 
 def _only(cloud: str) -> list[dict[str, Any]]:
-    """On this cloud, only its own regions, kinds of capacity and machines are writable."""
+    """Conditions that allow only the regions, kinds of capacity and machine types of one cloud."""
     profile = profile_of(cloud)
     kinds = sorted(kind.value for kind in profile.capacity_kinds)
     entry = {"properties": {"kind": {"enum": kinds}}}
@@ -72,7 +72,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
     machine = {"machine": {"enum": sorted(profile.machines)}}
     return [
         {"if": here, "then": {"properties": {**place, "pools": {"items": {"properties": capacity}}}}},
-        # A declaration that describes machines of its own may name them.
+        # A declaration with its own machine types can use their names.
         {
             "if": {"allOf": [here, {"not": {"required": ["machines"]}}]},
             "then": {"properties": {"pools": {"items": {"properties": machine}}}},
@@ -81,7 +81,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the shipped file: `python -m gpuinfra.reference.schema`."""
+    """Write `schema.json`: `python -m gpuinfra.reference.schema`."""
     FILE.write_text(text(), encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
-"""What a person declares: one model for the three clouds, in a stack's YAML or in Python.
+"""The declaration of a cluster: one model for all clouds, written in a stack's YAML or in Python.
 
-Reading order: `model.py`, then the parts it names; `load.py` reads files; `messages.py` says what is wrong with one.
+Start with `model.py` and the models that it names. `load.py` reads files, `messages.py` words validation errors,
+`gpuinfra explain` describes each field.
 """
 
 from gpuinfra.spec.capacity import Block, Capacity, Flex, OnDemand, Reserved, Spot

@@ -1,35 +1,73 @@
-"""What all parts of a declaration share: frozen, unknown fields refused, numbers taken literally.
+"""Types that all parts of a declaration share.
 
-Numbers are strict, so that `true` is not 1 and `"4800 GiB"` is not 4800: units are in the names.
+Models are frozen and reject unknown fields. Numbers are strict: `true` is not 1 and `"4800 GiB"` is not 4800,
+because the unit is part of the field's name.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StringConstraints
 
 
-class Part(BaseModel):
-    """A part of a declaration."""
+class SpecModel(BaseModel):
+    """A section of a declaration."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True
     )
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", min_length=1, max_length=24)]
-"""Lower-case letters, digits and dashes, from a letter, at most 24 characters: every cloud takes that in every name."""
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a number: published in the JSON schema as `x-unit` and shown by `gpuinfra explain`."""
 
-Word = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    name: str
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(core_schema), "x-unit": self.name}
+
+
+FORMATS: dict[str, str] = {}
+"""Pattern of a text field -> the allowed text in words, for messages and `gpuinfra explain`."""
+
+
+def text(pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
+    """The constraints of a text field, with its pattern described in words."""
+    FORMATS[pattern] = words
+    return StringConstraints(pattern=pattern, min_length=min_length, max_length=max_length)
+
+
+Name = Annotated[
+    str,
+    text(
+        r"^[a-z]([a-z0-9-]*[a-z0-9])?$",
+        "lowercase letters, digits and hyphens, starting with a letter",
+        min_length=1,
+        max_length=24,
+    ),
+]
+"""A name that every cloud accepts as part of every resource name."""
+
+Line = Annotated[str, text(r"^[^\x00-\x1f\x7f]+$", "one line of text", min_length=1, max_length=256)]
 """One line of text."""
 
-Whole = Annotated[int, Field(strict=True)]
-Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-YesNo = Annotated[bool, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
-"""A number of nodes."""
-Mount = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_.-]+)+$", max_length=128)]
+Number = Annotated[FiniteFloat, Field(strict=True)]
+Nodes = Annotated[int, Field(strict=True, ge=1, le=100_000), Unit("nodes")]
+Gib = Annotated[StrictInt, Unit("GiB")]
+Days = Annotated[StrictInt, Unit("days")]
+Hours = Annotated[StrictInt, Unit("hours")]
+Percent = Annotated[StrictInt, Unit("percent")]
+Gpus = Annotated[StrictInt, Unit("GPUs")]
+Vcpus = Annotated[StrictInt, Unit("vCPUs")]
+Mount = Annotated[str, text(r"^(/[A-Za-z0-9_.-]+)+$", "an absolute path such as /scratch", max_length=128)]
 """An absolute path without spaces."""
-Moment = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?Z$")]
+UtcTime = Annotated[
+    str,
+    text(r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?Z$", "a time in UTC such as 2026-12-01T11:30:00Z"),
+    Unit("time in UTC"),
+]
 """RFC 3339 in UTC: `2026-12-01T11:30:00Z`."""
+Version = Annotated[str, text(r"^\d{1,4}(\.\d{1,4}){0,3}$", 'a quoted version such as "580" or "13.0"')]

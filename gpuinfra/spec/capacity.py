@@ -1,87 +1,89 @@
-"""How nodes are bought: a tagged union, one class for each kind of capacity.
+"""How nodes are bought: one class for each kind of capacity.
 
-Which kinds a cloud has is in its profile; what cannot be combined is refused by rules with the provider's own reason.
+Each cloud's profile lists the kinds that the cloud sells. Rules reject invalid combinations and quote the provider's reason.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
-from gpuinfra.spec.base import Count, Moment, Part, Real, Whole, Word, YesNo
+from gpuinfra.spec.base import Hours, Line, Nodes, Number, SpecModel, Unit, UtcTime
 from gpuinfra.spec.generic import AnyTarget, Aws, Gcp, OnTarget
 
 
-class OnDemand(OnTarget[AnyTarget], Part):
-    """Nodes at the list price, if the provider has them at that moment."""
+class OnDemand(OnTarget[AnyTarget], SpecModel):
+    """On-demand nodes, billed at the list price and subject to availability when they start."""
 
     kind: Literal["on_demand"] = "on_demand"
-    """The kind of capacity."""
-    count: Count
-    """Nodes."""
+    """Selects on-demand capacity."""
+    count: Nodes = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity."""
 
 
-class Spot(OnTarget[AnyTarget], Part):
-    """Nodes from spare capacity; the provider may take them back with two minutes' notice or less."""
+class Spot(OnTarget[AnyTarget], SpecModel):
+    """Spot nodes from spare capacity, which the provider can reclaim with two minutes' notice or less."""
 
     kind: Literal["spot"] = "spot"
-    """The kind of capacity."""
-    count: Count
-    """Nodes."""
+    """Selects spot capacity."""
+    count: Nodes = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity."""
     strategy: Literal[
         "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
     ] = "price-capacity-optimized"
-    """AWS's allocation strategy; other clouds have none and ignore the default."""
-    max_price_usd: Real | None = Field(default=None, gt=0)
-    """Highest price for one node and hour in USD. Left out: the on-demand price, which interrupts least."""
+    """AWS: allocation strategy for spot nodes. Azure and Google Cloud have no such setting and ignore the default."""
+    max_price_usd: Annotated[Number, Unit("USD per node and hour")] | None = Field(default=None, gt=0, examples=[8.5])
+    """Maximum price of one node for one hour. If omitted, the on-demand price is the maximum, which causes the fewest interruptions."""
 
 
-class Reserved(OnTarget[AnyTarget], Part):
-    """Nodes from capacity that is already reserved: an AWS capacity reservation or a group of them, a Google reservation."""
+class Reserved(OnTarget[AnyTarget], SpecModel):
+    """Nodes in a reservation that exists already: an AWS capacity reservation or a group of them, an Azure capacity reservation group, or a Google Cloud reservation."""
 
     kind: Literal["reserved"] = "reserved"
-    """The kind of capacity."""
-    id: Word | None = Field(default=None, examples=["cr-0123456789abcdef0"])
-    """Id or name of the reservation."""
-    group_arn: Word | None = None
-    """AWS: ARN of a resource group of reservations, in place of `id`."""
-    count: Count
-    """Nodes."""
-    holds: Count | None = None
-    """Nodes that the reservation holds, when known; a larger `count` is then refused."""
-    zone: Word | None = None
-    """Zone of the reservation, when known; it has to be the pool's."""
-    placement_group: Word | None = None
-    """AWS: name of the placement group that the reservation was made in. Left out: nodes on a reservation get no placement group."""
-    overflow: YesNo = False
-    """AWS: also start nodes at the on-demand price where the reservation is full."""
+    """Selects reserved capacity."""
+    id: Line | None = Field(default=None, examples=["cr-0123456789abcdef0"])
+    """ID or name of the reservation. Set either `id` or, on AWS, `group_arn`."""
+    group_arn: Line | None = Field(
+        default=None, examples=["arn:aws:resource-groups:us-east-1:123456789012:group/gpu-reservations"]
+    )
+    """AWS: ARN of a resource group of capacity reservations. Set either `group_arn` or `id`."""
+    count: Nodes = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity."""
+    holds: Nodes | None = Field(default=None, examples=[16])
+    """Number of nodes that the reservation covers. If set, a larger `count` is an error; if omitted, the size is not checked."""
+    zone: Line | None = Field(default=None, examples=["use1-az4"])
+    """Zone of the reservation. If set, it must equal the pool's zone; if omitted, the zone is not checked."""
+    placement_group: Line | None = Field(default=None, examples=["gpu-cluster-group"])
+    """AWS: name of the placement group in which the reservation was created. If omitted, nodes in the reservation use no placement group."""
+    overflow: StrictBool = False
+    """AWS: also start on-demand nodes when the reservation is full."""
 
 
-class Block(OnTarget[Aws], Part):
-    """Nodes of an AWS Capacity Block for ML: bought upfront, from a start to an end."""
+class Block(OnTarget[Aws], SpecModel):
+    """Nodes in an AWS Capacity Block for ML, which you buy upfront for a fixed period."""
 
     kind: Literal["block"] = "block"
-    """The kind of capacity."""
-    id: Word = Field(examples=["cr-0123456789abcdef0"])
-    """Id of the block's reservation; gpuinfra never buys one."""
-    count: Count
-    """Nodes."""
-    starts_at: Moment
-    """Start of the block, UTC: `2026-12-01T11:30:00Z`."""
-    ends_at: Moment
-    """End of the block, UTC; nodes are gone 35 minutes before it."""
+    """Selects an AWS Capacity Block for ML."""
+    id: Line = Field(examples=["cr-0123456789abcdef0"])
+    """ID of the Capacity Block's reservation. gpuinfra never buys a Capacity Block."""
+    count: Nodes = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity."""
+    starts_at: UtcTime = Field(examples=["2026-12-01T11:30:00Z"])
+    """Start of the Capacity Block in UTC. Nodes start at this time."""
+    ends_at: UtcTime = Field(examples=["2026-12-08T11:30:00Z"])
+    """End of the Capacity Block in UTC. Nodes are terminated 35 minutes before this time."""
 
 
-class Flex(OnTarget[Gcp], Part):
-    """Nodes from Google's flex-start: queued until capacity is there, then for a bounded time."""
+class Flex(OnTarget[Gcp], SpecModel):
+    """Nodes from Google Cloud's flex-start: the request is queued until capacity is available, and the run time is limited."""
 
     kind: Literal["flex"] = "flex"
-    """The kind of capacity."""
-    count: Count
-    """Nodes."""
-    max_run_hours: Whole = Field(ge=1, le=168)
-    """Longest run in hours, at most seven days."""
+    """Selects flex-start capacity."""
+    count: Nodes = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity."""
+    max_run_hours: Hours = Field(ge=1, le=168, examples=[72])
+    """Maximum run time of each node. Google Cloud allows at most seven days."""
 
 
 Capacity = Annotated[OnDemand | Spot | Reserved | Block | Flex, Field(discriminator="kind")]

@@ -1,7 +1,7 @@
-"""Reading YAML into plain values, with the line of each one.
+"""Reads YAML into plain values, with the line number of each value.
 
-The nodes of the document are walked here and not by a YAML constructor, for three reasons: each value keeps its line,
-an alias cannot make a small file grow without bound, and no tag can make anything but plain data.
+This module walks the document's nodes itself instead of using a YAML constructor, for three reasons: each value keeps
+its line number, aliases cannot expand a small file without limit, and tags cannot create objects.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpuinfra.errors import SpecError
 from gpuinfra.findings import Finding, Level
+from gpuinfra.spec.shown import shown
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 50_000
@@ -28,7 +29,7 @@ class Document:
     lines: dict[Route, int] = field(default_factory=dict)
 
     def line(self, route: Route) -> int | None:
-        """The line of a value, or of the nearest one around it."""
+        """The line of a value, or of the nearest enclosing value."""
         while route:
             if route in self.lines:
                 return self.lines[route]
@@ -37,7 +38,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Read a file. Raises `SpecError` with line and column where it is not YAML."""
+    """Read a file. Raises `SpecError` with line and column if it is not valid YAML."""
     file = _short(path)
     try:
         raw = path.read_bytes()
@@ -46,11 +47,13 @@ def read(path: Path) -> Document:
             file, f"cannot be read: {problem.strerror or problem}", "check the path and its permissions"
         ) from None
     if len(raw) > MAX_BYTES:
-        raise _refuse(file, f"has {len(raw)} bytes, allowed are {MAX_BYTES}", "a declaration is about twenty lines")
+        raise _refuse(
+            file, f"is {len(raw):,} bytes; allowed: at most {MAX_BYTES:,} bytes", "check that this is the right file"
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise _refuse(file, f"is not UTF-8 (byte {problem.start})", "save it as UTF-8") from None
+        raise _refuse(file, f"is not valid UTF-8 at byte {problem.start}", "save the file as UTF-8") from None
     return parse(text, file)
 
 
@@ -71,7 +74,7 @@ def parse(text: str, file: str) -> Document:
         raise _refuse(file, f"is not valid YAML: {where}{what}", hint, line) from None
     except (YAMLError, ValueError, RecursionError) as problem:
         what = " ".join(str(problem).split())[:120] if not isinstance(problem, RecursionError) else "nested too deeply"
-        raise _refuse(file, f"is not valid YAML: {what}", "a declaration is a mapping of names to values") from None
+        raise _refuse(file, f"is not valid YAML: {what}", "write a mapping of field names to values") from None
     walker = _Walker(file)
     value = None if root is None else walker.plain(root, (), 0)
     return Document(file=file, value=value, lines=walker.lines)
@@ -91,8 +94,8 @@ class _Walker:
         line = node.start_mark.line + 1  # type: ignore[attr-defined]
         self.lines[route] = line
         if self.seen > MAX_VALUES or depth > MAX_DEPTH:
-            limit = f"more than {MAX_VALUES} values" if self.seen > MAX_VALUES else f"more than {MAX_DEPTH} levels"
-            raise _refuse(self.file, f"has {limit}", "aliases that repeat themselves are not needed here", line)
+            allowed = f"{MAX_VALUES:,} values" if self.seen > MAX_VALUES else f"{MAX_DEPTH} levels of nesting"
+            raise _refuse(self.file, f"has more than {allowed}", "remove aliases that repeat other aliases", line)
         if isinstance(node, ScalarNode):
             return _scalar(node.tag, node.value)
         if isinstance(node, SequenceNode):
@@ -102,12 +105,15 @@ class _Walker:
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
                 raise _refuse(
-                    self.file, "has a key that is not a word", "write name: value", key_node.start_mark.line + 1
+                    self.file,
+                    "has a key that is a list or a mapping",
+                    "write name: value",
+                    key_node.start_mark.line + 1,
                 )
             key = str(key_node.value)
             if key in mapping:
                 at = key_node.start_mark.line + 1
-                raise _refuse(self.file, f"has the key {shown(key)} twice", "keep one of them", at)
+                raise _refuse(self.file, f"repeats the key {shown(key)}", "remove one of the two", at)
             mapping[key] = self.plain(value_node, (*route, key), depth + 1)
             self.lines[(*route, key)] = key_node.start_mark.line + 1
         return mapping
@@ -128,13 +134,6 @@ def _scalar(tag: object, text: str) -> object:
     except ValueError:
         return text
     return text
-
-
-def shown(value: object) -> str:
-    """A value as a message may show it: short, on one line, and never a secret."""
-    from gpuinfra.spec.shown import shown as show
-
-    return show(value)
 
 
 def _short(path: Path) -> str:

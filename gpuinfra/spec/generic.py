@@ -1,7 +1,7 @@
-"""Parts that belong to a target, for type checkers: a Capacity Block is not accepted in a pool on Google Cloud.
+"""Generic bases that tie a model to a target, so that a type checker rejects a Capacity Block in a pool on Google Cloud.
 
-At run time the parts are plain models, because rules refuse the same mistakes with a reason and generic models are slow to make.
-A kind of capacity or a pool is contravariant: what may be on any cloud may be on one.
+At run time the models are not generic: rules reject the same mistakes with a reason, and generic models are slow to build.
+Capacity and pools are contravariant: what is valid on any cloud is valid on one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     AnyTarget = Aws | Azure | Gcp
 
     class OnTarget(Generic[On]):
-        """A part that may be on the target `On`."""
+        """A model that is valid on the target `On`."""
 
-        def _may_be_on(self, target: On) -> None: ...
+        def _is_valid_on(self, target: On) -> None: ...
 
     class AtPlace(Generic[Place]):
         """A declaration for the target `Place`."""
@@ -29,7 +29,7 @@ else:
     Aws = Azure = Gcp = AnyTarget = Any
 
     class OnTarget:
-        """A part that may be on some target; the target is for type checkers only."""
+        """A base class that ignores its type argument, which only type checkers read."""
 
         def __class_getitem__(cls, item: object) -> type:
             return cls

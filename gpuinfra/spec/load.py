@@ -1,19 +1,19 @@
-"""From a stack's name or a file to a declaration that can be built.
+"""Finds a stack's file, reads it and parses the declaration.
 
-Both forms are read: a Pulumi stack file, whose `config` holds the declaration under `gpuinfra:cluster`, and the declaration alone.
+A file is either a Pulumi stack file, with the declaration in `config` under `gpuinfra:cluster`, or the declaration alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from gpuinfra.errors import SpecError, UsageError
 from gpuinfra.findings import Finding, Level
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.document import Document, Route, read
+from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -22,23 +22,23 @@ KEY = "gpuinfra:cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedStack:
-    """A stack's declaration and where it was read."""
+    """A stack's declaration and the file that it was read from."""
 
     name: str
     path: Path
     spec: ClusterSpec
     config: dict[str, object] = field(default_factory=dict)
-    """Everything else in the stack file's `config`, such as `aws:region`."""
+    """The other values in the stack file's `config`, such as `aws:region`."""
     findings: tuple[Finding, ...] = ()
-    """Warnings and notes; errors were raised."""
+    """Warnings and notes; errors are raised."""
     document: Document | None = field(default=None, repr=False)
-    """The file as it was read, for the lines of findings."""
+    """The parsed file, for the line numbers of findings."""
     route: Route = ()
-    """Where in the document the declaration is."""
+    """Path of the declaration in the document."""
 
 
 def read_stack(name_or_path: str | Path) -> LoadedStack:
-    """Read and parse a stack without asking the rules. Raises `SpecError` where it cannot be parsed."""
+    """Read and parse a stack without checking the rules. Raises `SpecError` if it cannot be parsed."""
     path = find_stack(name_or_path)
     document = read(path)
     body, route, config = _body(document)
@@ -47,13 +47,13 @@ def read_stack(name_or_path: str | Path) -> LoadedStack:
 
 
 def parse_spec(value: object, document: Document | None = None, route: Route = ()) -> ClusterSpec:
-    """A declaration from plain values. Raises `SpecError` with every reason at once."""
+    """A declaration from plain values. Raises `SpecError` with all mistakes at once."""
     from pydantic import ValidationError
 
     from gpuinfra.spec import messages
 
     if not isinstance(value, dict):
-        what = f"is {shown(value)}; allowed is a mapping with at least name, where and pools"
+        what = f"is {shown(value)}; allowed: a mapping with at least name, where and pools"
         raise SpecError(
             [with_line(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)]
         )
@@ -71,7 +71,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
 
 
 def find_stack(name_or_path: str | Path) -> Path:
-    """The file of a stack: a path as given, else `Pulumi.<name>.yaml` of the project here, else one that ships with gpuinfra."""
+    """The file of a stack: the given path, or `Pulumi.<name>.yaml` of the current project, or a stack that ships with gpuinfra."""
     text = str(name_or_path)
     given = Path(text)
     try:
@@ -79,7 +79,7 @@ def find_stack(name_or_path: str | Path) -> Path:
             return given
         is_folder = given.is_dir()
     except (OSError, ValueError):
-        raise UsageError(f"there is no stack or file {shown(text)}") from None
+        raise UsageError(f"{shown(text)} is not a stack or file; give a stack's name or the path of its file") from None
     if text.endswith((".yaml", ".yml", ".json")) or "/" in text:
         reason = "is a folder, not a file" if is_folder else "does not exist"
         raise UsageError(f"{text} {reason}; give a stack's name or the path of its file")
@@ -90,9 +90,9 @@ def find_stack(name_or_path: str | Path) -> Path:
             known.setdefault(stack_name(file), file)
     if text in known:
         return known[text]
-    near = get_close_matches(text, known, n=1)
-    there = f"stacks here are {', '.join(sorted(known))}" if known else "no stack files were found here"
-    raise UsageError(f"there is no stack {shown(text)}; {f'did you mean {near[0]}? ' if near else ''}{there}")
+    near = nearest(text, list(known))
+    there = f"available stacks: {', '.join(sorted(known))}" if known else "this project has no stack files"
+    raise UsageError(f"stack {shown(text)} does not exist; {f'did you mean {near}? ' if near else ''}{there}")
 
 
 def stack_name(path: Path) -> str:
@@ -118,8 +118,8 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
         config = value["config"]
         if not isinstance(config, dict) or KEY not in config:
             keys = [str(key) for key in config] if isinstance(config, dict) else []
-            near = get_close_matches(KEY, keys, n=1, cutoff=0.5)
-            hint = f"is {near[0]} meant to be {KEY}?" if near else f"put the declaration under config, {KEY}"
+            near = nearest(KEY, keys)
+            hint = f"rename {near} to {KEY}" if near else f"put the declaration in config under {KEY}"
             raise SpecError(
                 [
                     with_line(

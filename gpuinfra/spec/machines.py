@@ -1,46 +1,49 @@
-"""Machine types that the catalogue does not have yet, described by what they differ in from one that it has."""
+"""Machine types that the catalog lacks, declared as differences from one that it has."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from gpuinfra.catalog.records import MachineType, NicShape
-from gpuinfra.spec.base import Part, Whole, Word
+from gpuinfra.spec.base import Gib, Gpus, Line, SpecModel, Unit, Vcpus, text
 
-TYPE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+TypeName = Annotated[
+    str,
+    text(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "at most 64 letters, digits, dots, underscores and hyphens"),
+]
 
 
-class Interface(Part):
+class Interface(SpecModel):
     """One network interface in a machine's layout."""
 
-    card: Whole = Field(ge=0, le=64)
-    """Network card."""
-    device: Whole = Field(ge=0, le=64)
-    """Device on that card."""
+    card: Annotated[StrictInt, Unit("index from 0")] = Field(ge=0, le=64, examples=[0])
+    """Index of the network card that holds the interface."""
+    device: Annotated[StrictInt, Unit("index from 0")] = Field(ge=0, le=64, examples=[1])
+    """Device index of the interface on its network card."""
     kind: Literal["interface", "efa", "efa-only", "nic", "gvnic", "rdma"]
-    """The provider's word."""
+    """Type of the interface in the provider's terms."""
 
 
-class MachineRecord(Part):
-    """A machine type that the catalogue lacks. Everything that is left out is as in `like`."""
+class MachineRecord(SpecModel):
+    """A machine type that the catalog lacks. Omitted fields are copied from the type in `like`, except prices, which are unknown unless your price file has them."""
 
-    name: Annotated[str, Field(pattern=TYPE_NAME)]
-    """The provider's name of it."""
-    like: Word
-    """The type of the catalogue that it resembles."""
-    gpus: Whole | None = Field(default=None, ge=0, le=64)
-    """GPUs."""
-    vcpus: Whole | None = Field(default=None, ge=1, le=4096)
-    """vCPUs."""
-    memory_gib: Whole | None = Field(default=None, ge=1, le=65536)
-    """Memory in GiB."""
-    fabric_devices: Whole | None = Field(default=None, ge=0, le=64)
-    """Fabric devices."""
+    name: TypeName = Field(examples=["p4x.24xlarge"])
+    """The provider's name of the machine type."""
+    like: Line = Field(examples=["p4d.24xlarge"])
+    """Machine type of the catalog that this one resembles. Omitted fields are copied from it."""
+    gpus: Gpus | None = Field(default=None, ge=0, le=64, examples=[4])
+    """Number of GPUs of one node. If omitted, it is copied from `like`."""
+    vcpus: Vcpus | None = Field(default=None, ge=1, le=4096, examples=[48])
+    """Number of vCPUs of one node. If omitted, it is copied from `like`."""
+    memory_gib: Gib | None = Field(default=None, ge=1, le=65536, examples=[576])
+    """Memory of one node. If omitted, it is copied from `like`."""
+    fabric_devices: Annotated[StrictInt, Unit("devices")] | None = Field(default=None, ge=0, le=64, examples=[4])
+    """Number of fabric devices, such as EFA devices, of one node. If omitted, it is copied from `like`."""
     interfaces: tuple[Interface, ...] | None = Field(default=None, max_length=128)
-    """Layout of its network interfaces. Prices are not taken over: they are unknown, or in your price file."""
+    """Layout of the network interfaces of one node. If omitted, it is copied from `like`."""
 
 
 def described(record: MachineRecord, base: MachineType) -> MachineType:
@@ -64,5 +67,5 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
         prices=(),
         zones={},
         block_regions=(),
-        notes=(f"described in the declaration, like {base.name}",),
+        notes=(f"declared in the spec, like {base.name}",),
     )

@@ -1,4 +1,4 @@
-"""Turning what pydantic refuses into findings that name the path, the value, what is allowed and what to change."""
+"""Findings for pydantic's validation errors: the path, the given value, the allowed values and the change to make."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel
 
 from gpuinfra.findings import Finding, Level
+from gpuinfra.spec.base import FORMATS
 from gpuinfra.spec.shown import looks_secret, shown
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ Loc = tuple[int | str, ...]
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
-    """One finding for each mistake, in the order of the document."""
+    """One finding for each mistake, in document order."""
     found: dict[str, Finding] = {}
     words: dict[str, Finding] = {}
-    # A list whose entries are refused is also "too short" for pydantic; the entries' own errors say enough.
+    # pydantic also reports a list with invalid entries as too short; the errors of the entries suffice.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
-    # A required field whose name is misspelt is also "missing": the misspelt name says enough.
+    # pydantic also reports a required field with a misspelled name as missing; the misspelled name suffices.
     meant = {_meant(root, error["loc"]) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
         if error["type"] == "missing" and error["loc"] in meant:
@@ -32,14 +33,14 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
         if error["type"] == "too_short" and error["loc"] in inside:
             continue
         finding = _finding(root, value, error)
-        # A field that takes a word or a mapping is refused once for each: the first says enough.
+        # pydantic reports a field that takes a word or a mapping once for each; the first report suffices.
         if error["type"] in _SHAPES and finding.path in found:
             continue
         if error["type"] == "literal_error" and isinstance(error["input"], dict):
             words[finding.path] = finding
             continue
         found.setdefault(finding.path, finding)
-    # A mapping in place of a word says more where it was tried as a mapping.
+    # A mapping where a word or a mapping is allowed: the errors of the mapping's fields are more specific.
     for path, finding in words.items():
         if not any(other.startswith(path) for other in found):
             found[path] = finding
@@ -50,7 +51,7 @@ _SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def path_text(route: Loc) -> str:
-    """`pools[0].capacity[1].count`; a key that is no plain word is described and not shown."""
+    """`pools[0].capacity[1].count`; a key with unusual characters is described instead of shown."""
     text = ""
     for part in route:
         if isinstance(part, int):
@@ -62,39 +63,39 @@ def path_text(route: Loc) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str | None:
-    """The known word that was probably meant."""
+    """The known word closest to `word`, None if none is close."""
     if len(word) > 64 or looks_secret(word):
         return None
     lower = {name.lower(): name for name in known}
     if word.lower() in lower:
         return lower[word.lower()]
     close = get_close_matches(word.lower(), list(lower), n=12, cutoff=0.55)
-    return lower[min(close, key=lambda one: _slips(word.lower(), one))] if close else None
+    return lower[min(close, key=lambda one: _distance(word.lower(), one))] if close else None
 
 
-def _slips(word: str, other: str) -> int:
-    """How many slips of a finger lie between two words: a letter more, less, wrong, or two swapped."""
+def _distance(word: str, other: str) -> int:
+    """Edit distance between two words: letters added, removed, replaced or swapped with their neighbor."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(word, 1):
         before, above, row = row, before, [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == wanted:
+        for j, target in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != target))
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == target:
                 cost = min(cost, above[j - 2] + 1)
             row.append(cost)
     return row[-1]
 
 
 def listed(words: list[str], most: int = 12) -> str:
-    """`a, b and 3 more`."""
+    """The words as a list with commas; beyond `most`, the number of the rest: `a, b and 3 more`."""
     if len(words) <= most:
         return ", ".join(words)
     return f"{', '.join(words[:most])} and {len(words) - most} more"
 
 
 def route_of(root: type[BaseModel], loc: Loc) -> Loc:
-    """The path in the document: pydantic's location without the tags of unions."""
+    """The path in the document: pydantic's location without union tags."""
     return tuple(part for part, real, _ in _walk(root, loc) if real)
 
 
@@ -107,12 +108,12 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     context: dict[str, Any] = error.get("ctx") or {}
     owner = steps[-2][2] if len(steps) > 1 else root
     field = steps[-1][2] if steps else root
-    message, hint = _say(kind, context, given, str(loc[-1]) if loc else "", owner, field)
+    message, hint = _message(kind, context, given, route, owner, field)
     return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
 
 
 def _meant(root: type[BaseModel], loc: Loc) -> Loc | None:
-    """The location of the field that an unknown one is guessed to be."""
+    """The location of the field that an unknown field name probably stands for."""
     steps = list(_walk(root, loc))
     near = _near_field(steps[-2][2] if len(steps) > 1 else root, str(loc[-1]))
     return (*loc[:-1], near) if near else None
@@ -127,58 +128,56 @@ def _rule(kind: str) -> str:
     return {"extra_forbidden": "field_is_known", "missing": "field_is_given"}.get(kind, "value_is_allowed")
 
 
-def _say(kind: str, context: dict[str, Any], given: object, last: str, owner: Any, field: Any) -> tuple[str, str]:
+def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owner: Any, field: Any) -> tuple[str, str]:
+    last = str(route[-1]) if route else ""
+    model = _model(owner)
     if kind == "extra_forbidden":
-        model = _model(owner)
-        known = list(model.model_fields) if model else []
         near = _near_field(owner, last)
-        hint = f"did you mean {near}?" if near else "take it out"
-        return f"is not a field here; fields are {listed(known, 20)}", hint
+        known = list(model.model_fields) if model else []
+        return f"is not a known field; allowed: {listed(known, 20)}", f"did you mean {near}?" if near else "remove it"
     if kind == "missing":
-        model = _model(owner)
-        about = model.model_fields[last].description if model and last in model.model_fields else ""
-        return "is missing", (about or "add it").split("\n")[0].rstrip(".")
-    if kind == "union_tag_not_found":
-        tag = str(context.get("discriminator", "kind")).strip("'")
-        return f"has no {tag}; allowed are {listed(_tags(field))}", f"add `{tag}: ...`"
-    if kind == "union_tag_invalid":
-        tag = str(context.get("discriminator", "kind")).strip("'")
+        info = model.model_fields.get(last) if model else None
+        example = f", for example {last}: {info.examples[0]}" if info and info.examples else ""
+        about = (info.description or "").split(". ")[0].rstrip(".") if info else ""
+        return "is missing", f"add it{example}" + (f" ({about})" if about else "")
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        tag, allowed = str(context.get("discriminator", "kind")).strip("'"), _tags(field)
+        if kind == "union_tag_not_found":
+            return f"has no {tag}; allowed: {listed(allowed)}", f"add one of them, such as {tag}: {allowed[0]}"
         word = str(context.get("tag", ""))
-        allowed = _tags(field)
-        near = nearest(word, allowed)
-        return (
-            f"has {tag} {shown(word)}; allowed are {listed(allowed)}",
-            f"did you mean {near}?" if near else "take one of those",
-        )
+        return f"has {tag} {shown(word)}; allowed: {listed(allowed)}", _choose(word, allowed)
     if kind in ("literal_error", "enum"):
         allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
-        near = nearest(given, allowed) if isinstance(given, str) else None
-        return (
-            f"is {shown(given)}; allowed are {listed(allowed)}",
-            f"did you mean {near}?" if near else "take one of those",
-        )
-    allowed = _ALLOWED.get(kind, lambda c: "another value")(context)
-    return f"is {shown(given)}; allowed is {allowed}{_about(owner, last)}", _hint(kind, given, last)
+        return f"is {shown(given)}; allowed: {listed(allowed)}", _choose(given, allowed)
+    allowed_text = _ALLOWED.get(kind, lambda c: "a different value")(context)
+    return f"is {shown(given)}; allowed: {allowed_text}", _hint(kind, given, route, model)
+
+
+def _choose(given: object, allowed: list[str]) -> str:
+    near = nearest(given, allowed) if isinstance(given, str) else None
+    return f"did you mean {near}?" if near else "use one of these values"
 
 
 _ALLOWED: dict[str, Any] = {
-    "greater_than_equal": lambda c: f"{c.get('ge')} or more",
-    "greater_than": lambda c: f"more than {c.get('gt')}",
-    "less_than_equal": lambda c: f"{c.get('le')} or less",
-    "less_than": lambda c: f"less than {c.get('lt')}",
+    "greater_than_equal": lambda c: f"{c.get('ge'):,} or more",
+    "greater_than": lambda c: f"more than {c.get('gt'):,}",
+    "less_than_equal": lambda c: f"{c.get('le'):,} or less",
+    "less_than": lambda c: f"less than {c.get('lt'):,}",
     "int_type": lambda c: "a whole number",
     "int_from_float": lambda c: "a whole number",
     "int_parsing_size": lambda c: "a smaller whole number",
     "float_type": lambda c: "a number",
     "finite_number": lambda c: "a finite number",
     "bool_type": lambda c: "true or false",
-    "string_type": lambda c: "a text",
+    "string_type": lambda c: "a string",
     "string_too_short": lambda c: f"at least {c.get('min_length')} characters",
     "string_too_long": lambda c: f"at most {c.get('max_length')} characters",
-    "string_pattern_mismatch": lambda c: _pattern(str(c.get("pattern"))),
-    "string_unicode": lambda c: "a text in UTF-8",
-    "too_short": lambda c: f"at least {c.get('min_length')} of them",
-    "too_long": lambda c: f"at most {c.get('max_length')} of them",
+    "string_pattern_mismatch": lambda c: FORMATS.get(
+        str(c.get("pattern")), f"a string that matches {c.get('pattern')}"
+    ),
+    "string_unicode": lambda c: "a string in UTF-8",
+    "too_short": lambda c: f"at least {c.get('min_length')} entries",
+    "too_long": lambda c: f"at most {c.get('max_length')} entries",
     "tuple_type": lambda c: "a list",
     "list_type": lambda c: "a list",
     "dict_type": lambda c: "a mapping",
@@ -186,45 +185,26 @@ _ALLOWED: dict[str, Any] = {
     "model_attributes_type": lambda c: "a mapping of fields",
 }
 
-_PATTERNS = {
-    r"^[a-z]([a-z0-9-]*[a-z0-9])?$": "lower-case letters, digits and dashes, from a letter",
-    r"^(/[A-Za-z0-9_.-]+)+$": "an absolute path such as /scratch",
-    r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?Z$": "a moment in UTC such as 2026-12-01T11:30:00Z",
-    r"^\d{1,4}(\.\d{1,4}){0,3}$": "a version such as 580 or 13.0",
-    r"^[^\x00-\x1f\x7f]+$": "one line of text",
-}
 
-
-def _pattern(pattern: str) -> str:
-    return _PATTERNS.get(pattern, f"a text like {pattern}")
-
-
-def _hint(kind: str, given: object, last: str) -> str:
+def _hint(kind: str, given: object, route: Loc, model: type[BaseModel] | None) -> str:
     if kind in ("int_type", "float_type") and isinstance(given, str):
-        digits = "".join(ch for ch in given if ch.isdigit())
-        unit = next((u for u in ("gib", "tib", "mb_s", "hours", "minutes", "days", "usd", "percent") if u in last), "")
-        if digits and not looks_secret(given):
-            return f"write the number alone; the unit is in the name{f' ({unit})' if unit else ''}"
+        if any(ch.isdigit() for ch in given) and not looks_secret(given):
+            return "write the number without quotes and without its unit, which the field defines"
         return "write a number without quotes"
     if kind == "string_type" and isinstance(given, (int, float)):
-        return "put it in quotes"
+        return "put the value in quotes"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return "write its fields below it, one a line"
+        return "write its fields below it, one per line"
     if kind in ("tuple_type", "list_type"):
-        return "write a list: a dash before each entry"
-    return "change it"
-
-
-def _about(owner: Any, last: str) -> str:
-    model = _model(owner)
-    if model is None or last not in model.model_fields:
-        return ""
-    about = model.model_fields[last].description
-    return f" ({about.split('. ')[0].rstrip('.')[:80]})" if about else ""
+        return "write a list, with a dash before each entry"
+    path = [part for part in route if isinstance(part, str)]
+    if model is None or not path or path[-1] not in model.model_fields:
+        return "change it to an allowed value"
+    return f"run gpuinfra explain {'.'.join(path)} for its meaning"
 
 
 def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
-    """Each part of a location, whether it is in the document, and the type found there."""
+    """Each element of a location, whether it is in the document, and the type found there."""
     here: Any = root
     for part in loc:
         here = _bare(here)
@@ -322,7 +302,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 def _value_at(value: object, route: Loc) -> object:
     for part in route:
         if part == 0 and isinstance(value, dict):
-            continue  # one entry may be written without its list
+            continue  # a single entry is valid without its list
         try:
             value = value[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):

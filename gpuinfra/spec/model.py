@@ -1,8 +1,8 @@
-"""The declaration of one cluster, in neutral words plus one target.
+"""The declaration of one cluster, in terms that all clouds share plus one target.
 
-Everything that is not written has a default, which `gpuinfra plan` shows.
-Values are plain: what is born elsewhere (a network, a key) is an argument of the component and never passes through here.
-Reading YAML is in `load.py`; what is wrong with a declaration is said by `gpuinfra.rules`.
+Every omitted field has a default, which `gpuinfra plan` shows.
+Values are plain: IDs of other resources (a network, a key) are arguments of the component and not part of the declaration.
+`load.py` reads YAML; `gpuinfra.rules` checks a declaration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from gpuinfra.spec.base import Name, Part, Word
+from gpuinfra.spec.base import Hours, Line, Name, SpecModel
 from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
@@ -23,41 +23,41 @@ from gpuinfra.spec.target import Target
 LAYERS = ("foundation", "site", "cluster")
 
 
-class ClusterSpec(AtPlace[Place], Part):
-    """One GPU cluster."""
+class ClusterSpec(AtPlace[Place], SpecModel):
+    """A GPU cluster: the pools, storage and settings that `up` creates in one region of one cloud."""
 
     name: Name = Field(examples=["train"])
-    """Name of the cluster, part of every resource's name."""
+    """Name of the cluster. It is part of the name of every resource."""
     where: Target
-    """Cloud, region and zone."""
+    """Cloud, region and zone in which the cluster runs."""
     pools: tuple[Pool, ...] = Field(default=(), max_length=50)
-    """Pools of nodes. A stack with foundation or site only has none."""
+    """Pools of nodes, each with one machine type. A stack without the cluster layer has no pools."""
     storage: tuple[Storage, ...] = Field(default=(), max_length=20)
-    """File systems that all nodes mount."""
+    """File systems that all nodes mount, such as Lustre."""
     network: Network = Network()
-    """Addresses and the way out."""
+    """Addresses, outgoing connections and flow logs of the network."""
     software: Software = Software()
-    """Image, driver, CUDA and what will run."""
+    """Image, driver, CUDA and framework versions."""
     audit: Audit = Audit()
-    """The audit trail."""
+    """Settings of the audit trail and its locked bucket."""
     budget: Budget = Budget()
-    """The budget alert."""
+    """Limit and recipients of the budget alert."""
     access: Access = Access()
-    """Who may reach nodes."""
+    """People and networks that can reach nodes and evidence."""
     handover: Handover = Handover()
-    """How long `up` waits for its nodes."""
+    """Nodes that `up` waits for, and how long it waits."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
-    """Machine types that the catalogue does not have yet."""
+    """Machine types that the catalog does not have yet."""
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
-        default=None, min_length=1, max_length=3
+        default=None, min_length=1, max_length=3, examples=[["foundation", "site"]]
     )
-    """Which layers this stack holds. Left out: all but those that `use` names; without pools, foundation and site."""
+    """Layers that this stack creates. If omitted, it creates every layer that `use` does not name; without pools, it creates foundation and site."""
     use: Use = Use()
-    """Layers that other stacks hold."""
-    duration_hours: int | None = Field(default=None, strict=True, ge=1, le=87_600)
-    """How long the cluster will live, for the price. Left out: only hour and month are shown."""
-    tags: dict[Word, Word] = Field(default_factory=dict, max_length=30)
-    """Tags for everything that takes them."""
+    """Layers that other stacks create."""
+    duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
+    """Planned lifetime of the cluster, for the price. If omitted, only prices per hour and per month are shown."""
+    tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"team": "research"}])
+    """Tags for every resource that supports tags."""
 
     if TYPE_CHECKING:
 
@@ -83,17 +83,17 @@ class ClusterSpec(AtPlace[Place], Part):
 
     @property
     def cloud(self) -> str:
-        """Name of the cloud."""
+        """The cloud that the cluster runs on: `aws`, `azure` or `gcp`."""
         return self.where.cloud
 
     @property
     def nodes(self) -> int:
-        """Nodes of all pools."""
+        """Number of nodes of all pools."""
         return sum(entry.count for pool in self.pools for entry in pool.capacity)
 
     @property
     def made_layers(self) -> tuple[str, ...]:
-        """Layers that this stack makes, in the order foundation, site, cluster."""
+        """Layers that this stack creates, in the order foundation, site, cluster."""
         if self.layers is not None:
             return tuple(layer for layer in LAYERS if layer in self.layers)
         used = {layer for layer in ("foundation", "site") if getattr(self.use, layer)}

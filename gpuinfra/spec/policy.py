@@ -1,160 +1,199 @@
-"""The rest of a declaration: network, software, audit, budget, access and handover. Everything here has a default."""
+"""Network, software, audit, budget, access and handover settings. Every field here has a default."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Part, Real, Whole, Word, YesNo
+from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version, text
 
-Version = Annotated[str, StringConstraints(pattern=r"^\d{1,4}(\.\d{1,4}){0,3}$")]
-Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]{1,64}@[^@\s]{1,190}\.[^@\s]{1,63}$")]
+Email = Annotated[str, text(r"^[^@\s]{1,64}@[^@\s]{1,190}\.[^@\s]{1,63}$", "an email address such as ops@example.com")]
 PublicKey = Annotated[
-    str, StringConstraints(pattern=r"^(ssh-rsa|ssh-ed25519) [A-Za-z0-9+/]{40,2000}={0,2}( [^\x00-\x1f\x7f]{1,100})?$")
+    str,
+    text(
+        r"^(ssh-rsa|ssh-ed25519) [A-Za-z0-9+/]{40,2000}={0,2}( [^\x00-\x1f\x7f]{1,100})?$",
+        "a public SSH key that begins with ssh-rsa or ssh-ed25519",
+    ),
 ]
-Cidr = Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F.:]{2,45}/\d{1,3}$")]
+Cidr = Annotated[str, text(r"^[0-9a-fA-F.:]{2,45}/\d{1,3}$", "a CIDR block such as 203.0.113.0/24")]
+StackReference = Annotated[str, text(r"^[^\s]{1,200}$", "a stack reference without spaces, at most 200 characters")]
 
 
-class ExistingNetwork(Part):
-    """A network that is already there."""
+class ExistingNetwork(SpecModel):
+    """A network that exists already."""
 
-    id: Word = Field(examples=["vpc-0123456789abcdef0"])
-    """VPC id on AWS, virtual network id on Azure, network name on Google Cloud."""
-    subnets: dict[Word, Word] = Field(min_length=1, max_length=50, examples=[{"use1-az4": "subnet-0123456789abcdef0"}])
-    """Zone (region on Azure and Google Cloud) -> subnet for the nodes. Azure: also `storage-scratch-0` -> the subnet of a file system of its own."""
-    dns_zones: dict[Word, Word] = Field(default_factory=dict, max_length=20)
-    """Azure: private DNS zones that the network is linked to already, name -> id. Left out: they are made and linked."""
+    id: Line = Field(examples=["vpc-0123456789abcdef0"])
+    """VPC ID on AWS, resource ID of the virtual network on Azure, network name or path on Google Cloud."""
+    subnets: dict[Line, Line] = Field(min_length=1, max_length=50, examples=[{"use1-az4": "subnet-0123456789abcdef0"}])
+    """Subnet of the nodes for each zone on AWS, or for each region on Azure and Google Cloud. On Azure, the key `storage-scratch-0` names the subnet of the file system at /scratch."""
+    dns_zones: dict[Line, Line] = Field(
+        default_factory=dict,
+        max_length=20,
+        examples=[
+            {
+                "privatelink.blob.core.windows.net": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/privateDnsZones/privatelink.blob.core.windows.net"
+            }
+        ],
+    )
+    """Azure: private DNS zones that are already linked to the network, by name, with their resource IDs. If omitted, the zones are created and linked."""
 
 
-class Network(Part):
-    """The network that nobody outside can reach."""
+class Network(SpecModel):
+    """The private network of the cluster."""
 
-    cidr: Cidr = "10.64.0.0/16"
-    """Addresses; every zone has its own part of it, so that a new pool or zone moves nothing."""
+    cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
+    """Address range of the network. Each zone has its own part, so adding a pool or zone moves no subnet."""
     egress: Literal["nat", "endpoints"] = "nat"
-    """`nat`: nodes reach vendors' servers, nobody reaches them; `endpoints`: no way out but the cloud's own services, needs a prebuilt image or a mirror."""
+    """How nodes reach the outside: `nat` allows outgoing connections to the internet, `endpoints` allows only the cloud's own services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None
-    """Use this network in place of making one."""
-    flow_log_days: Whole = Field(default=90, ge=1, le=3653)
-    """Days that flow logs are kept."""
-    machines: tuple[Word, ...] = Field(default=(), max_length=20, examples=[["a3-megagpu-8g"]])
-    """Google Cloud: machine types that clusters of this site will use, so that the networks of their interfaces are made with it. Left out: those of the pools."""
+    """An existing network to use. If omitted, a network is created."""
+    flow_log_days: Days = Field(default=90, ge=1, le=3653, examples=[90])
+    """Retention of the network's flow logs."""
+    machines: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["a3-megagpu-8g"]])
+    """Google Cloud: machine types that clusters of this site will use, so that the networks for their interfaces are created with the site. If omitted, the machine types of the pools are used."""
 
 
-class Framework(Part):
-    """What will run, so that driver and CUDA can be checked against it."""
+class Framework(SpecModel):
+    """The machine learning frameworks that will run, against which driver and CUDA versions are checked."""
 
-    torch: Version | None = None
-    """PyTorch from PyPI, such as 2.11.0."""
-    tensorflow: Version | None = None
-    """TensorFlow with `and-cuda`, such as 2.20.0."""
-    jax_cuda: Literal[12, 13] | None = None
-    """CUDA major of the JAX plugin."""
+    torch: Version | None = Field(default=None, examples=["2.11.0"])
+    """Version of PyTorch that you install from PyPI. If omitted, PyTorch is not checked."""
+    tensorflow: Version | None = Field(default=None, examples=["2.20.0"])
+    """Version of TensorFlow that you install with `tensorflow[and-cuda]`. If omitted, TensorFlow is not checked."""
+    jax_cuda: Annotated[Literal[12, 13], Unit("CUDA major version")] | None = None
+    """CUDA major version of the JAX plugin that you install. If omitted, JAX is not checked."""
 
 
-class Software(Part):
-    """What nodes run; the software lock fills in what is left out and says why."""
+class Software(SpecModel):
+    """The software on the nodes. The software lock chooses every omitted version and states the reason."""
 
     image: Literal["default", "plain"] = "default"
-    """`default`: the cloud's own GPU image where there is one; `plain`: plain Ubuntu, every step installs."""
+    """Image of the nodes: `default` is the cloud's GPU image where one exists, `plain` is Ubuntu on which the bootstrap steps install everything."""
     os: Literal["ubuntu-22.04", "ubuntu-24.04"] | None = None
-    """Left out: what the machine's stack supports best."""
-    driver: Version | None = None
-    """NVIDIA driver, a branch such as 580 or a full version. Left out: the lock's."""
-    fabric_manager: Version | None = None
-    """Fabric manager; any version but the driver's own is refused. Left out: the driver's."""
-    cuda: Version | None = None
-    """CUDA toolkit such as 13.0. Left out: the lock's."""
-    nccl: Version | None = None
-    """NCCL for programs built on the host. Left out: the lock's."""
+    """Operating system of the nodes. If omitted, the release that best supports the machine type is used."""
+    driver: Version | None = Field(default=None, examples=["580"])
+    """NVIDIA driver, as a branch or a full version. If omitted, the lock chooses the version."""
+    fabric_manager: Version | None = Field(default=None, examples=["580.173.02"])
+    """Version of NVIDIA Fabric Manager, which must equal the driver version. If omitted, the driver version is used."""
+    cuda: Version | None = Field(default=None, examples=["13.0"])
+    """CUDA toolkit version to install. If omitted, the lock chooses the version."""
+    nccl: Version | None = Field(default=None, examples=["2.28.9"])
+    """NCCL version for programs that you build on the nodes. If omitted, the lock chooses the version."""
     framework: Framework = Framework()
-    """What will run on the nodes."""
-    kernel: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+[A-Za-z0-9.+-]*$", max_length=64)] | None = None
-    """Exact kernel release (`uname -r`). Left out: the image's own is kept and held."""
-    mirror_url: (
+    """Machine learning frameworks that will run on the nodes, for compatibility checks."""
+    kernel: (
         Annotated[
-            str, StringConstraints(pattern=r"^https://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?$", max_length=200)
+            str,
+            text(r"^\d+\.\d+\.\d+[A-Za-z0-9.+-]*$", "a kernel release as `uname -r` prints it", max_length=64),
         ]
         | None
-    ) = None
-    """Mirror of the vendors' servers for networks without internet: `https://vendor/path` becomes `<mirror>/vendor/path`."""
+    ) = Field(default=None, examples=["6.8.0-1041-aws"])
+    """Exact kernel release (`uname -r`). If omitted, the image's kernel is kept and held."""
+    mirror_url: (
+        Annotated[
+            str,
+            text(
+                r"^https://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?$",
+                "an https URL such as https://mirror.example.com",
+                max_length=200,
+            ),
+        ]
+        | None
+    ) = Field(default=None, examples=["https://mirror.example.com"])
+    """Mirror of the vendors' package servers, for networks without internet access: `https://vendor/path` becomes `<mirror_url>/vendor/path`. If omitted, nodes download from the vendors."""
     registry: (
-        Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*$", min_length=4, max_length=200)]
+        Annotated[
+            str,
+            text(
+                r"^[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*$",
+                "a registry and path without a scheme, such as us-central1-docker.pkg.dev/my-project/gpudirect",
+                min_length=4,
+                max_length=200,
+            ),
+        ]
         | None
     ) = Field(default=None, examples=["us-central1-docker.pkg.dev/my-project/gpudirect"])
-    """Google Cloud: container registry of yours that holds Google's GPUDirect images (`gpudirect-tcpxo/...`). A3 High and A3 Mega need it, because nodes pull from no public registry."""
+    """Google Cloud: your container registry with Google's GPUDirect images (`gpudirect-tcpxo/...`). Required for A3 High and A3 Mega, because nodes pull no images from public registries."""
 
 
-class Audit(Part):
-    """The trail of who did what."""
+class Audit(SpecModel):
+    """The audit trail of API calls in the account."""
 
     trail: Literal["create", "existing", "none"] = "create"
-    """`create`: a multi-region trail in a locked bucket; `existing`: the account has one already (AWS allows five in a region); `none`: refused unless said."""
-    bucket: Word | None = None
-    """Existing bucket for the trail. Left out: one is made and kept."""
-    lock_days: Whole = Field(default=365, ge=1, le=36500)
-    """Days that nobody may delete an entry."""
+    """Source of the audit trail: `create` a multi-region trail with a locked bucket, use the account's `existing` trail (AWS allows five per region), or `none`."""
+    bucket: Line | None = Field(default=None, examples=["my-audit-bucket"])
+    """Existing bucket for the trail. If omitted, a bucket is created and retained."""
+    lock_days: Days = Field(default=365, ge=1, le=36500, examples=[365])
+    """Period during which entries of the trail cannot be deleted."""
     lock_mode: Literal["governance", "compliance"] = "governance"
-    """`compliance` cannot be shortened by anyone, the account's owner included."""
-    confirm_compliance: YesNo = False
-    """Has to be true beside `lock_mode: compliance`."""
-    data_events: YesNo = True
-    """Also record reads and writes of objects."""
-    log_retention_days: Whole = Field(default=365, ge=1, le=3653)
-    """Days that logs are kept for searching."""
+    """Protection of the locked entries. With `compliance`, no one can shorten the lock, not even the account's root user."""
+    confirm_compliance: StrictBool = False
+    """Confirms that the lock cannot be undone. Must be true if `lock_mode` is `compliance`."""
+    data_events: StrictBool = True
+    """Whether the trail also records reads and writes of objects."""
+    log_retention_days: Days = Field(default=365, ge=1, le=3653, examples=[365])
+    """Retention of logs in the cloud's log service."""
 
 
-class Budget(Part):
-    """The alert when money goes faster than planned."""
+class Budget(SpecModel):
+    """The alert for costs above a monthly budget."""
 
-    limit_usd_per_month: Real | None = Field(default=None, gt=0, le=1e9)
-    """Limit in USD. Left out: the plan's own price for a month plus a tenth."""
-    recipients: tuple[Email, ...] = Field(default=(), max_length=10)
-    """Who is told. Left out: nobody, which is a warning."""
-    thresholds_percent: tuple[Annotated[int, Field(strict=True, ge=1, le=1000)], ...] = Field(
-        default=(50, 80, 100), min_length=1, max_length=5
+    limit_usd_per_month: Annotated[Number, Unit("USD per month")] | None = Field(
+        default=None, gt=0, le=1e9, examples=[60000]
     )
-    """Shares of the limit at which they are told."""
+    """Monthly budget of the cluster. If omitted, it is the plan's monthly price plus 10 percent."""
+    recipients: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-budget@example.com"]])
+    """Email addresses that receive alerts. If omitted, no one is notified, which is a warning."""
+    thresholds_percent: tuple[Annotated[Percent, Field(ge=1, le=1000)], ...] = Field(
+        default=(50, 80, 100), min_length=1, max_length=5, examples=[[50, 80, 100]]
+    )
+    """Percentages of the budget at which an alert is sent."""
 
 
-class Access(Part):
-    """Who may reach nodes, beside the cloud's own session service."""
+class Access(SpecModel):
+    """Access to nodes and evidence, in addition to the cloud's own session service."""
 
-    ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20)
-    """Networks that may reach port 22. Left out: none; `gpuinfra ssh` goes through the cloud's own tunnel."""
-    operators: tuple[Word, ...] = Field(default=(), max_length=20)
-    """Roles that may read evidence, by the provider's own id; on Azure the object ids of those who deploy too. Left out there: whoever deploys."""
-    evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100)
-    """Azure: public IPv4 ranges that operators read evidence and put bundles from. Left out: only the network itself, so `up` has to run inside it."""
-    ssh_keys: tuple[PublicKey, ...] = Field(default=(), max_length=20)
-    """Azure: public keys that may log in as `gpuinfra`. Left out: nobody's."""
-    bastion: YesNo = False
-    """Azure: a Bastion host with a public address, through which people reach port 22 of nodes."""
+    ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
+    """Networks that can connect to port 22 of the nodes. If omitted, no network can; `gpuinfra ssh` uses the cloud's tunnel."""
+    operators: tuple[Line, ...] = Field(
+        default=(), max_length=20, examples=[["arn:aws:iam::123456789012:role/gpu-operators"]]
+    )
+    """Principals that can read evidence: role ARNs on AWS, IAM members on Google Cloud, object IDs on Azure. If omitted on Azure, the deploying identity can read evidence; if set, include that identity."""
+    evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
+    """Azure: public IPv4 ranges from which operators read evidence and upload bundles. If omitted, only the cluster's network can, and `up` must run inside it."""
+    ssh_keys: tuple[PublicKey, ...] = Field(
+        default=(),
+        max_length=20,
+        examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLE ops@example.com"]],
+    )
+    """Azure: public SSH keys that can log in as user `gpuinfra`. If omitted, no key can log in."""
+    bastion: StrictBool = False
+    """Azure: create an Azure Bastion host with a public address, through which you reach port 22 of the nodes."""
 
 
-class Handover(Part):
-    """How long `up` waits for its nodes, and for how many."""
+class Handover(SpecModel):
+    """How long `up` waits for verified nodes, and how many it requires."""
 
     wait: Literal["all", "floor", "none"] = "all"
-    """`all` nodes, a `floor`, or `none`."""
-    floor: Whole | None = Field(default=None, ge=1)
-    """Nodes that have to be verified with `wait: floor`."""
-    deadline_minutes: Whole = Field(default=60, ge=1, le=1440)
-    """Longest wait in minutes."""
+    """Nodes to wait for: `all` of them, the number in `floor`, or `none`."""
+    floor: Annotated[StrictInt, Unit("nodes")] | None = Field(default=None, ge=1, examples=[14])
+    """Minimum number of verified nodes. Required if and only if `wait` is `floor`."""
+    deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
+    """Maximum time that `up` waits for its nodes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
-    """What `gpuinfra up` does with nodes of a pool that was not handed over."""
-    burn_in: Whole = Field(default=1, ge=1, le=4)
-    """Level of NVIDIA's diagnostics that each node passes before it is handed over: 1 seconds, 2 some minutes, 3 up to an hour and stress until the temperatures stand still, 4 hours. The nodes cost their price meanwhile."""
+    """Treatment of nodes that fail verification. Not implemented yet: nodes are kept with either value."""
+    burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
+    """Diagnostics that each node passes before handover: 1 takes seconds, 2 minutes, 3 up to an hour with stress until temperatures are stable, 4 hours. Nodes are billed meanwhile."""
 
 
-class Use(Part):
-    """Layers that other stacks hold, by stack reference."""
+class Use(SpecModel):
+    """Layers that other stacks create, by stack reference."""
 
-    foundation: Annotated[str, StringConstraints(pattern=r"^[^\s]{1,200}$")] | None = None
-    """Stack with the audit trail, keys, evidence bucket and budget: `organisation/project/stack`."""
-    site: Annotated[str, StringConstraints(pattern=r"^[^\s]{1,200}$")] | None = None
-    """Stack with the network and file systems."""
+    foundation: StackReference | None = Field(default=None, examples=["organization/gpuinfra/aws-foundation"])
+    """Stack that creates the audit trail, keys, evidence bucket and budget. If omitted, this stack creates the foundation."""
+    site: StackReference | None = Field(default=None, examples=["organization/gpuinfra/aws-site"])
+    """Stack that creates the network and file systems. If omitted, this stack creates the site."""
 
 
 __all__ = ["Access", "Audit", "Budget", "ExistingNetwork", "Framework", "Handover", "Network", "Software", "Use"]

@@ -1,60 +1,63 @@
-"""Pools: nodes of one machine type, how they are bought, and what they boot."""
+"""Pools: nodes of one machine type, how they are bought, and which image they boot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Name, Part, Whole, Word, YesNo
+from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus, text
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.generic import On, OnTarget
 
 
 def _as_list(value: object) -> object:
-    return [value] if isinstance(value, (dict, Part)) else value
+    return [value] if isinstance(value, (dict, SpecModel)) else value
 
 
-MigProfile = Annotated[str, StringConstraints(pattern=r"^[1-7]g\.[1-9][0-9]{0,2}gb$")]
-"""As nvidia-smi writes it: `3g.40gb`."""
+MigProfile = Annotated[
+    str, text(r"^[1-7]g\.[1-9][0-9]{0,2}gb$", "a MIG profile as nvidia-smi prints it, such as 3g.40gb")
+]
 
 
-class CustomImage(Part):
-    """An image of one's own."""
+class CustomImage(SpecModel):
+    """Your own image."""
 
-    ref: Word = Field(examples=["ami-0123456789abcdef0"])
-    """AMI id on AWS, image or gallery id on Azure, `projects/P/global/images/I` or a family on Google Cloud."""
+    ref: Line = Field(examples=["ami-0123456789abcdef0"])
+    """AMI ID on AWS, image or gallery image ID on Azure, `projects/P/global/images/I` or an image family on Google Cloud."""
     os: Literal["ubuntu-22.04", "ubuntu-24.04"] = "ubuntu-22.04"
-    """What it runs."""
+    """Operating system of the image."""
     arch: Literal["x86_64", "arm64"] = "x86_64"
-    """What it was built for."""
-    prebuilt: YesNo = True
-    """True where it brings driver and fabric: steps then prove what is there and install only what is missing."""
-    size_gib: Whole | None = Field(default=None, ge=8, le=2048)
-    """Size of its root snapshot in GiB, when known."""
+    """CPU architecture that the image was built for."""
+    prebuilt: StrictBool = True
+    """Whether the image contains the driver and fabric software. If true, bootstrap steps verify what the image has and install only what is missing."""
+    size_gib: Gib | None = Field(default=None, ge=8, le=2048, examples=[100])
+    """Size of the image's root snapshot. If set, a smaller root disk is an error; if omitted, the size is not checked."""
 
 
-class Disk(Part):
+class Disk(SpecModel):
     """The root disk of a node."""
 
-    size_gib: Whole | None = Field(default=None, ge=8, le=16384)
-    """Size in GiB. Left out: 200 for GPU nodes, 50 for others."""
-    iops: Whole | None = Field(default=None, ge=3000, le=80000)
-    """Operations a second. Left out: the volume type's own."""
-    throughput_mib_s: Whole | None = Field(default=None, ge=125, le=2000)
-    """Throughput in MiB/s. Left out: 500 for GPU nodes, so that installing does not wait for the disk."""
+    size_gib: Gib | None = Field(default=None, ge=8, le=16384, examples=[300])
+    """Size of the root disk. If omitted, it is 200 GiB for GPU nodes and 50 GiB for other nodes."""
+    iops: Annotated[StrictInt, Unit("operations per second")] | None = Field(
+        default=None, ge=3000, le=80000, examples=[4000]
+    )
+    """Provisioned I/O operations per second. If omitted, the default of the volume type is used."""
+    throughput_mib_s: Annotated[StrictInt, Unit("MiB/s")] | None = Field(default=None, ge=125, le=2000, examples=[1000])
+    """Provisioned throughput of the root disk. If omitted, it is 500 MiB/s for GPU nodes, so that the disk does not slow down installation."""
 
 
-class Candidate(OnTarget[On], Part):
-    """A place to try when the one before it has no capacity; the whole pool moves there."""
+class Candidate(OnTarget[On], SpecModel):
+    """An alternative for a pool that gets no capacity; the whole pool moves to it."""
 
-    zone: Word | None = None
-    """Another zone."""
-    machine: Word | None = None
-    """Another machine type."""
+    zone: Line | None = Field(default=None, examples=["use1-az6"])
+    """Zone to use instead of the pool's zone. If omitted, the pool's zone is used."""
+    machine: Line | None = Field(default=None, examples=["p5.48xlarge"])
+    """Machine type to use instead of the pool's machine type. If omitted, the pool's machine type is used."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] | None = None
-    """What takes the place of the pool's capacity. Needed where the pool has reserved entries, because a reservation does not move."""
+    """Capacity that replaces the pool's capacity. Required if the pool has reserved entries, because a reservation cannot move."""
 
     if TYPE_CHECKING:
 
@@ -67,44 +70,44 @@ class Candidate(OnTarget[On], Part):
         ) -> None: ...
 
 
-class Window(Part):
-    """How nodes are renewed when their template changes."""
+class Window(SpecModel):
+    """How nodes are replaced when their template changes."""
 
-    canary: Whole = Field(default=1, ge=0, le=100)
-    """Nodes that go first and have to be verified before the others follow."""
-    at_once_percent: Whole = Field(default=20, ge=1, le=100)
-    """Most of the pool that may be away at one time."""
+    canary: Annotated[StrictInt, Unit("nodes")] = Field(default=1, ge=0, le=100, examples=[1])
+    """Number of nodes that are replaced first. They must be verified before the other nodes are replaced."""
+    at_once_percent: Percent = Field(default=20, ge=1, le=100, examples=[25])
+    """Maximum percentage of the pool that can be unavailable at the same time."""
 
 
-class Pool(OnTarget[On], Part):
+class Pool(OnTarget[On], SpecModel):
     """Nodes of one machine type."""
 
-    name: Name
-    """Name of the pool, part of its resources' names."""
-    machine: Word = Field(examples=["p4d.24xlarge", "Standard_ND96amsr_A100_v4", "a3-megagpu-8g"])
-    """The provider's name of the machine type; `gpuinfra catalog` lists them."""
+    name: Name = Field(examples=["gpu"])
+    """Name of the pool. It is part of the names of the pool's resources and nodes."""
+    machine: Line = Field(examples=["p4d.24xlarge", "Standard_ND96amsr_A100_v4", "a3-megagpu-8g"])
+    """The provider's name of the machine type. `gpuinfra catalog` lists machine types."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
-    """How the nodes are bought: one entry or a list side by side, one group each."""
+    """How the nodes are bought: one entry, or a list of entries with one group of nodes each."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Places that `gpuinfra up` tries in this order when the cloud has no capacity."""
-    zone: Word | None = None
-    """Zone of this pool. Left out: the one of `where`."""
+    """Alternatives for a pool that gets no capacity, in order of preference. Not implemented yet: entries are checked and otherwise ignored."""
+    zone: Line | None = Field(default=None, examples=["use1-az4"])
+    """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Literal["default", "plain"] | CustomImage | None = None
-    """`default`: the cloud's own GPU image; `plain`: plain Ubuntu, every step installs; or an image of one's own. Left out: the cluster's."""
+    """Image of this pool's nodes: `default` is the cloud's GPU image, `plain` is Ubuntu on which the bootstrap steps install everything, a mapping is your own image. If omitted, `software.image` is used."""
     disk: Disk = Disk()
-    """Root disk."""
-    containers_reach_metadata: YesNo = False
-    """True lets bridged containers use the node's own role. Kept from them on AWS by the metadata service's hop limit (1 in place of 2), on Azure and Google Cloud by a packet filter on the node. Containers on the host's network reach it in any case."""
+    """Root disk of each node."""
+    containers_reach_metadata: StrictBool = False
+    """Whether containers on a bridge network can reach the metadata service and use the node's role. If false, the metadata hop limit (1 instead of 2) on AWS and a packet filter on Azure and Google Cloud prevent it. Containers on the host network can always reach it."""
     fabric: Literal["auto", "required", "none"] = "auto"
-    """`none` leaves the fast network out even where the machine has it; `required` refuses a machine without one."""
+    """Use of the machine's fabric network: `auto` uses it where the machine has one, `required` rejects machines without one, `none` leaves it out."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
-    """MIG instances that each GPU of the pool is cut into, by profile. Left out: whole GPUs. A cut GPU has no NVLink, so jobs over several GPUs slow down."""
+    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, so jobs on several GPUs slow down."""
     renew: Window = Window()
-    """How this pool's nodes are renewed when their template changes."""
-    quota_vcpus: Whole | None = Field(default=None, ge=0)
-    """vCPUs that the account may run of this family, when known; a plan above it is refused."""
-    tags: dict[Word, Word] = Field(default_factory=dict, max_length=30)
-    """More tags for this pool's nodes."""
+    """How this pool's nodes are replaced when their template changes."""
+    quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])
+    """Your account's vCPU quota for this machine family. If set, a pool above the quota is an error; if omitted, the quota is not checked."""
+    tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"role": "training"}])
+    """Tags for this pool's nodes, in addition to the cluster's tags."""
 
     if TYPE_CHECKING:
 
@@ -128,5 +131,5 @@ class Pool(OnTarget[On], Part):
 
     @property
     def nodes(self) -> int:
-        """Nodes of all its capacity."""
+        """Number of nodes of all capacity entries."""
         return sum(entry.count for entry in self.capacity)

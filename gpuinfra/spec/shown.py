@@ -1,14 +1,14 @@
-"""How a message shows what a person wrote: short, on one line, and never a secret.
+"""How messages show values of a declaration: short, on one line, and without secrets.
 
-A declaration holds no secrets, but people paste them into odd places, and messages end up in logs.
-So a text is shown only when it looks like something that could be meant here, and described otherwise.
+A declaration contains no secrets, but you can paste one by mistake, and messages end up in logs.
+A string is therefore shown only if it looks like a plausible value, and described otherwise.
 """
 
 from __future__ import annotations
 
 import re
 
-LONGEST = 48
+_MAX_LENGTH = 48
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+ -]*")
 _SECRET = re.compile(
     r"(?i)(A[KS]IA[0-9A-Z]{8})|(gh[opsur]_)|(github_pat)|(xox[abpr]-)|(\bsk-)|(eyJ[A-Za-z0-9_-]{6})|(-----BEGIN)|(AIza[0-9A-Za-z_-]{10})"
@@ -17,7 +17,7 @@ _SECRET = re.compile(
 
 
 def shown(value: object) -> str:
-    """`'p4d.24xlarge'`, `-1`, `a list of 3`, `a text of 64 characters`."""
+    """The value for a message: `'p4d.24xlarge'`, `-1`, `a list of length 3`, `a string of 64 characters`."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -27,25 +27,25 @@ def shown(value: object) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
+        return f"a list of length {len(value)}"
     if isinstance(value, dict):
-        return f"a mapping of {len(value)}" if value else "an empty mapping"
+        return f"a mapping with {len(value)} {'key' if len(value) == 1 else 'keys'}" if value else "an empty mapping"
     return f"a value of type {type(value).__name__}"
 
 
 def looks_secret(text: str) -> bool:
-    """True for keys, tokens and anything as random as one."""
+    """True for keys, tokens and text that looks as random as one."""
     if _SECRET.search(text):
         return True
     for run in re.findall(r"[A-Za-z0-9+/=_]{20,}", text):
         kinds = sum(bool(re.search(pattern, run)) for pattern in ("[a-z]", "[A-Z]", "[0-9]"))
-        # Names of machines and ids mix at most two kinds at that length; `Standard_ND96amsr_A100_v4` is words and passes.
+        # Machine names and IDs of this length mix at most two kinds; `Standard_ND96amsr_A100_v4` passes as short words.
         if kinds == 3 and not all(len(word) <= 10 for word in run.split("_")):
             return True
     return False
 
 
 def _text(value: str) -> str:
-    if len(value) > LONGEST or not _PLAIN.fullmatch(value) or looks_secret(value):
-        return f"a text of {len(value)} characters" if value else "an empty text"
+    if len(value) > _MAX_LENGTH or not _PLAIN.fullmatch(value) or looks_secret(value):
+        return f"a string of {len(value)} characters" if value else "an empty string"
     return repr(value)

@@ -1,75 +1,81 @@
-"""File systems that all nodes share."""
+"""File systems and buckets that all nodes share."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Mount, Part, Whole, Word, YesNo
+from gpuinfra.spec.base import Days, Gib, Line, Mount, SpecModel, Unit, text
 
 Events = tuple[Literal["NEW", "CHANGED", "DELETED"], ...]
 
 
-class Lustre(Part):
-    """A parallel file system: FSx for Lustre, Azure Managed Lustre, Google Cloud Managed Lustre."""
+class Lustre(SpecModel):
+    """A parallel file system: Amazon FSx for Lustre, Azure Managed Lustre or Google Cloud Managed Lustre."""
 
     kind: Literal["lustre"] = "lustre"
-    """The kind of storage."""
-    mount: Mount = "/scratch"
-    """Where nodes mount it."""
-    capacity_gib: Whole = Field(ge=1, le=1_000_000_000, examples=[4800])
-    """Usable size in GiB. Clouds sell it in steps; the plan rounds up and says so."""
-    throughput_mb_s_per_tib: Whole | None = Field(default=None, ge=1, le=10_000, examples=[250])
-    """Throughput in MB/s for each TiB; each cloud sells a few tiers. Left out: the cloud's middle one."""
+    """Selects a Lustre file system."""
+    mount: Mount = Field(default="/scratch", examples=["/scratch"])
+    """Path at which nodes mount the file system."""
+    capacity_gib: Gib = Field(ge=1, le=1_000_000_000, examples=[4800])
+    """Usable size of the file system. Each cloud sells fixed steps; the plan rounds up to the next step and reports it."""
+    throughput_mb_s_per_tib: Annotated[StrictInt, Unit("MB/s per TiB")] | None = Field(
+        default=None, ge=1, le=10_000, examples=[250]
+    )
+    """Throughput per TiB of capacity; each cloud sells a few tiers. If omitted, the cloud's middle tier is used."""
     deployment: Literal["persistent_2", "persistent_1", "scratch_2", "scratch_1"] | None = None
-    """AWS: deployment type. Left out: `persistent_2`."""
-    bucket: Word | None = None
-    """Object storage behind it: `auto` makes a bucket beside it, a name takes an existing one. Left out: none."""
-    importer_id: Word | None = None
-    """Azure: object id of the tenant's service principal "HPC Cache Resource Provider", which imports from the container; needed with `bucket`."""
-    bucket_prefix: Annotated[str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
-    """Folder of the bucket that is linked."""
-    bucket_path: Mount | Literal["/"] = "/"
-    """AWS: path in the file system that the bucket appears under."""
+    """AWS: FSx deployment type. If omitted, `persistent_2` is used."""
+    bucket: Line | None = Field(default=None, examples=["auto"])
+    """Object storage to link to the file system: `auto` creates a bucket, a name links an existing one. If omitted, no bucket is linked."""
+    importer_id: Line | None = Field(default=None, examples=["00000000-0000-4000-8000-000000000000"])
+    """Azure: object ID of your tenant's service principal "HPC Cache Resource Provider", which imports from the container. Required if `bucket` is set."""
+    bucket_prefix: Annotated[str, text(r"^[^\x00-\x1f\x7f]*$", "one line of text", max_length=512)] = Field(
+        default="", examples=["datasets/imagenet"]
+    )
+    """Folder of the bucket to link. If omitted, the whole bucket is linked."""
+    bucket_path: Mount | Literal["/"] = Field(default="/", examples=["/data"])
+    """AWS: path in the file system at which the bucket appears."""
     import_events: Events = ("NEW", "CHANGED", "DELETED")
-    """AWS: what happens in the bucket and shows in the file system."""
+    """AWS: changes of objects in the bucket that are imported into the file system."""
     export_events: Events = ("NEW", "CHANGED", "DELETED")
-    """AWS: what happens in the file system and goes to the bucket."""
+    """AWS: changes of files in the file system that are exported to the bucket."""
     version: Literal["2.10", "2.12", "2.15"] | None = None
-    """AWS: Lustre version of the servers. Left out: 2.15."""
-    metadata_iops: Whole | None = Field(default=None, ge=1)
-    """AWS: metadata operations a second. Left out: chosen by the service from the capacity."""
-    fabric: YesNo = False
-    """AWS: clients reach it over EFA; needs persistent_2, Nitro v4 or later, and larger steps of capacity."""
-    backup_days: Whole = Field(default=0, ge=0, le=90)
-    """Days that automatic backups are kept; 0 for none."""
-    zone: Word | None = None
-    """Zone. Left out: the first pool's."""
+    """AWS: Lustre version of the file servers. If omitted, 2.15 is used."""
+    metadata_iops: Annotated[StrictInt, Unit("metadata operations per second")] | None = Field(
+        default=None, ge=1, examples=[6000]
+    )
+    """AWS: provisioned metadata performance. If omitted, the service derives it from the capacity."""
+    fabric: StrictBool = False
+    """AWS: connect clients over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger steps of capacity."""
+    backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
+    """Retention of automatic backups. 0 disables them."""
+    zone: Line | None = Field(default=None, examples=["use1-az4"])
+    """Zone of the file system. If omitted, the cluster's zone is used."""
 
 
-class Home(Part):
-    """Home directories: EFS, Azure Files over NFS, Filestore. Made on Google Cloud; not yet elsewhere: refused by `storage_is_made`."""
+class Home(SpecModel):
+    """Home directories over NFS, created as Filestore on Google Cloud. Rule `storage_is_made` rejects this kind on AWS and Azure."""
 
     kind: Literal["home"] = "home"
-    """The kind of storage."""
-    mount: Mount = "/home"
-    """Where nodes mount it."""
-    capacity_gib: Whole = Field(default=1024, ge=1, le=102_400)
-    """Size in GiB; ignored where the service grows by itself (AWS)."""
+    """Selects home directories over NFS."""
+    mount: Mount = Field(default="/home", examples=["/home"])
+    """Path at which nodes mount the file system."""
+    capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
+    """Size of the NFS share. Services that grow automatically (Amazon EFS) ignore it."""
 
 
-class ObjectMount(Part):
-    """A bucket mounted as a folder, for data that is read once. Declared, but not mounted yet: refused by `storage_is_made`."""
+class ObjectMount(SpecModel):
+    """A bucket mounted as a folder. Not implemented yet: rule `storage_is_made` rejects it on every cloud."""
 
     kind: Literal["object"] = "object"
-    """The kind of storage."""
-    mount: Mount
-    """Where nodes mount it."""
-    bucket: Word
-    """Name of the bucket, or `auto`."""
-    read_only: YesNo = True
-    """False lets nodes write."""
+    """Selects a bucket that is mounted as a folder."""
+    mount: Mount = Field(examples=["/data"])
+    """Path at which nodes mount the bucket."""
+    bucket: Line = Field(examples=["my-training-data"])
+    """Name of an existing bucket, or `auto` to create one."""
+    read_only: StrictBool = True
+    """Whether nodes mount the bucket read-only. Set to false to let nodes write."""
 
 
 Storage = Annotated[Lustre | Home | ObjectMount, Field(discriminator="kind")]

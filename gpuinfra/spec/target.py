@@ -1,4 +1,4 @@
-"""Where a cluster goes: one class for each cloud, with what can be said about a place there."""
+"""Where a cluster runs: one class for each cloud."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, create_model
 
 from gpuinfra.registry import CLOUDS
-from gpuinfra.spec.base import Part, Word
+from gpuinfra.spec.base import Line, SpecModel
 
 if TYPE_CHECKING:
     from gpuinfra.spec.places import AwsRegion, AwsZone, AzureRegion, AzureZone, GcpRegion, GcpZone
 
 
-class Aws(Part):
-    """A region of Amazon Web Services."""
+class Aws(SpecModel):
+    """A region and zone of Amazon Web Services."""
 
     cloud: Literal["aws"] = "aws"
-    """The cloud."""
-    region: Word = Field(examples=["us-east-1"])
-    """Region such as `us-east-1`."""
-    zone: Word | None = Field(default=None, examples=["use1-az4"])
-    """Zone by id such as `use1-az4`, because letters differ between accounts. Left out: the plan picks one where every machine is sold."""
+    """Selects Amazon Web Services."""
+    region: Line = Field(examples=["us-east-1"])
+    """AWS Region, such as `us-east-1`."""
+    zone: Line | None = Field(default=None, examples=["use1-az4"])
+    """Availability Zone ID, such as `use1-az4`; zone letters differ between accounts. If omitted, the plan chooses a zone that offers every machine type."""
 
     if TYPE_CHECKING:
 
@@ -32,15 +32,15 @@ class Aws(Part):
         ) -> None: ...
 
 
-class Azure(Part):
-    """A region of Microsoft Azure."""
+class Azure(SpecModel):
+    """A region and zone of Microsoft Azure."""
 
     cloud: Literal["azure"] = "azure"
-    """The cloud."""
-    region: Word = Field(examples=["southcentralus"])
-    """Region such as `southcentralus`, in the short form."""
-    zone: Word | None = Field(default=None, examples=["1"])
-    """Zone `1`, `2` or `3`. Left out: regional, the cloud picks."""
+    """Selects Microsoft Azure."""
+    region: Line = Field(examples=["southcentralus"])
+    """Azure region in its short form, such as `southcentralus`."""
+    zone: Line | None = Field(default=None, examples=["1"])
+    """Availability zone `1`, `2` or `3`. If omitted, resources are regional and Azure chooses the zone."""
 
     if TYPE_CHECKING:
 
@@ -49,17 +49,17 @@ class Azure(Part):
         ) -> None: ...
 
 
-class Gcp(Part):
-    """A region of Google Cloud."""
+class Gcp(SpecModel):
+    """A project, region and zone of Google Cloud."""
 
     cloud: Literal["gcp"] = "gcp"
-    """The cloud."""
-    project: Word | None = Field(default=None, examples=["my-project"])
-    """Project id. Left out: the provider's own."""
-    region: Word = Field(examples=["us-central1"])
-    """Region such as `us-central1`."""
-    zone: Word | None = Field(default=None, examples=["us-central1-a"])
-    """Zone such as `us-central1-a`. Left out: the plan picks one where every machine is sold."""
+    """Selects Google Cloud."""
+    project: Line | None = Field(default=None, examples=["my-project"])
+    """ID of the Google Cloud project. If omitted, the project of the Pulumi provider is used."""
+    region: Line = Field(examples=["us-central1"])
+    """Google Cloud region, such as `us-central1`."""
+    zone: Line | None = Field(default=None, examples=["us-central1-a"])
+    """Google Cloud zone, such as `us-central1-a`. If omitted, the plan chooses a zone that offers every machine type."""
 
     if TYPE_CHECKING:
 
@@ -77,17 +77,28 @@ if TYPE_CHECKING:
     Target = Annotated[Aws | Azure | Gcp, Field(discriminator="cloud")]
 else:
 
-    def _generic(name: str) -> type[Part]:
-        """The class of a cloud that has no class here: a region and a zone, which the rules check."""
+    def _generic(name: str) -> type[SpecModel]:
+        """The class of a cloud without a class in this module: a region and a zone, which the rules check."""
         return create_model(
             name.title(),
-            __base__=Part,
+            __base__=SpecModel,
             __doc__=f"A region of {name.title()}.",
             cloud=(Literal[name], name),
-            region=(Word, ...),
-            zone=(Word | None, None),
+            region=(
+                Line,
+                Field(description=f"Region of {name.title()} in which the cluster runs.", examples=["region-1"]),
+            ),
+            zone=(
+                Line | None,
+                Field(
+                    default=None,
+                    description=f"Zone of {name.title()} in which the cluster runs.",
+                    examples=["region-1a"],
+                ),
+            ),
         )
 
     _TYPED = {"aws": Aws, "azure": Azure, "gcp": Gcp}
+    # A cloud without a class above gets a generic one (docs/adding-a-cloud.md).
     _ALL = [_TYPED.get(name) or _generic(name) for name in CLOUDS]
     Target = Annotated[functools.reduce(operator.or_, _ALL), Field(discriminator="cloud")]

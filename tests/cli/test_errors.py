@@ -62,7 +62,7 @@ def test_a_cloud_whose_packages_are_not_installed_is_told_before_anything_starts
         (["catalog", "--gpu", "H9"], "GPUs are "),
         (["run", "aws-p4d"], "say what to run"),
         (["ssh", "aws-p4d"], "gpuinfra ssh STACK NODE"),
-        (["explain", ""], "fields begin with name"),
+        (["explain", ""], "top-level fields are name"),
         (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
     ],
 )

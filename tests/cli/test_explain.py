@@ -1,4 +1,4 @@
-"""`gpuinfra explain` knows every word that a finding or a table shows."""
+"""`gpuinfra explain` explains every name that a finding or a table shows."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from gpuinfra.node.xids import XIDS
 from gpuinfra.shipped import shipped
 
 
-def said(word: str) -> str:
-    """What the command prints about a word."""
+def _explained(word: str) -> str:
+    """The output of the command for a name."""
     return CliRunner().invoke(command, [word], standalone_mode=False, catch_exceptions=False).output
 
 
 @pytest.mark.parametrize("check", ALL.values(), ids=list(ALL))
-def test_a_check_tells_what_it_asks_how_bad_it_is_and_what_to_do(check) -> None:
-    """By its id or its name, the same text: purpose, command, severity and what a person does."""
-    text = said(check.id.lower())
+def test_check_is_explained_by_id_and_by_name(check) -> None:
+    """A check's ID and its name print the same text: meaning, commands, severity and action."""
+    text = _explained(check.id.lower())
     assert text.startswith(f"check {check.id} {check.name}")
     assert f"severity {check.severity.value}: " in text
-    assert text.count("  asks: ") == len(check.probes)
-    assert f"to do: {check.hint}" in text
-    assert text in said(check.name)
+    assert text.count("\n  runs     ") == len(check.probes)
+    assert f"action   {check.hint}" in text
+    assert text in _explained(check.name)
 
 
 @pytest.mark.parametrize("script", sorted(shipped("bootstrap").glob("[0-9]*.sh")), ids=lambda path: path.stem)
-def test_a_step_tells_what_its_script_says_of_itself(script) -> None:
-    """The head of the script, with what it reads and what it proves, by its name with and without the number."""
-    text = said(script.stem)
+def test_step_is_explained_by_the_header_of_its_script(script) -> None:
+    """A step's name, with or without its number, prints the header of its script."""
+    text = _explained(script.stem)
     assert "Proves: " in text
     assert "#" not in text
-    assert said(script.name) == text
-    assert text in said(script.stem.split("-", 1)[1])
+    assert _explained(script.name) == text
+    assert text in _explained(script.stem.split("-", 1)[1])
 
 
-def test_an_xid_tells_its_meaning_and_what_to_do() -> None:
-    """Numbers of the table, and any other."""
-    assert XIDS[79].meaning in said("xid-79")
-    assert said("Xid 79") == said("xid79")
-    assert "not in the table" in said("xid-4711")
+def test_xid_is_explained() -> None:
+    """Xids in the table print their meaning; any other number is explained as unknown."""
+    assert XIDS[79].meaning in _explained("xid-79")
+    assert _explained("Xid 79") == _explained("xid79")
+    assert "not in the table" in _explained("xid-4711")
 
 
-def test_a_word_with_several_meanings_gets_all_of_them() -> None:
-    """`burn_in` is a field and a check."""
-    assert "handover.burn_in" in said("burn_in")
-    assert "check B6" in said("burn_in")
+def test_name_with_several_meanings_prints_all_of_them() -> None:
+    """`burn_in` prints both the field and the check."""
+    assert "handover.burn_in" in _explained("burn_in")
+    assert "check B6" in _explained("burn_in")
 
 
-def test_a_word_that_nobody_knows_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip of the pen is answered with the right word."""
+def test_unknown_name_suggests_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelled name exits with code 2 and suggests the right name."""
     assert main(["explain", "pcie_lnk"]) == 2
     assert "did you mean pcie_link?" in capsys.readouterr().err

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpuinfra.reference.explain import known_fields
+from gpuinfra.reference.fields import all_fields
 from gpuinfra.rules.run import all_rules
 
 PAGE = Path(__file__).parents[2] / "docs/rules.md"
@@ -39,7 +39,7 @@ def test_every_refusal_of_the_clouds_is_kept_by_something() -> None:
 def test_every_rule_that_is_named_exists() -> None:
     """The page names no rule that is not there."""
     rules = set(all_rules())
-    fields = {path.rsplit(".", 1)[-1] for path in known_fields()} | {
+    fields = {path.rsplit(".", 1)[-1] for path in all_fields()} | {
         "stale",
         "single_fabric",
         "service_range",

@@ -22,8 +22,8 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 
 
-def test_the_page_on_declaring_runs(tmp_path: Path) -> None:
-    """The YAML and the Python of the page are the same declaration, which the rules let pass; its price file is read."""
+def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
+    """The YAML and the Python on the page are the same declaration without errors, and the price file can be loaded."""
     stack, prices = _blocks("declaring.md", "yaml")
     value: Any = parse(stack, "declaring.md").value
     from_yaml = parse_spec(value["config"]["gpuinfra:cluster"])
@@ -37,22 +37,22 @@ def test_the_page_on_declaring_runs(tmp_path: Path) -> None:
     assert load(path).machines
 
 
-def test_the_page_on_adding_a_machine_runs() -> None:
-    """The machine that the page describes can be declared and used."""
+def test_adding_a_machine_page_example_is_valid() -> None:
+    """The machine type on the page can be declared and used in a pool."""
     described: Any = parse(_blocks("add-a-machine.md", "yaml")[0], "add-a-machine.md").value
     spec = parse_spec({**declaration(("aws", {"pools.0.machine": "p4x.24xlarge"})), **described})
     assert not [finding for finding in check(spec, TODAY) if finding.level == "error"]
 
 
-def test_the_changelog_counts_the_rules() -> None:
-    """The number of rules that people are told is the number of rules."""
+def test_changelog_states_the_number_of_rules() -> None:
+    """The number of rules in the changelog equals the number of rules."""
     told = re.search(r"(\d+) rules say what is wrong", (DOCS.parent / "CHANGELOG.md").read_text())
     assert told is not None
     assert int(told[1]) == len(all_rules())
 
 
 @pytest.mark.parametrize("page", ["declaring.md", "rules.md", "plan-json.md", "peers.md", "add-a-machine.md"])
-def test_paths_that_pages_name_exist(page: str) -> None:
-    """A path in backquotes on a page is one that is there."""
+def test_paths_on_pages_exist(page: str) -> None:
+    """Every path in backquotes on a page exists."""
     for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", (DOCS / page).read_text()):
         assert (DOCS.parent / path).exists(), path

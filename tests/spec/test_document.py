@@ -9,7 +9,7 @@ from gpuinfra.errors import SpecError
 from gpuinfra.spec.document import parse, read
 
 
-def _refused(text: str) -> str:
+def _error(text: str) -> str:
     with pytest.raises(SpecError) as caught:
         parse(text, "stack.yaml")
     return str(caught.value)
@@ -21,22 +21,22 @@ def _refused(text: str) -> str:
         ("a: [1, 2\nb: 3\n", ["line 2", "column"]),
         ("a: 1\n\tb: 2\n", ["line 2", "column"]),
         ("a: 'x\n", ["not valid YAML", "line"]),
-        ("a: 1\na: 2\n", ["stack.yaml:2", "key 'a' twice"]),
-        ("? [1, 2]\n: 3\n", ["key that is not a word"]),
+        ("a: 1\na: 2\n", ["stack.yaml:2", "repeats the key 'a'"]),
+        ("? [1, 2]\n: 3\n", ["has a key that is a list or a mapping"]),
         ("a: *nothing\n", ["not valid YAML"]),
         ("a: 1\n---\nb: 2\n", ["not valid YAML"]),
     ],
 )
-def test_broken_yaml_is_told_with_its_line(text: str, words: list[str]) -> None:
-    """What is no YAML gets one message with line and column."""
-    said = _refused(text)
+def test_invalid_yaml_is_reported_with_its_line(text: str, words: list[str]) -> None:
+    """Invalid YAML is reported in one message with line and column."""
+    message = _error(text)
     for word in words:
-        assert word in said
-    assert "Traceback" not in said
+        assert word in message
+    assert "Traceback" not in message
 
 
-def test_values_are_plain_and_know_their_lines() -> None:
-    """Numbers, truth values and texts are told apart as YAML 1.2 does, and each has its line."""
+def test_values_are_plain_and_have_line_numbers() -> None:
+    """Numbers, booleans and strings are parsed as in YAML 1.2, each with its line number."""
     document = parse("a: 1\nb: yes\nc: true\nd: 1.5\ne:\n  - x: null\n", "f")
     assert document.value == {"a": 1, "b": "yes", "c": True, "d": 1.5, "e": [{"x": None}]}
     assert document.line(("e", 0, "x")) == 6
@@ -44,31 +44,31 @@ def test_values_are_plain_and_know_their_lines() -> None:
     assert document.line(("b",)) == 2
 
 
-def test_an_alias_bomb_is_refused_quickly() -> None:
-    """A small file whose aliases multiply is refused before it grows."""
+def test_alias_bomb_is_rejected_quickly() -> None:
+    """A small file whose aliases multiply is rejected before it is expanded."""
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     for level in range(1, 12):
         bomb += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n"
     start = time.monotonic()
-    assert "more than" in _refused(bomb)
+    assert "more than" in _error(bomb)
     assert time.monotonic() - start < 2
 
 
-def test_deep_nesting_is_refused() -> None:
-    """Nesting has a limit, so nothing runs out of stack."""
+def test_deep_nesting_is_rejected() -> None:
+    """Nesting is limited, so the parser never exhausts the stack."""
     for text in ("[" * 5000, "a: " + "[" * 200 + "]" * 200, "\n".join("  " * i + "a:" for i in range(60))):
-        said = _refused(text)
-        assert "levels" in said or "not valid YAML" in said
+        message = _error(text)
+        assert "levels" in message or "not valid YAML" in message
 
 
-def test_a_tag_makes_no_object() -> None:
-    """A tag of another language's YAML makes plain data or a text, never an object."""
+def test_tags_create_no_objects() -> None:
+    """A YAML tag yields plain data, never an object."""
     document = parse("a: !!python/object/apply:os.system ['true']\nb: !Foo x\n", "f")
     assert document.value == {"a": ["true"], "b": "x"}
 
 
-def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """Binary, oversized and unreadable files each get one message."""
+def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
+    """Binary, oversized and unreadable files each yield one message."""
     binary, large = tmp_path / "b.yaml", tmp_path / "l.yaml"
     binary.write_bytes(b"a: \xff\xfe")
     large.write_bytes(b"# " + b"x" * 1_100_000)

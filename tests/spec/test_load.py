@@ -18,8 +18,8 @@ GOOD = (ROOT / "stacks/Pulumi.aws-p4d.yaml").read_text()
 
 
 @pytest.mark.parametrize("path", STACKS, ids=[stack_name(path) for path in STACKS])
-def test_every_stack_that_ships_can_be_built(path: Path) -> None:
-    """Each shipped stack has at most 20 lines where the issue asks for it, no error, and points editors at the schema."""
+def test_shipped_stacks_have_no_errors(path: Path) -> None:
+    """Each shipped stack has no error and references the schema; the three basic ones have at most 20 lines."""
     stack = load_stack(path, TODAY)
     assert not [finding for finding in stack.findings if finding.level is Level.ERROR]
     lines = path.read_text().splitlines()
@@ -28,8 +28,8 @@ def test_every_stack_that_ships_can_be_built(path: Path) -> None:
         assert len(lines) <= 20
 
 
-def test_a_finding_knows_its_line(tmp_path: Path) -> None:
-    """A finding of a rule points at the line of the value it is about."""
+def test_finding_has_the_line_of_its_value(tmp_path: Path) -> None:
+    """A rule's finding has the line number of the value that it concerns."""
     path = tmp_path / "Pulumi.try.yaml"
     path.write_text(GOOD.replace("machine: p4d.24xlarge", "machine: p4d.24xlrage"))
     with pytest.raises(SpecError) as caught:
@@ -40,7 +40,7 @@ def test_a_finding_knows_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "declared", "said"),
+    ("provider", "declared", "messages"),
     [
         ("us-west-2", "us-east-1", ["3: error: aws:region is 'us-west-2', but where.region is 'us-east-1'; write us-east-1 here too, or change where.region"]),
         ("us-eats-1", "us-east-1", ["3: error: aws:region is 'us-eats-1', but where.region is 'us-east-1'; did you mean us-east-1?"]),
@@ -49,8 +49,10 @@ def test_a_finding_knows_its_line(tmp_path: Path) -> None:
         ("us-wset-2", "us-eats-1", ["3: error: aws:region is 'us-wset-2', which is not a region of AWS; did you mean us-west-2?", "6: error: where.region is 'us-eats-1', which is not a region of AWS; did you mean us-east-1?"]),
     ],
 )  # fmt: skip
-def test_regions_that_differ_blame_the_wrong_one(provider: str, declared: str, said: list[str], tmp_path: Path) -> None:
-    """Two regions in one file are a slip: one message for each wrong one, at its own line, and none that follows from it."""
+def test_conflicting_regions_report_the_invalid_one(
+    provider: str, declared: str, messages: list[str], tmp_path: Path
+) -> None:
+    """Each invalid region yields one message at its own line, without follow-up messages."""
     path = tmp_path / "Pulumi.try.yaml"
     text = GOOD.replace("aws:region: us-east-1", f"aws:region: {provider}")
     path.write_text(text.replace("{cloud: aws, region: us-east-1", f"{{cloud: aws, region: {declared}"))
@@ -58,11 +60,11 @@ def test_regions_that_differ_blame_the_wrong_one(provider: str, declared: str, s
         load_stack(path, TODAY)
     usual = {finding.rule for finding in load_stack(ROOT / "stacks/Pulumi.aws-p4d.yaml", TODAY).findings}
     found = [finding for finding in caught.value.findings if finding.rule not in usual]
-    assert [str(finding).removeprefix(f"{path}:") for finding in found] == said
+    assert [str(finding).removeprefix(f"{path}:") for finding in found] == messages
 
 
-def test_a_declaration_alone_is_read_too(tmp_path: Path) -> None:
-    """A file may hold the declaration without Pulumi's frame."""
+def test_file_can_contain_the_declaration_alone(tmp_path: Path) -> None:
+    """A file can contain the declaration without the structure of a Pulumi stack file."""
     path = tmp_path / "cluster.yaml"
     path.write_text("name: base\nwhere: {cloud: aws, region: us-east-1}\nbudget: {recipients: [a@b.co]}\n")
     stack = load_stack(path, TODAY)
@@ -73,13 +75,13 @@ def test_a_declaration_alone_is_read_too(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("config: {}\n", ["has no gpuinfra:cluster"]),
-        ("config: {gpuinfra:clustr: {name: x}}\n", ["is gpuinfra:clustr meant to be gpuinfra:cluster?"]),
+        ("config: {gpuinfra:clustr: {name: x}}\n", ["rename gpuinfra:clustr to gpuinfra:cluster"]),
         ("config: 5\n", ["has no gpuinfra:cluster"]),
         ("", ["is empty"]),
     ],
 )
-def test_a_file_without_a_declaration_says_so(tmp_path: Path, content: str, words: list[str]) -> None:
-    """A file that holds no declaration gets one message that says where it belongs."""
+def test_file_without_a_declaration_is_rejected(tmp_path: Path, content: str, words: list[str]) -> None:
+    """A file without a declaration yields one message that names the expected key."""
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text(content)
     with pytest.raises(SpecError) as caught:
@@ -88,8 +90,8 @@ def test_a_file_without_a_declaration_says_so(tmp_path: Path, content: str, word
         assert word in str(caught.value)
 
 
-def test_an_unknown_stack_is_named_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack's name that is misspelt gets the nearest one and the list."""
+def test_unknown_stack_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelled stack name yields the nearest name and the list of stacks."""
     monkeypatch.chdir(ROOT)
     with pytest.raises(UsageError, match="did you mean aws-p4d"):
         find_stack("aws-p4")
@@ -103,6 +105,6 @@ def test_an_unknown_stack_is_named_with_the_nearest(monkeypatch: pytest.MonkeyPa
         find_stack("a\0b")
 
 
-def test_the_shipped_schema_is_current() -> None:
-    """The schema that editors use is the one that the models give (`python -m gpuinfra.reference.schema` writes it)."""
+def test_shipped_schema_is_current() -> None:
+    """The shipped schema equals the schema of the models (`python -m gpuinfra.reference.schema` writes it)."""
     assert FILE.read_text() == text()

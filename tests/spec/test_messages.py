@@ -10,7 +10,7 @@ from gpuinfra.spec import parse_spec
 from tests.rules.cases import AWS, declaration, lustre
 
 
-def _refused(spec: object) -> list[str]:
+def _errors(spec: object) -> list[str]:
     with pytest.raises(SpecError) as caught:
         parse_spec(spec)
     return [str(finding) for finding in caught.value.findings]
@@ -21,43 +21,46 @@ def _refused(spec: object) -> list[str]:
     [
         ("pools.0.capacity.0.count", -1, ["pools[0].capacity[0].count is -1", "1 or more"]),
         ("pools.0.capacity.0.count", True, ["count is true", "a whole number"]),
-        ("pools.0.capacity.0.count", "2", ["count is '2'", "a whole number", "number alone"]),
+        ("pools.0.capacity.0.count", "2", ["count is '2'", "a whole number", "without quotes"]),
         ("pools.0.capacity.0.count", 1.5, ["count is 1.5", "a whole number"]),
         ("pools.0.capacity.0.kind", "spott", ["pools[0].capacity[0]", "'spott'", "did you mean spot?"]),
-        ("pools.0.capcity", [], ["pools[0].capcity", "not a field", "did you mean capacity?"]),
+        ("pools.0.capcity", [], ["pools[0].capcity", "not a known field", "did you mean capacity?"]),
         ("pools.0.Machine", "x", ["pools[0].Machine", "did you mean machine?"]),
-        ("where.cloud", "asw", ["where", "'asw'", "aws, azure, gcp", "did you mean aws?"]),
+        ("where.cloud", "asw", ["where", "'asw'", "allowed: aws, azure, gcp", "did you mean aws?"]),
         ("where.regoin", "x", ["where.regoin", "did you mean region?"]),
         ("handover.wait", "al", ["handover.wait is 'al'", "all, floor, none", "did you mean all?"]),
-        ("name", "Train_1", ["name is 'Train_1'", "lower-case letters"]),
+        ("name", "Train_1", ["name is 'Train_1'", "lowercase letters"]),
         ("name", "x" * 25, ["name is", "at most 24 characters"]),
-        ("name", 5, ["name is 5", "a text", "quotes"]),
-        ("storage", {"kind": "lustre"}, ["storage is a mapping of 1", "a list", "a dash before each entry"]),
-        ("storage", lustre(capacity_gib="4.8TiB"), ["storage[0].capacity_gib is '4.8TiB'", "the unit is in the name (gib)"]),
+        ("name", 5, ["name is 5", "a string", "quotes"]),
+        ("storage", {"kind": "lustre"}, ["storage is a mapping with 1 key", "a list", "a dash before each entry"]),
+        ("storage", lustre(capacity_gib="4.8TiB"), ["storage[0].capacity_gib is '4.8TiB'", "without its unit"]),
         ("storage", lustre(capacity_tib=5), ["storage[0].capacity_tib", "did you mean capacity_gib?"]),
         ("storage", lustre(mount="scratch"), ["storage[0].mount is 'scratch'", "an absolute path such as /scratch"]),
         ("budget.limit_usd_per_month", float("nan"), ["budget.limit_usd_per_month is nan", "a finite number"]),
         ("pools.0.image", "plian", ["pools[0].image is 'plian'", "default, plain", "did you mean plain?"]),
-        ("budget.recipients", ["nobody"], ["budget.recipients[0] is 'nobody'"]),
-        ("duration_hours", 0, ["duration_hours is 0", "1 or more"]),
+        ("budget.recipients", ["nobody"], ["budget.recipients[0] is 'nobody'", "an email address such as"]),
+        ("duration_hours", 0, ["duration_hours is 0", "1 or more", "gpuinfra explain duration_hours"]),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_named_with_what_is_allowed(path: str, value: Any, words: list[str]) -> None:
-    """Each mistake gives one message with its path, the value, what is allowed and the nearest right word."""
-    said = _refused(declaration(("aws", {path: value})))
-    assert len(said) == 1, said
+def test_invalid_value_is_reported_with_allowed_values(path: str, value: Any, words: list[str]) -> None:
+    """Each mistake yields one message with path, given value, allowed values and, if close, the nearest valid word."""
+    messages = _errors(declaration(("aws", {path: value})))
+    assert len(messages) == 1, messages
     for word in words:
-        assert word in said[0]
+        assert word in messages[0]
 
 
-def test_a_missing_field_says_what_it_is() -> None:
-    """A missing field is named with its own description."""
+def test_missing_field_is_reported_with_an_example() -> None:
+    """A missing field is reported with an example and its description."""
     spec = copy.deepcopy(AWS)
     del spec["where"]["region"]
     del spec["pools"][0]["capacity"][0]["count"]
-    said = _refused(spec)
-    assert any("where.region is missing; Region such as `us-east-1`" in text for text in said)
-    assert any("pools[0].capacity[0].count is missing" in text for text in said)
+    messages = _errors(spec)
+    assert any(
+        "where.region is missing; add it, for example region: us-east-1 (AWS Region, such as `us-east-1`)" in text
+        for text in messages
+    )
+    assert any("pools[0].capacity[0].count is missing; add it, for example count: 2" in text for text in messages)
 
 
 @pytest.mark.parametrize(
@@ -74,40 +77,40 @@ def test_a_missing_field_says_what_it_is() -> None:
         ("storage.0", "mount", "mont"),
     ],
 )
-def test_a_misspelt_field_is_not_missing_too(path: str, right: str, wrong: str) -> None:
-    """A required field under a misspelt name gives one message, with the right name, and not that it is missing."""
+def test_misspelled_field_is_not_also_missing(path: str, right: str, wrong: str) -> None:
+    """A required field with a misspelled name yields one message with the right name and no message that it is missing."""
     spec = declaration(("aws", {"storage": lustre()}))
     place: Any = spec
     for part in filter(None, path.split(".")):
         place = place[int(part)] if part.isdigit() else place[part]
     place[wrong] = place.pop(right)
-    said = _refused(spec)
-    assert len(said) == 1, said
-    assert f"{wrong} is not a field here" in said[0]
-    assert said[0].endswith(f"did you mean {right}?")
+    messages = _errors(spec)
+    assert len(messages) == 1, messages
+    assert f"{wrong} is not a known field" in messages[0]
+    assert messages[0].endswith(f"did you mean {right}?")
 
 
-def test_a_field_that_is_missing_beside_another_mistake_is_told() -> None:
-    """An unknown field hides only the missing field that it resembles, at its own level."""
+def test_missing_field_beside_another_mistake_is_reported() -> None:
+    """An unknown field suppresses only the missing field that it resembles, at the same level."""
     spec = declaration(("aws", {"pools.0.colour": "red", "machne": "x"}))
     del spec["pools"][0]["machine"]
-    said = _refused(spec)
-    assert len(said) == 3, said
-    assert any("pools[0].machine is missing" in text for text in said)
+    messages = _errors(spec)
+    assert len(messages) == 3, messages
+    assert any("pools[0].machine is missing" in text for text in messages)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """A person mends everything in one go."""
+def test_all_mistakes_are_reported_at_once() -> None:
+    """Four mistakes yield four messages in one run."""
     spec = declaration(("aws", {"name": "X", "pools.0.colour": "red", "pools.0.capacity.0.count": 0, "audit.trial": 1}))
-    assert len(_refused(spec)) == 4
+    assert len(_errors(spec)) == 4
 
 
 @pytest.mark.parametrize("value", [None, [], "train", 5, True])
-def test_a_document_that_is_no_mapping_is_refused(value: object) -> None:
-    """Anything but a mapping gets one message that says what a declaration is."""
-    said = _refused(value)
-    assert len(said) == 1
-    assert "a mapping with at least name, where and pools" in said[0]
+def test_document_that_is_not_a_mapping_is_rejected(value: object) -> None:
+    """A document that is not a mapping yields one message with the expected fields."""
+    messages = _errors(value)
+    assert len(messages) == 1
+    assert "a mapping with at least name, where and pools" in messages[0]
 
 
 SECRETS = [
@@ -126,7 +129,7 @@ SECRETS = [
     "path", ["name", "pools.0.machine", "where.region", "where.zone", "pools.0.capacity.0.kind", "tags"]
 )
 def test_no_message_shows_a_secret(secret: str, path: str) -> None:
-    """A secret that was pasted into an odd place is described in messages and never shown."""
+    """A pasted secret is described in messages and never shown."""
     from datetime import date
 
     from gpuinfra.rules import check
@@ -134,23 +137,23 @@ def test_no_message_shows_a_secret(secret: str, path: str) -> None:
     value: object = {secret: secret * 8} if path == "tags" else secret
     spec = declaration(("aws", {path: value}))
     spec[secret] = secret
-    said = "\n".join(_refused(spec))
+    messages = "\n".join(_errors(spec))
     del spec[secret]
     try:
-        said += "\n".join(str(finding) for finding in check(parse_spec(spec), date(2026, 11, 21)))
-    except SpecError as problem:
-        said += str(problem)
-    assert secret not in said
-    assert "hunter2" not in said
+        messages += "\n".join(str(finding) for finding in check(parse_spec(spec), date(2026, 11, 21)))
+    except SpecError as error:
+        messages += str(error)
+    assert secret not in messages
+    assert "hunter2" not in messages
 
 
-def test_a_single_capacity_needs_no_list() -> None:
-    """One kind of capacity is written without a list."""
+def test_single_capacity_entry_needs_no_list() -> None:
+    """A single capacity entry is valid without a list."""
     spec = parse_spec(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": 3}})))
     assert spec.nodes == 3
 
 
-def test_an_entry_without_its_list_is_quoted_like_one_in_a_list() -> None:
-    """`capacity: {count: -1}` is one entry; the message shows -1 and not what it stands in."""
-    said = "\n".join(_refused(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": -1}}))))
-    assert "pools[0].capacity[0].count is -1; allowed is 1 or more" in said
+def test_entry_without_a_list_is_reported_like_one_in_a_list() -> None:
+    """For `capacity: {count: -1}`, the message shows -1 and the path of the entry."""
+    messages = "\n".join(_errors(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": -1}}))))
+    assert "pools[0].capacity[0].count is -1; allowed: 1 or more; run gpuinfra explain pools.capacity.count" in messages

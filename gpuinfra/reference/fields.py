@@ -1,0 +1,195 @@
+"""Every field of a declaration with its meaning, unit, limits, default and an example, read from the models' JSON schema.
+
+Meaning comes from the docstring below the field, the unit from `base.Unit`, the example from `Field(examples=...)`
+or, where the allowed values are a fixed list, from that list. `gpuinfra explain` prints the result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from gpuinfra.spec.base import FORMATS
+from gpuinfra.spec.model import ClusterSpec
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldHelp:
+    """One field of one kind of section."""
+
+    path: str
+    """Path without indices: `pools.capacity.count`."""
+    tag: str = ""
+    """Field that selects the kind of the section: `kind` or `cloud`; empty if the section has one kind."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of the section that have this field: `lustre`, `home`."""
+    meaning: str
+    type: str
+    unit: str
+    limits: str
+    default: str
+    example: str
+    """One line of YAML: `count: 2`."""
+    fields: str = ""
+    """Fields of the section that the field holds."""
+
+    def lines(self) -> Iterator[str]:
+        """The text that `gpuinfra explain` prints."""
+        yield self.path + (f" ({self.tag}: {', '.join(self.kinds)})" if self.kinds else "")
+        for label in ("meaning", "type", "unit", "limits", "default", "example", "fields"):
+            if value := getattr(self, label):
+                yield f"  {label:<9}{value}"
+
+
+@cache
+def all_fields() -> dict[str, tuple[FieldHelp, ...]]:
+    """Path without indices -> the field in each kind that has it; kinds with the same text are merged."""
+    schema = ClusterSpec.model_json_schema()
+    found: dict[str, list[FieldHelp]] = {}
+    for field in _section(schema, schema["$defs"], ""):
+        same = found.setdefault(field.path, [])
+        for index, other in enumerate(same):
+            if replace(other, kinds=()) == replace(field, kinds=()):
+                same[index] = replace(other, kinds=(*other.kinds, *field.kinds))
+                break
+        else:
+            same.append(field)
+    return {path: tuple(fields) for path, fields in found.items()}
+
+
+def _section(section: Schema, models: Schema, prefix: str) -> Iterator[FieldHelp]:
+    tag, kind = _kind(section)
+    for name, schema in section["properties"].items():
+        path, inner = f"{prefix}{name}", list(_models(schema, models))
+        yield FieldHelp(
+            path=path,
+            tag=tag,
+            kinds=(kind,) if kind else (),
+            meaning=" ".join(schema.get("description", "").split()),
+            type=_type(schema, models),
+            unit=_unit(schema) or "none",
+            limits=_limits(schema, models) or "none",
+            default=_default(name, schema, section),
+            example=f"{name}: {flow(example)}" if (example := _example(schema, models)) is not None else "",
+            fields="; ".join(f"{_kind(model)[1]}: ".removeprefix(": ") + ", ".join(model["properties"]) for model in inner),
+        )  # fmt: skip
+        for model in inner:
+            yield from _section(model, models, f"{path}.")
+
+
+def _branches(schema: Schema) -> list[Schema]:
+    """The alternatives of a schema without null."""
+    return [one for one in schema.get("anyOf") or schema.get("oneOf") or [schema] if one.get("type") != "null"]
+
+
+def _models(schema: Schema, models: Schema) -> Iterator[Schema]:
+    """The sections that a field holds, directly or as entries of a list."""
+    for one in _branches(schema):
+        if "$ref" in one:
+            yield models[one["$ref"].rsplit("/", 1)[-1]]
+        elif "items" in one:
+            yield from _models(one["items"], models)
+
+
+def _kind(model: Schema) -> tuple[str, str]:
+    """The field that selects the kind of a section, and its value; empty if the section has one kind."""
+    for name in ("kind", "cloud"):
+        if "const" in model["properties"].get(name, {}):
+            return name, model["properties"][name]["const"]
+    return "", ""
+
+
+def _type(schema: Schema, models: Schema) -> str:
+    return " or ".join(dict.fromkeys(_one_type(one, models) for one in _branches(schema)))
+
+
+def _one_type(schema: Schema, models: Schema) -> str:
+    if "$ref" in schema:
+        return "section"
+    if schema["type"] == "array":
+        return f"list of {_type(schema['items'], models).removesuffix('s')}s"
+    names = {"integer": "whole number", "number": "number", "boolean": "true or false", "object": "mapping of strings"}
+    return names.get(schema["type"], "string")
+
+
+def _unit(schema: Schema) -> str:
+    if "x-unit" in schema:
+        return schema["x-unit"]
+    inner = [one for one in (*_branches(schema), schema.get("items")) if one and one is not schema]
+    return next(filter(None, map(_unit, inner)), "")
+
+
+def _limits(schema: Schema, models: Schema) -> str:
+    return "; or ".join(dict.fromkeys(filter(None, (_one_limit(one, models) for one in _branches(schema)))))
+
+
+def _one_limit(schema: Schema, models: Schema) -> str:
+    if "$ref" in schema:
+        return "its fields"
+    if "const" in schema or "enum" in schema:
+        return ", ".join(map(str, schema.get("enum") or [schema["const"]]))
+    parts = [_range(schema, "minimum", "maximum", "")]
+    if "exclusiveMinimum" in schema:
+        most = f", at most {schema['maximum']:,.0f}" if "maximum" in schema else ""
+        parts = [f"more than {schema['exclusiveMinimum']:g}{most}"]
+    if "pattern" in schema:
+        parts.append(FORMATS[schema["pattern"]])
+    parts.append(_range(schema, "minLength", "maxLength", " characters"))
+    parts.append(_range(schema, "minItems", "maxItems", " entries"))
+    parts.append(_range(schema, "minProperties", "maxProperties", " entries"))
+    if schema.get("type") == "boolean":
+        parts.append("true, false")
+    if "items" in schema and (each := _limits(schema["items"], models)):
+        parts.append(f"each {each}")
+    return "; ".join(filter(None, parts))
+
+
+def _range(schema: Schema, low: str, high: str, what: str) -> str:
+    least, most = schema.get(low), schema.get(high)
+    if least is not None and most is not None:
+        return f"{least:,} to {most:,}{what}"
+    return f"at least {least:,}{what}" if least is not None else f"at most {most:,}{what}" if most is not None else ""
+
+
+def _default(name: str, schema: Schema, section: Schema) -> str:
+    if name in section.get("required", ()):
+        return "none; the field is required"
+    value = schema.get("default")
+    if "$ref" in schema:
+        return "the defaults of its fields"
+    return "none" if value is None or value in ([], {}, "") else flow(value)
+
+
+def _example(schema: Schema, models: Schema) -> Any:
+    """The declared example; for a fixed list of values and for sections, one made from them."""
+    if schema.get("examples"):
+        return schema["examples"][0]
+    one = _branches(schema)[0]
+    if "$ref" in one:
+        model = models[one["$ref"].rsplit("/", 1)[-1]]
+        names = [n for n, field in model["properties"].items() if "const" in field or n in model.get("required", ())]
+        names = names or list(model["properties"])[:1]
+        return {name: _example(model["properties"][name], models) for name in names}
+    if one.get("type") == "array":
+        return [_example(one["items"], models)]
+    if one.get("type") == "boolean":
+        return not one.get("default", False)
+    return (
+        one["const"] if "const" in one else next((v for v in one.get("enum", ()) if v != schema.get("default")), None)
+    )
+
+
+def flow(value: Any) -> str:
+    """A value in YAML's flow style, on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][\w./@+-]*(:[\w./@+-]+)*( [\w./@+-]+)*", value)
+    return value if plain and value.lower() not in ("true", "false", "null") else json.dumps(value)

@@ -1,0 +1,127 @@
+"""Each field of a declaration has meaning, unit, limits, default and an example, and `gpuinfra explain` shows all five."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from gpuinfra.reference.explain import explain, known_checks, known_rules, known_steps
+from gpuinfra.reference.fields import all_fields
+from gpuinfra.reference.schema import FILE
+from gpuinfra.spec.base import FORMATS
+from gpuinfra.spec.document import parse
+from gpuinfra.spec.model import ClusterSpec
+
+jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema validates examples independently")
+SCHEMA = json.loads(FILE.read_text())
+MODELS = {name: model for name, model in SCHEMA["$defs"].items() if "properties" in model}
+FIELDS = {f"{name}.{field}": schema for name, model in MODELS.items() for field, schema in model["properties"].items()}
+ROWS = ("meaning", "unit", "limits", "default", "example")
+UNITS = (
+    "_gib",
+    "_tib",
+    "_mib_s",
+    "_mb_s",
+    "_gbps",
+    "_days",
+    "_hours",
+    "_minutes",
+    "_percent",
+    "_usd",
+    "_vcpus",
+    "iops",
+)
+
+
+def _scalars(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schemas of single values in a field's schema, without other sections."""
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())]
+    return [scalar for one in inner for scalar in _scalars(one)] if inner else [schema]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_field_has_a_meaning_of_at_least_one_sentence(field: str) -> None:
+    """The description begins with a capital letter, has four words or more and ends with a period."""
+    text = FIELDS[field].get("description", "")
+    assert re.match(r"[A-Z`]", text), text
+    assert text.endswith("."), text
+    assert len(text.split(".")[0].split()) >= 4 or FIELDS[field].get("const"), text
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_numeric_field_has_a_unit(field: str) -> None:
+    """Numbers, and fields whose name ends in a unit, have an `x-unit` in the schema."""
+    for scalar in _scalars(FIELDS[field]):
+        if scalar.get("type") in ("integer", "number") or field.endswith(UNITS):
+            assert scalar.get("type") == "null" or scalar.get("x-unit"), scalar
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_model_has_a_description(model: str) -> None:
+    """Editors show the description of each section."""
+    assert MODELS[model].get("description", "").endswith("."), model
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_declared_examples_are_valid(field: str) -> None:
+    """Each example in the schema is valid for its field."""
+    validator = jsonschema.Draft202012Validator({**FIELDS[field], "$defs": SCHEMA["$defs"]})
+    for example in FIELDS[field].get("examples", ()):
+        assert not list(validator.iter_errors(example)), example
+
+
+@pytest.mark.parametrize("path", list(all_fields()))
+def test_explain_shows_meaning_unit_limits_default_and_example(path: str) -> None:
+    """Each kind that has the field gets its own text with five filled rows, and the example is YAML for that field."""
+    text = explain(path)
+    for field in all_fields()[path]:
+        shown = next(one for one in text.split("\n\n") if one == "\n".join(field.lines()))
+        for row in ROWS:
+            assert re.search(rf"^  {row} +\S", shown, re.MULTILINE), f"{row} is missing in:\n{shown}"
+        name = path.rsplit(".", 1)[-1]
+        value = parse(field.example, "example").value
+        assert isinstance(value, dict), field.example
+        assert list(value) == [name]
+        assert value[name] not in (None, [], {}, [None]), field.example
+
+
+def test_every_field_of_every_model_is_explained() -> None:
+    """All fields of the schema are reachable from the root of a declaration."""
+    reachable = {field for path in all_fields() for field in [path.rsplit(".", 1)[-1]]}
+    assert {name.rsplit(".", 1)[-1] for name in FIELDS} == reachable
+    assert set(ClusterSpec.model_fields) <= set(all_fields())
+    tagged = [model for model in MODELS.values() if "kind" in model["properties"] or "cloud" in model["properties"]]
+    kinds = {kind for fields in all_fields().values() for field in fields for kind in field.kinds}
+    consts = {m["properties"][tag].get("const") for m in tagged for tag in ("kind", "cloud") if tag in m["properties"]}
+    assert kinds == consts - {None}
+
+
+def test_field_of_several_kinds_is_explained_for_each() -> None:
+    """`storage.capacity_gib` is explained for Lustre and for home directories, `pools.capacity.count` for all five kinds."""
+    text = explain("storage.capacity_gib")
+    assert "storage.capacity_gib (kind: lustre)" in text
+    assert "storage.capacity_gib (kind: home)" in text
+    assert "1 to 102,400" in text
+    assert "(kind: on_demand, spot, reserved, block, flex)" in explain("pools.capacity.count")
+    assert "where.zone (cloud: azure)" in explain("where.zone")
+
+
+def test_limits_are_those_of_the_model() -> None:
+    """Ranges, lengths and patterns of the models appear in words, and every pattern has words."""
+    assert "limits   1 to 100,000" in explain("pools.capacity.count")
+    assert "limits   more than 0, at most 1,000,000,000" in explain("budget.limit_usd_per_month")
+    assert "limits   an absolute path such as /scratch; at most 128 characters" in explain("storage.mount")
+    patterns = set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', FILE.read_text()))
+    assert {json.loads(pattern) for pattern in patterns} <= set(FORMATS)
+    assert all(not re.search(r"[\\^$]", words) for words in FORMATS.values())
+
+
+def test_every_rule_check_and_step_is_explained() -> None:
+    """`gpuinfra explain` prints a title and a meaning for every rule, check and step."""
+    for known in (known_rules(), known_checks(), known_steps()):
+        for name, text in known.items():
+            assert text in explain(name)
+            assert re.match(r"(rule|check|step) \S.*\n  (meaning|header) +\S", text), text
