@@ -1,103 +1,84 @@
-"""What exists: one schema for all clouds, read from a stack's state.
+"""The nodes of a stack, read from its state: the only parser of what `NodesReady` writes there.
 
-The handover writes who is there and what they proved (`NodesReady`); this makes records of it, for people, for the fleet
-over SSH and for schedulers. It asks no cloud: `pulumi refresh` does, and the state then says it.
+It calls no cloud: `pulumi refresh` updates the state, and this module reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.handover.wire import TYPE
 
-SCHEMA = "gpuinfra.inventory/1"
+IDENTIFIED = frozenset({"verified", "failed"})
+"""Outcomes of nodes whose evidence has a verified signer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One node as the last look found it."""
+    """One node at the last update or refresh."""
 
     name: str
-    """`gpu-1`: launch order within its pool."""
+    """Label, such as `gpu-1`: launch order within the pool."""
     id: str
-    """The cloud's own id of it."""
-    pool: str
-    group: str
-    machine: str
-    zone: str
-    address: str
-    """Private address; empty where the cloud had not given one yet."""
-    verified: bool
-    outcome: str
-    gpus: int
-    gpu_uuids: tuple[str, ...]
-    host_keys: tuple[str, ...]
-    """SSH host keys that the node's signed evidence vouches for; none for a node that is not verified."""
-    evidence_sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inventory:
-    """Everything of one cluster that a person or a program wants to reach."""
-
-    cluster: str
-    cloud: str
-    region: str
-    nodes: tuple[Node, ...]
+    """Instance id at the cloud."""
+    pool: str = ""
+    group: str = ""
+    machine: str = ""
+    zone: str = ""
+    address: str = ""
+    """Private address; empty while the cloud has assigned none."""
+    resource: str = ""
+    """Resource id at the cloud, where tunnels need it (Google, Azure)."""
+    outcome: str = ""
+    gpus: int = 0
+    gpu_uuids: tuple[str, ...] = ()
+    host_keys: tuple[str, ...] = ()
+    """SSH host keys from signed evidence, as type and key; empty where the signer was not verified."""
+    evidence_sha256: str = ""
 
     @property
-    def verified(self) -> tuple[Node, ...]:
-        """Nodes that a scheduler may take."""
-        return tuple(node for node in self.nodes if node.verified)
-
-    def known_hosts(self) -> str:
-        """Lines for OpenSSH's known_hosts: every key comes from evidence whose signer was verified."""
-        rows = [f"{node.id},{node.address} {key}" for node in self.verified if node.address for key in node.host_keys]
-        return "".join(f"{row}\n" for row in rows)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"schema": SCHEMA, **asdict(self)}
+    def verified(self) -> bool:
+        """True when a scheduler may use the node."""
+        return self.outcome == "verified"
 
 
-def from_state(resources: Iterable[Mapping[str, Any]]) -> tuple[Inventory, ...]:
-    """The inventories of a state: one for each `NodesReady` in it."""
-    found = []
-    for resource in resources:
-        if resource.get("type") == TYPE:
-            outputs = resource.get("outputs") or {}
-            found.append(
-                Inventory(
-                    cluster=str(outputs.get("cluster", "")),
-                    cloud=str(outputs.get("cloud", "")),
-                    region=str(outputs.get("region", "")),
-                    nodes=tuple(_node(node) for node in outputs.get("nodes") or []),
-                )
-            )
-    return tuple(found)
+def handovers_of(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The `NodesReady` resources of a state."""
+    return [resource for resource in resources if resource.get("type") == TYPE]
 
 
-def _node(node: Mapping[str, Any]) -> Node:
-    verified = node.get("outcome") == "verified"
+def nodes_of(resources: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
+    """The nodes of every `NodesReady` in a state, or in a part of one."""
+    outputs = [resource.get("outputs") or {} for resource in handovers_of(resources)]
+    entries = [entry for one in outputs for entry in one.get("nodes") or []]
+    return tuple(_node(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("instanceId"))
+
+
+def _node(entry: Mapping[str, Any]) -> Node:
+    outcome = _text(entry, "outcome")
     return Node(
-        name=str(node["label"]),
-        id=str(node["instanceId"]),
-        pool=str(node["pool"]),
-        group=str(node.get("group", "")),
-        machine=str(node.get("machine", "")),
-        zone=str(node.get("zone", "")),
-        address=str(node.get("privateIp") or ""),
-        verified=verified,
-        outcome=str(node.get("outcome", "")),
-        gpus=int(node.get("gpus") or 0),
-        gpu_uuids=tuple(str(uuid) for uuid in node.get("gpuUuids") or []),
-        host_keys=tuple(_key(key) for key in node.get("sshHostKeys") or []) if verified else (),
-        evidence_sha256=str(node.get("evidenceSha256") or ""),
+        name=_text(entry, "label"),
+        id=_text(entry, "instanceId"),
+        pool=_text(entry, "pool"),
+        group=_text(entry, "group"),
+        machine=_text(entry, "machine"),
+        zone=_text(entry, "zone"),
+        address=_text(entry, "privateIp"),
+        resource=_text(entry, "resource"),
+        outcome=outcome,
+        gpus=int(entry.get("gpus") or 0),
+        gpu_uuids=tuple(str(uuid) for uuid in entry.get("gpuUuids") or []),
+        host_keys=tuple(_key(key) for key in entry.get("sshHostKeys") or []) if outcome in IDENTIFIED else (),
+        evidence_sha256=_text(entry, "evidenceSha256"),
     )
 
 
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    return str(entry.get(key) or "")
+
+
 def _key(line: object) -> str:
-    """Type and key of a public key line: a comment is the node's own text and could hold anything."""
+    """Type and key of a public key line. The comment is dropped: the node writes it and could add a line of its own."""
     return " ".join(str(line).split()[:2])

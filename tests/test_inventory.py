@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinfra.inventory import from_state
+import pytest
+
+from gpuinfra.inventory import handovers_of, nodes_of
 
 TYPE = "gpuinfra:index:NodesReady"
 
@@ -18,27 +20,31 @@ def node(**more: Any) -> dict[str, Any]:
 
 def state(*nodes: dict[str, Any]) -> list[dict[str, Any]]:
     """A state with one handover."""
-    outputs = {"cluster": "train", "cloud": "aws", "region": "us-east-1", "nodes": list(nodes)}
-    return [{"type": "aws:ec2/vpc:Vpc"}, {"type": TYPE, "outputs": outputs}]
+    return [{"type": "aws:ec2/vpc:Vpc"}, {"type": TYPE, "outputs": {"nodes": list(nodes)}}]
 
 
 def test_nodes_of_a_state() -> None:
-    """Every node of the handover is there, and only verified ones are for a scheduler."""
-    (inventory,) = from_state(state(node(), node(label="gpu-2", instanceId="i-0def", outcome="failed")))
-    assert (inventory.cluster, inventory.cloud, inventory.region) == ("train", "aws", "us-east-1")
-    assert [n.name for n in inventory.nodes] == ["gpu-1", "gpu-2"]
-    assert [n.id for n in inventory.verified] == ["i-0abc"]
-    assert inventory.as_dict()["schema"] == "gpuinfra.inventory/1"
+    """Every node of every handover is read, and a failed node is not verified."""
+    found = nodes_of([*state(node()), *state(node(label="gpu-2", instanceId="i-0def", outcome="failed"))])
+    assert [(one.name, one.id, one.verified) for one in found] == [
+        ("gpu-1", "i-0abc", True),
+        ("gpu-2", "i-0def", False),
+    ]
+    assert (found[0].address, found[0].gpus, found[0].gpu_uuids) == ("10.64.0.9", 8, ("GPU-1",))
 
 
-def test_known_hosts_holds_verified_keys_and_nothing_that_a_node_can_add() -> None:
-    """A key's comment, with which a node could smuggle in a line of its own, is dropped; unverified keys are left out."""
-    other = node(instanceId="i-0def", outcome="refused", sshHostKeys=["ssh-ed25519 CCCC"])
-    (inventory,) = from_state(state(node(), other))
-    assert inventory.known_hosts() == "i-0abc,10.64.0.9 ssh-ed25519 AAAA\n"
+@pytest.mark.parametrize(
+    ("outcome", "keys"), [("verified", 1), ("failed", 1), ("refused", 0), ("waiting", 0), ("never reported", 0)]
+)
+def test_host_keys_come_only_from_evidence_with_a_verified_signer(outcome: str, keys: int) -> None:
+    """Keys of a refused node are not used, and the comment of a key, which the node writes, is dropped."""
+    (found,) = nodes_of(state(node(outcome=outcome)))
+    assert found.host_keys == ("ssh-ed25519 AAAA",) * keys
 
 
-def test_a_state_without_a_handover_has_no_inventory() -> None:
-    """A foundation or a site has no nodes, and that is no error."""
-    assert from_state([{"type": "aws:ec2/vpc:Vpc"}]) == ()
-    assert from_state(state())[0].nodes == ()
+def test_a_state_without_a_handover_has_no_nodes() -> None:
+    """A foundation or a site has no nodes; entries that are not nodes are skipped."""
+    assert nodes_of([{"type": "aws:ec2/vpc:Vpc"}]) == ()
+    assert nodes_of(state()) == ()
+    assert nodes_of([{"type": TYPE, "outputs": {"nodes": ["junk", {"label": "gpu-1"}]}}, {"type": TYPE}]) == ()
+    assert len(handovers_of(state())) == 1

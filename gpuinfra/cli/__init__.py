@@ -1,7 +1,7 @@
 """The `gpuinfra` command.
 
-This module owns the group, the exit codes and the way errors are shown; each subcommand is a module beside it
-with a click command named `command`, imported only when it is called, so that `gpuinfra plan` never loads an engine.
+This module owns the group, the exit codes and how errors are shown. Each subcommand is a module beside it with a click
+command named `command`. It is imported when it is called, so `gpuinfra plan` loads no engine.
 """
 
 from __future__ import annotations
@@ -15,24 +15,36 @@ import click
 
 from gpuinfra.errors import INTERRUPTED, GpuinfraError
 
-COMMANDS = {
-    "plan": "what a stack will be and cost, and what is wrong with it",
-    "rehearse": "bring a stack up on Pulumi's engine with stand-ins for cloud and nodes",
-    "catalog": "machine types: GPUs, fabric, prices, where they are",
-    "schema": "the JSON schema of a stack's declaration",
-    "explain": "any field, finding, check, bootstrap step or Xid",
-    "bootstrap": "run the steps of a stack's nodes over SSH, on hundreds of hosts at once",
-    "permissions": "the least that an operator of a stack must be allowed",
-    "adopt": "write the Pulumi import file for resources that a destroy retained",
-    "verify": "what nodes show now or in their evidence: which to drain, reset, reboot or replace",
-    "run": "one command on all nodes of a stack at once, what is alike told once",
-    "ssh": "log in to one node of a stack, with the host keys of the handover",
+GROUPS = {
+    "Before you buy": {
+        "plan": "Validate a stack; show its topology, software and price",
+        "catalog": "List machine types with GPUs, fabric, prices and regions",
+        "permissions": "Print the minimum permissions to deploy a stack",
+        "rehearse": "Run a stack on a local simulation of its cloud and nodes",
+    },
+    "Deploy": {
+        "adopt": "Write the Pulumi import file for resources that a destroy retained",
+        "bootstrap": "Install existing machines over SSH",
+    },
+    "Operate": {
+        "verify": "Judge the evidence that nodes uploaded",
+        "check": "Run the checks on nodes now",
+        "pairs": "Measure pairs of nodes to find a slow one",
+        "run": "Run a command on all nodes; identical output is grouped",
+        "ssh": "Log in to a node",
+    },
+    "Reference": {
+        "explain": "Explain a field, rule, check, bootstrap step or Xid",
+        "schema": "Print the JSON schema of a stack file",
+    },
 }
-"""Name -> one line of help; `gpuinfra.cli.<name>` holds the command."""
+"""Group -> name -> one line of help; `gpuinfra.cli.<name>` holds the command."""
+
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 
-class _Lazy(click.Group):
-    """A group that imports a subcommand's module when it is called for."""
+class _LazyGroup(click.Group):
+    """A group that imports a subcommand's module when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -45,8 +57,10 @@ class _Lazy(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(len(name) for name in COMMANDS)
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -55,20 +69,21 @@ class _Lazy(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; commands are {', '.join(COMMANDS)}"
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
+            hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(COMMANDS)}"
+            raise click.UsageError(f"the command is {args[0]!r}, which does not exist; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Show the traceback behind an error.")
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="gpuinfra", message="gpuinfra %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Write down one GPU cluster and get the same thing on AWS, Azure or Google Cloud.
+    """Declare one GPU cluster and deploy it on AWS, Azure or Google Cloud.
 
-    Exit codes: 0 done, 1 findings of level error or a failed deployment, 2 wrong use,
-    3 the environment is missing something, 130 interrupted.
+    STACK is the name of a stack (aws-p4d) or the path of its file.
+
+    Exit codes: 0 success, 1 findings or failures, 2 usage error, 3 missing prerequisite, 130 interrupted.
     """
     ctx.obj = {"debug": debug}
     if debug:
@@ -76,7 +91,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns its exit code and shows errors without a traceback."""
+    """Run the command and return its exit code; errors are shown without a traceback."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
         result = cli.main(args=arguments, prog_name="gpuinfra", standalone_mode=False)
@@ -93,15 +108,15 @@ def main(argv: list[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe left (`gpuinfra catalog | head`): not an error, and nothing more can be written.
+        # The reader of a pipe closed it (`gpuinfra catalog | head`): no error, and no more output is possible.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:
-        # Whatever reaches this line was not foreseen: people get one line that says so, and the way to see more.
+        # Anything else is a defect: one line, and how to see the traceback.
         if os.environ.get("GPUINFRA_DEBUG"):
             traceback.print_exception(problem)
         what = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        click.echo(f"gpuinfra: a defect in gpuinfra itself: {what}; `gpuinfra --debug ...` shows where", err=True)
+        click.echo(f"gpuinfra: internal error: {what}; run `gpuinfra --debug ...` for the traceback", err=True)
         return 1
     return result if isinstance(result, int) else 0
 
@@ -115,7 +130,7 @@ def _show(problem: GpuinfraError) -> None:
 
 
 def prefixed(text: str) -> list[str]:
-    """Several findings are several lines, and each says whose it is; what is indented goes on with the one above."""
+    """Each finding on a line that starts with `gpuinfra:`; an indented line continues the line above."""
     return [line if line[:1].isspace() else f"gpuinfra: {line}" for line in text.splitlines() if line.strip()]
 
 

@@ -1,4 +1,4 @@
-"""`gpuinfra bootstrap`: the same steps as user data starts, over SSH, on many hosts at once."""
+"""`gpuinfra bootstrap`: run the bootstrap steps over SSH, on many hosts at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.options import ssh_options
-from gpuinfra.cli.stack_context import plan_of, pool_of, rehearsal_options, standing
+from gpuinfra.cli.options import rehearsal_options, some, ssh_options
+from gpuinfra.cli.stack_context import hosts_for, plan_of, pool_of, short_name
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -21,16 +21,13 @@ if TYPE_CHECKING:
     from gpuinfra.remote.problem import HostProblem
 
 SCHEMA = "gpuinfra.bootstrap/1"
+RETRY = "retry in"
 
 
-@click.command("bootstrap", short_help="run the steps of a stack's nodes over SSH")
+@click.command("bootstrap")
 @click.argument("stack", required=False)
-@ssh_options(
-    hosts="Hosts to work on (docs/remote.md), instead of the nodes of STACK that is up.",
-    pool="Only the hosts of this pool; needed where the stack has several.",
-    timeout_s=7200,
-)
-@click.option("--dry-run", is_flag=True, help="Say what the steps would change; change nothing.")
+@ssh_options(pool="Only the hosts of this pool; required where STACK has several pools.", timeout_s=7200)
+@click.option("--dry-run", is_flag=True, help="Print what the steps would change; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @rehearsal_options
 def command(
@@ -46,28 +43,21 @@ def command(
     rehearsal: bool,
     folder: Path,
 ) -> int:
-    """Run the bootstrap of STACK's pools on its nodes, or on the hosts of a file.
+    """Install the software of STACK's pools on existing machines, over SSH.
 
-    Host keys are always verified and never accepted and added. The steps run detached on each host: whatever happens
-    here, they go on, and the same command goes on watching. Exit code 0 when every host is done, 1 when one is not.
+    Runs the steps that nodes run at their first boot. The machines are the hosts of a file, or the nodes of STACK. The
+    steps run detached on each host and survive a lost connection; the same command continues to watch them. Host keys are
+    always verified and never added.
+
+    Exit code 0 when every host is done, 1 otherwise.
     """
-    from gpuinfra.remote.hosts import read_hosts
-
-    if rehearsal and hosts_file:
-        raise UsageError("--rehearsal works on STACK's own stand-ins; leave --hosts out")
-    given = read_hosts(hosts_file) if hosts_file else None
-    name = stack or (given.stack if given else None)
-    if name is None:
-        raise UsageError("say what to install: give STACK, or name it in the hosts file (stack: aws-p4d)")
-    plan = plan_of(name)
-    if given is not None and hosts_file is not None:
-        return _work(
-            given, plan, str(hosts_file.resolve()), None, pool, parallel, timeout_s, dry_run, as_json, known_hosts
-        )
-    with standing(name, folder if rehearsal else None) as up:
-        records = up.session.folder.root if up.session else None
-        hosts = up.hosts(plan, direct)
-        return _work(hosts, plan, name, records, pool, parallel, timeout_s, dry_run, as_json, known_hosts)
+    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as every:
+        name = stack or every.stack
+        if name is None:
+            raise UsageError("no stack is given; give STACK, or name it in the hosts file (stack: aws-p4d)")
+        what = str(hosts_file.resolve()) if hosts_file else name
+        records = folder / short_name(name) if rehearsal else None
+        return _work(every, plan_of(name), what, records, pool, parallel, timeout_s, dry_run, as_json, known_hosts)
 
 
 def _work(
@@ -115,24 +105,24 @@ def _bootstrap(
     from gpuinfra.remote.fleet import Fleet, Outcome
     from gpuinfra.remote.record import Record
 
-    say = _Say(len(hosts.hosts))
+    progress = _Progress(len(hosts.hosts))
     record = Record(what, records)
     if record.before:
         done = sum(host.get("outcome") == "done" for host in record.before.get("hosts", {}).values())
-        say.line(f"goes on with the run of {record.before.get('started')}, which had {done} hosts done")
+        progress.line(f"resumes the run of {record.before.get('started')}, in which {done} hosts were done")
     record.begin({name: order.bundle.sha256 for name, order in orders.items()})
 
     def stage(host: Host, text: str) -> None:
         record.host(host.name, stage=text)
-        say.host(host, text)
+        progress.host(host, text)
 
     def trouble(host: Host, problem: HostProblem, pause: float) -> None:
-        say.host(host, f"{problem.kind.value}, again in {pause:.0f} s: {problem.reason}")
+        progress.host(host, f"{problem.kind.value}, {RETRY} {pause:.0f} s: {problem.reason}")
 
     def changed(outcome: Outcome[Any]) -> None:
         fields = _entry(outcome)
         record.host(outcome.host.name, outcome=fields["outcome"], reason=fields["reason"])
-        say.ended(outcome.host, fields)
+        progress.ended(outcome.host, fields)
 
     task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=timeout_s, said=stage)
     fleet = Fleet(hosts.hosts, task, parallel=parallel, changed=changed, trouble=trouble, leave=connector.close)
@@ -150,12 +140,12 @@ def _dry_run(
     task = DryRun(connector, orders, lambda host: pools[host.name])
     ended = Fleet(hosts.hosts, task, parallel=parallel, leave=connector.close).run()
     if not as_json:
-        told: dict[tuple[str, ...], list[str]] = {}
+        groups: dict[tuple[str, ...], list[str]] = {}
         for outcome in ended.outcomes:
             if outcome.value is not None:
-                told.setdefault(outcome.value.lines, []).append(outcome.host.name)
-        for lines, names in told.items():
-            click.echo(f"{_some(names)}:")
+                groups.setdefault(outcome.value.lines, []).append(outcome.host.name)
+        for lines, names in groups.items():
+            click.echo(f"{some(names)}:")
             for line in lines:
                 click.echo(f"  {line}")
     return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
@@ -178,7 +168,7 @@ def _finish(ended: Ended[Any], as_json: bool, bundles: dict[str, str]) -> int:
         for kind, group in by_kind(problems):
             click.echo(f"{len(group)} {kind.value}: {group[0].reason}; {group[0].hint}")
             if len(group) > 1:
-                click.echo(f"  the same kind: {_some([p.reason.split(' ')[0].rstrip(':,') for p in group[1:]])}")
+                click.echo(f"  same problem: {some([p.reason.split(' ')[0].rstrip(':,') for p in group[1:]])}")
     if ended.interrupted:
         return INTERRUPTED
     return 1 if problems else 0
@@ -201,7 +191,7 @@ def _entry(outcome: Any) -> dict[str, Any]:
 
 
 def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
-    """The bundle of each pool that a host is of."""
+    """The bundle of each pool with a host."""
     from gpuinfra import bundle
     from gpuinfra.remote.deliver import Order
 
@@ -213,7 +203,7 @@ def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
             bundle=bundle.build(pools[name]),
             node={
                 "schema": "gpuinfra.node/1",
-                # A machine that its cloud's user data configured keeps its own; this is for those that none made.
+                # A machine that cloud user data configured keeps its own node.json; this one is for the others.
                 "cloud": "none",
                 "cluster": plan.name,
                 "pool": name,
@@ -225,30 +215,26 @@ def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
     }
 
 
-class _Say:
-    """Progress on stderr: one line for each change of a host, few enough to read for hundreds of them."""
+class _Progress:
+    """Progress on stderr: a line for each change of a host, fewer lines for many hosts."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._ended = 0
-        self._guard = threading.Lock()
-        self._quiet = total > 20
+        self._lock = threading.Lock()
+        self._brief = total > 20
 
     def line(self, text: str) -> None:
-        with self._guard:
+        with self._lock:
             click.echo(text, err=True)
 
     def host(self, host: Host, text: str) -> None:
-        """Hundreds of hosts say only what went wrong or came to an end."""
-        if not self._quiet or "again in" in text:
+        """With many hosts, only retries are printed."""
+        if not self._brief or RETRY in text:
             self.line(f"{host.name}: {text}")
 
     def ended(self, host: Host, entry: dict[str, Any]) -> None:
-        with self._guard:
+        with self._lock:
             self._ended += 1
-            how = entry["reason"] or ("nothing to do" if entry["already"] else f"{entry['steps']} steps done")
-            click.echo(f"[{self._ended}/{self._total}] {host.name}: {how}", err=True)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+            result = entry["reason"] or ("nothing to do" if entry["already"] else f"{entry['steps']} steps done")
+            click.echo(f"[{self._ended}/{self._total}] {host.name}: {result}", err=True)

@@ -1,4 +1,4 @@
-"""Options that several commands have, said once: how hosts are reached over SSH."""
+"""Options that several commands share, so that they read and work the same everywhere."""
 
 from __future__ import annotations
 
@@ -7,24 +7,74 @@ from typing import Any
 
 import click
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+SHOWN_NAMES = 12
 
-def ssh_options(*, hosts: str, pool: str, timeout_s: int) -> Any:
-    """`--hosts`, `--pool`, `--parallel`, `--timeout`, `--direct` and `--known-hosts`; the first two in the command's own words."""
+
+def some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:SHOWN_NAMES]) + (
+        f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    )
+
+
+def rehearsal_options(command: Any) -> Any:
+    """`--rehearsal` and `--folder`."""
+    return _with(
+        command,
+        click.option("--rehearsal", is_flag=True, help="Use the stand-in nodes of STACK's rehearsal."),
+        folder_option,
+    )
+
+
+folder_option = click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".rehearsal"),
+    show_default=True,
+    help="Folder of rehearsals.",
+)
+
+
+def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | None = None) -> Any:
+    """`--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default."""
     options = [
-        click.option("--hosts", "hosts_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=hosts),
+        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts of this file (docs/remote.md) instead of the nodes of STACK."),
         click.option("--pool", metavar="POOL", help=pool),
-        click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at one time."),
-        click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=timeout_s, show_default=True, help="Seconds that one host may take."),
-        click.option("--direct", is_flag=True, help="Connect to the nodes' private addresses, not through the cloud's tunnel."),
-        click.option(
-            "--known-hosts", type=click.Path(dir_okay=False, path_type=Path), multiple=True, metavar="FILE",
-            help="Host keys and host CAs to believe, instead of ~/.ssh/known_hosts. May be given several times.",
-        ),
+        click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at the same time."),
+        click.option("--direct", is_flag=True, help="Connect to private addresses instead of through the cloud's tunnel."),
+        click.option("--known-hosts", type=FILE, multiple=True, metavar="FILE", help="Trusted host keys and host CAs, instead of ~/.ssh/known_hosts. Repeatable."),
     ]  # fmt: skip
+    if timeout_s is not None:
+        limit = click.FloatRange(1)
+        help_ = "Time limit for each host, in seconds."
+        options.append(
+            click.option("--timeout", "timeout_s", type=limit, default=timeout_s, show_default=True, help=help_)
+        )
+    return lambda command: _with(command, *options)
 
-    def with_options(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
 
-    return with_options
+def expectation_option(command: Any) -> Any:
+    """`--expectation`."""
+    return _with(
+        command,
+        click.option("--expectation", type=FILE, metavar="FILE", help="Judge by this expectation.json instead of the plan of STACK."),
+    )  # fmt: skip
+
+
+def judgement_options(command: Any) -> Any:
+    """What `verify` and `check` take for the judgement and its output."""
+    return expectation_option(_with(
+        command,
+        click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report what got worse since this earlier evidence."),
+        click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep the evidence for a later --baseline."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--junit", type=FILE, metavar="FILE", help="Write JUnit XML."),
+        click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained page."),
+    ))  # fmt: skip
+
+
+def _with(command: Any, *options: Any) -> Any:
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -1,4 +1,4 @@
-"""`gpuinfra verify --pairs FOLDER`: nodes meet in pairs over the fabric, and the weak one is found."""
+"""`gpuinfra pairs`: measure pairs of nodes over the fabric to find the slow node."""
 
 from __future__ import annotations
 
@@ -6,57 +6,98 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.cli.expectations import for_hosts
+from gpuinfra.cli.options import expectation_option, rehearsal_options, ssh_options
+from gpuinfra.cli.stack_context import hosts_for
 from gpuinfra.errors import DeploymentError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.fleet import Outcome
     from gpuinfra.remote.hosts import Host, Hosts
-    from gpuinfra.verification.meetings import Half
-    from gpuinfra.verification.pairs import Meeting
+    from gpuinfra.verification.pairs import PairResult
+    from gpuinfra.verification.rounds import NodeResult
 
-FEWEST = 2
+Task = Callable[["Host"], dict[str, Any]]
 
 
-def pairs(
-    every: Hosts,
-    shows: Callable[[Host, Hosts], tuple[str, Mapping[str, Any]]],
-    ssh: Mapping[str, Any],
-    *,
+@click.command("pairs")
+@click.argument("stack", required=False)
+@click.option("--shared-folder", required=True, metavar="FOLDER", help="Folder that all nodes mount, such as /scratch: the two nodes of a pair find each other through it. It is left empty.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
+@expectation_option
+@ssh_options()
+@rehearsal_options
+def command(
+    stack: str | None,
+    shared_folder: str,
     as_json: bool,
+    expectation: Path | None,
+    hosts_file: Path | None,
+    pool: str | None,
+    parallel: int,
+    direct: bool,
+    known_hosts: tuple[Path, ...],
+    rehearsal: bool,
+    folder: Path,
+) -> int:
+    """Measure pairs of nodes over the fabric and find the slow node.
+
+    The two nodes of each pair run an NCCL all-reduce. Slow nodes are paired with others until the slow node, or the slow
+    path between two good nodes, is known. Stop all jobs on the nodes first.
+
+    Exit code 0 when every node reaches the bandwidth of its machine type, 1 otherwise.
+    """
+    if not PurePosixPath(shared_folder).is_absolute():
+        raise UsageError(
+            f"--shared-folder is {shared_folder}; allowed: an absolute path that all nodes mount, such as /scratch"
+        )
+    if parallel < 2:
+        raise UsageError("--parallel is 1; allowed: 2 or more, because both nodes of a pair run at the same time")
+    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as every:
+        hosts = every.of_pool(pool)
+        expected = {name: one for name, (_, one) in for_hosts(stack, expectation, hosts, pool).items()}
+        return measure_pairs(
+            hosts,
+            expected,
+            store=str(PurePosixPath(shared_folder) / ".gpuinfra-pairs"),
+            known_hosts=known_hosts,
+            parallel=parallel,
+            as_json=as_json,
+        )
+
+
+def measure_pairs(
+    hosts: Hosts,
+    expected: Mapping[str, Mapping[str, Any]],
+    *,
+    store: str,
+    known_hosts: tuple[Path, ...] = (),
+    parallel: int = 64,
+    as_json: bool = False,
     options: Sequence[str] = (),
 ) -> int:
-    """Let all hosts meet; exit code 0 when every node and every way that was tried is good."""
+    """Measure until the verdict is final; `options` go to the node part. Raises `KeyboardInterrupt`."""
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.deliver import ask
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.known import Known, default_files
     from gpuinfra.remote.pair import Meet, assignments
-    from gpuinfra.verification import meetings
+    from gpuinfra.report import pairs_text
+    from gpuinfra.verification import rounds
     from gpuinfra.verification.pairs import verdict
 
-    if not PurePosixPath(ssh["pairs"]).is_absolute():
-        raise UsageError(
-            f"--pairs {ssh['pairs']} is no absolute path; name a folder that all nodes have mounted, such as /scratch"
-        )
-    if ssh["parallel"] < FEWEST:
-        raise UsageError("--parallel is 1, and two nodes have to be asked at the same time; give 2 or more")
-    hosts = every.of_pool(ssh["pool"])
-    expected = {host.name: shows(host, hosts)[1] for host in hosts.hosts}
     by_name = {host.name: host for host in hosts.hosts}
-    known = Known(ssh["known_hosts"] or hosts.known_hosts or default_files())
-    store = str(PurePosixPath(ssh["pairs"]) / ".gpuinfra-pairs")
+    known = Known(known_hosts or hosts.known_hosts or default_files())
     speeds: dict[tuple[str, str], float | None] = {}
 
-    def ask_all(
-        names: Iterable[str], task: Callable[[Connector], Callable[[Host], dict[str, Any]]], **more: Any
-    ) -> Any:
-        """Every one of them at once, on connections that end with this."""
+    def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
+        """Run a task on some hosts at once, over new connections."""
         connector = Connector(known, hosts.jumps)
         try:
             ended = Fleet([by_name[name] for name in names], task(connector), leave=connector.close, **more).run()
@@ -66,62 +107,59 @@ def pairs(
             raise KeyboardInterrupt
         return ended.outcomes
 
-    def order(do: str) -> Callable[[Connector], Callable[[Host], dict[str, Any]]]:
-        def task(connector: Connector) -> Callable[[Host], dict[str, Any]]:
+    def agent(action: str) -> Callable[[Connector], Task]:
+        def task(connector: Connector) -> Task:
             def one(host: Host) -> dict[str, Any]:
                 with connector.connect(host) as connection:
-                    return ask(connection, {"do": do, "store": store})
+                    return ask(connection, {"do": action, "store": store})
 
             return one
 
         return task
 
-    def meet(round_: list[tuple[str, str]]) -> list[Meeting]:
+    def measure(pairs: list[tuple[str, str]]) -> list[PairResult]:
         found = []
-        at_once = ssh["parallel"] // 2
-        for start in range(0, len(round_), at_once):
-            now = round_[start : start + at_once]
-            told = assignments(now, run=secrets.token_hex(8), store=store)
-            # One try: who comes back later finds its partner gone.
-            halves = _halves(
-                ask_all(told, partial(Meet, assignments=told, options=options), parallel=len(told), tries=1)
-            )
+        at_once = parallel // 2
+        for start in range(0, len(pairs), at_once):
+            now = pairs[start : start + at_once]
+            orders = assignments(now, run=secrets.token_hex(8), store=store)
+            # One try: a node that connects later no longer finds its partner.
+            outcomes = run_on(orders, partial(Meet, assignments=orders, options=options), parallel=len(orders), tries=1)
+            by_node = _results(outcomes)
             for pair in now:
-                one = meetings.meeting_of(pair, halves, expected)
-                speeds[pair] = meetings.speed_of(halves[pair[0]])
-                reached = f"{speeds[pair]} GB/s" if speeds[pair] is not None else "no speed"
-                click.echo(f"{pair[0]} with {pair[1]}: {reached if one.good else one.why}", err=True)
+                one = rounds.pair_result(pair, by_node, expected)
+                speeds[pair] = rounds.speed_of(by_node[pair[0]])
+                speed = f"{speeds[pair]} GB/s" if speeds[pair] is not None else "no speed measured"
+                click.echo(f"{pair[0]} with {pair[1]}: {speed if one.good else one.reason}", err=True)
                 found.append(one)
         return found
 
-    seen = ask_all(by_name, order("look"), parallel=ssh["parallel"])
-    absent = {one.host.name: one.problem.reason for one in seen if one.problem}
+    reached = run_on(by_name, agent("look"), parallel=parallel)
+    absent = {one.host.name: one.problem.reason for one in reached if one.problem}
     nodes = [name for name in by_name if name not in absent]
-    if len(nodes) < FEWEST:
+    if len(nodes) < 2:
         why = "".join(f"\n  {reason}" for reason in absent.values())
-        raise DeploymentError(f"{len(nodes)} of {len(by_name)} hosts can be reached, and it takes two to meet{why}")
-    held = meetings.hold(nodes, meet)
-    ask_all(nodes[:1], order("forget"), parallel=1)
-    said = meetings.document(verdict(nodes, held), held, speeds, absent)
-    if as_json:
-        click.echo(json.dumps(said, indent=2))
-    else:
-        for line in meetings.text(said):
-            click.echo(line)
-    return 0 if said["verified"] else 1
+        raise DeploymentError(f"{len(nodes)} of {len(by_name)} hosts can be reached; a pair needs two{why}")
+    results = rounds.run_rounds(nodes, measure)
+    run_on(nodes[:1], agent("forget"), parallel=1)
+    document = rounds.document(verdict(nodes, results), results, speeds, absent)
+    click.echo(json.dumps(document, indent=2) if as_json else "\n".join(pairs_text.text(document)))
+    return 0 if document["verified"] else 1
 
 
-def _halves(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, Half]:
-    """Host -> what its half of a meeting came to."""
-    from gpuinfra.remote.deliver import one_line
-    from gpuinfra.verification.meetings import Half
+def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResult]:
+    """Host -> what it returned."""
+    from gpuinfra.safe_text import one_line
+    from gpuinfra.verification.rounds import NodeResult
 
-    halves = {}
+    results = {}
     for one in outcomes:
-        told = one.value or {}
-        last = (str(told.get("said") or "").strip().splitlines() or [""])[-1]
+        answer = one.value or {}
+        last = (str(answer.get("said") or "").strip().splitlines() or [""])[-1]
         problem = one.problem.reason if one.problem else ""
-        if not problem and told.get("exit") != 0:
-            problem = f"{one.host.name}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node part said nothing'}"
-        halves[one.host.name] = Half(result=str(told.get("result") or ""), exit=told.get("exit"), problem=problem)
-    return halves
+        if not problem and answer.get("exit") != 0:
+            problem = f"{one.host.name}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node part printed nothing'}"
+        results[one.host.name] = NodeResult(
+            result=str(answer.get("result") or ""), exit=answer.get("exit"), problem=problem
+        )
+    return results

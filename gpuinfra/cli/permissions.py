@@ -1,4 +1,4 @@
-"""`gpuinfra permissions`: the least that an operator of a stack must be allowed, as its cloud takes it."""
+"""`gpuinfra permissions`: the minimum permissions to deploy a stack, in the format of its cloud."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import click
 
 @click.command("permissions")
 @click.argument("stack", metavar="STACK|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with what each action is for.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with the reason for each action.")
 def command(stack: str, as_json: bool) -> int:
-    """The least that an operator of STACK must be allowed: IAM policies, a role definition, a custom role.
+    """Print the minimum permissions to deploy STACK.
 
-    Documents go to stdout as the cloud takes them, what one has to know about them to stderr.
+    Prints IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud on stdout. Notes about them
+    go to stderr.
     """
     from gpuinfra.clouds.permissions import permissions_of
     from gpuinfra.day import today
@@ -30,7 +31,7 @@ def command(stack: str, as_json: bool) -> int:
     documents = found.documents[0] if len(found.documents) == 1 else list(found.documents)
     click.echo(json.dumps(documents, indent=2))
     many = f" in {len(found.documents)} documents" if len(found.documents) > 1 else ""
-    click.echo(f"{loaded.name}: {len(found.needs)} actions{many}; `--json` says what each is for", err=True)
+    click.echo(f"{loaded.name}: {len(found.needs)} actions{many}; `--json` adds the reason for each", err=True)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     return 0

@@ -1,4 +1,4 @@
-"""`gpuinfra plan`: what a stack will be and cost, and what is wrong with it. Needs no engine, account or network."""
+"""`gpuinfra plan`: validate a stack and show its topology, software and price. Needs no engine, account or network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from gpuinfra.day import read_day, today
-from gpuinfra.errors import UsageError
 from gpuinfra.findings import Finding, Level
 
 _COLOURS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
@@ -17,18 +16,18 @@ _COLOURS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.command("plan")
 @click.argument("stack", metavar="STACK|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/plan-json.md).")
+@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a self-contained page.")
 @click.option(
-    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Also write one self-contained page."
+    "--prices", type=click.Path(dir_okay=False, path_type=Path), help="Your own prices, which override the catalogue."
 )
-@click.option(
-    "--prices", type=click.Path(dir_okay=False, path_type=Path), help="Your own prices, which win over the catalogue's."
-)
-@click.option("--why", is_flag=True, help="Also list every decision with its reason.")
-@click.option("--on", "day", metavar="DATE", help="Plan as of this day (2026-12-01) in place of today.")
+@click.option("--why", is_flag=True, help="List every decision with its reason.")
+@click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
 def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, day: str | None) -> int:
-    """What a stack will be and cost, and what is wrong with it.
+    """Validate STACK and show its topology, software and price.
 
-    STACK is a stack's name or the path of its file. Exit code 1 when a finding is of level error.
+    Needs no cloud account and no network, and creates nothing. STACK is the name of a stack or the path of its file.
+
+    Exit code 1 when a finding is an error.
     """
     from gpuinfra.cost.file import load
     from gpuinfra.report.plan_json import answer
@@ -51,22 +50,16 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
                 for decision in result.plan.decisions:
                     click.echo(f"  {decision.path}: {decision.chosen} - {decision.why}")
     if page:
+        from gpuinfra.cli.judgement import write_file
         from gpuinfra.report.plan_page import page as render
 
-        _write(page, render(result))
+        write_file(page, render(result), "--html")
         click.echo(f"page: {page}", err=True)
     return 0 if result.ok else 1
 
 
 def coloured(finding: Finding) -> str:
-    """A finding for a terminal; click takes the colour away elsewhere."""
+    """A finding for a terminal; click removes the colour elsewhere."""
     text = str(finding)
     word = f"{finding.level.value}:"
     return text.replace(word, click.style(word, fg=_COLOURS[finding.level], bold=True), 1)
-
-
-def _write(path: Path, content: str) -> None:
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as problem:
-        raise UsageError(f"{path} cannot be written: {problem.strerror}; give another path after --html") from None

@@ -1,4 +1,4 @@
-"""`gpuinfra run`: one command on all nodes at once, what is alike told once."""
+"""`gpuinfra run`: run a command on all nodes; identical output is grouped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.options import ssh_options
-from gpuinfra.cli.stack_context import plan_of, rehearsal_options, standing
+from gpuinfra.cli.options import rehearsal_options, some, ssh_options
+from gpuinfra.cli.stack_context import hosts_for
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -22,17 +22,13 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuinfra.run/1"
 SHOWN_LINES = 200
-"""Of each different output; a flood of one node may not push the others off the screen."""
+"""Of each distinct output, so that one node cannot flood the terminal."""
 
 
-@click.command("run", short_help="one command on all nodes at once", context_settings={"ignore_unknown_options": True})
+@click.command("run", context_settings={"ignore_unknown_options": True})
 @click.argument("stack", required=False)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@ssh_options(
-    hosts="Run on the hosts of this file (docs/remote.md); the first word is then the command's.",
-    pool="Only the hosts of this pool.",
-    timeout_s=300,
-)
+@ssh_options(timeout_s=300)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @rehearsal_options
 def command(
@@ -45,37 +41,26 @@ def command(
     folder: Path,
     **options: Any,
 ) -> int:
-    """Run COMMAND on the nodes of STACK, or on the hosts of a file.
+    """Run COMMAND on all nodes of STACK, or on the hosts of a file.
 
-    A shell on the node reads it. Nodes that say the same are told together. Exit code 0 when it ended with 0 on every node.
-    A command that stops half-way is not tried again: nobody knows what it did.
+    A shell on each node interprets COMMAND. Nodes with identical output are grouped. A command that loses its connection
+    is not repeated, because it may have run already. With --hosts, leave STACK out.
+
+    Exit code 0 when COMMAND ends with 0 on every node, 1 otherwise.
     """
-    if hosts_file is not None:
-        from gpuinfra.remote.hosts import read_hosts
-
-        given = ([stack] if stack else []) + list(words)
-        return _run(read_hosts(hosts_file).of_pool(pool), given, options)
-    if stack is None:
-        raise UsageError("say where: STACK, or --hosts FILE")
-    _need(words)
-    with standing(stack, folder if rehearsal else None) as up:
-        if rehearsal:
-            click.echo("rehearsal: these are stand-in nodes on this machine", err=True)
-        return _run(up.hosts(plan_of(stack), direct).of_pool(pool), list(words), options)
+    given = ([stack] if hosts_file and stack else []) + list(words)
+    if not given:
+        raise UsageError("no command is given; type gpuinfra run STACK -- COMMAND")
+    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as hosts:
+        return _run(hosts.of_pool(pool), given, options)
 
 
-def _need(words: Sequence[str]) -> None:
-    if not words:
-        raise UsageError("say what to run: gpuinfra run STACK -- COMMAND")
-
-
-def _run(hosts: Hosts, words: list[str], options: dict[str, Any]) -> int:
+def _run(hosts: Hosts, words: Sequence[str], options: dict[str, Any]) -> int:
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.known import Known, default_files
     from gpuinfra.remote.problem import HostProblem, Kind
 
-    _need(words)
     text = words[0] if len(words) == 1 else shlex.join(words)
     connector = Connector(Known(options["known_hosts"] or hosts.known_hosts or default_files()), hosts.jumps)
 
@@ -85,7 +70,7 @@ def _run(hosts: Hosts, words: list[str], options: dict[str, Any]) -> int:
             try:
                 return connection.run(line, limit_s=options["timeout_s"])
             except HostProblem as problem:
-                # The connection was there: the command may have begun, and twice is not once.
+                # The connection was open, so the command may have started: STEP is not retried.
                 raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
 
     try:
@@ -95,7 +80,7 @@ def _run(hosts: Hosts, words: list[str], options: dict[str, Any]) -> int:
     if options["as_json"]:
         click.echo(json.dumps({"schema": SCHEMA, "hosts": [_entry(one) for one in ended.outcomes]}, indent=2))
     else:
-        _tell(ended.outcomes)
+        _print(ended.outcomes)
     if ended.interrupted:
         return INTERRUPTED
     return 0 if all(one.value is not None and one.value.exit == 0 for one in ended.outcomes) else 1
@@ -115,24 +100,22 @@ def _entry(outcome: Outcome[Answer]) -> dict[str, Any]:
     }
 
 
-def _tell(outcomes: list[Outcome[Answer]]) -> None:
-    alike: dict[tuple[int, bytes], list[str]] = {}
+def _print(outcomes: list[Outcome[Answer]]) -> None:
+    from gpuinfra.safe_text import printable
+
+    groups: dict[tuple[int, bytes], list[str]] = {}
     for outcome in outcomes:
         if outcome.value is not None:
-            alike.setdefault((outcome.value.exit, outcome.value.output), []).append(outcome.host.name)
-    for (code, output), names in sorted(alike.items(), key=lambda pair: -len(pair[1])):
-        click.echo(f"{_some(names)}{f' ended with {code}' if code else ''}:")
+            groups.setdefault((outcome.value.exit, outcome.value.output), []).append(outcome.host.name)
+    for (code, output), names in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+        click.echo(f"{some(names)}{f' (exit code {code})' if code else ''}:")
         lines = output.decode("utf-8", "replace").splitlines()
         for line in lines[-SHOWN_LINES:]:
-            click.echo("  " + "".join(c if c.isprintable() or c == "\t" else "?" for c in line))
+            click.echo(f"  {printable(line)}")
         if len(lines) > SHOWN_LINES:
             click.echo(f"  (the last {SHOWN_LINES} of {len(lines)} lines)")
     for outcome in outcomes:
         if outcome.problem is not None:
             click.echo(f"gpuinfra: {outcome.problem.reason}; {outcome.problem.hint}", err=True)
     good = sum(one.value is not None and one.value.exit == 0 for one in outcomes)
-    click.echo(f"{good} of {len(outcomes)} hosts ended with 0", err=True)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    click.echo(f"{good} of {len(outcomes)} hosts succeeded", err=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuinfra.handover import wire
+from gpuinfra.inventory import handovers_of, nodes_of
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.folder import edit_stack
 from gpuinfra.rehearsal.report import changes_text
@@ -192,7 +193,7 @@ def _replaced(life: _Life) -> str:
         raise Broken("refresh did not show the replaced node as drift")
     life.engine("up")
     text = _verified(life)
-    here = {n["instanceId"] for n in _gate(life).get("nodes", [])}
+    here = {node.id for node in nodes_of(life.session.pulumi.resources())}
     if victim["instance_id"] in here or not now & here:
         raise Broken("the handover still counts the node that is gone")
     return f"{victim['label']} ({victim['instance_id']}) was lost; refresh showed it, its replacement earned its place; {text}"
@@ -229,7 +230,7 @@ def _up_after_destroy(life: _Life) -> str:
 
 
 def _gate(life: _Life) -> Mapping[str, Any]:
-    gates = [r for r in life.session.pulumi.resources() if r["type"] == wire.TYPE]
+    gates = handovers_of(life.session.pulumi.resources())
     return gates[0].get("outputs") or {} if gates else {}
 
 

@@ -11,17 +11,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.day import today
-from gpuinfra.handover import wire
-from gpuinfra.handover.connect import connect
 from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.provider import judge_node
-from gpuinfra.handover.watch import NOT_DUE_TEXT, Gatherer, never_reported
+from gpuinfra.handover.watch import NOT_DUE_TEXT, never_reported
+from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal import applied_environment as private
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.folder import Folder, write_atomically, write_json
 from gpuinfra.report import SCHEMA, node_entry, page, totals
+from gpuinfra.verification.store import poll
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.session import Session
@@ -101,24 +100,17 @@ def _engine(session: Session) -> dict[str, Any]:
 
 def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]:
     """Every node, judged from its evidence now; without a NodesReady in the state there is nothing to judge by."""
-    gates = [r for r in session.pulumi.resources() if r.get("type") == wire.TYPE]
     stages = {str(n.get("instance_id")): n for n in session.cloud.nodes()}
     entries: list[dict[str, Any]] = []
     last: FleetVerdict | None = None
-    for gate in gates:
-        outputs: Mapping[str, object] = gate.get("outputs") or {}
-        # After a failed update the engine keeps the inputs from before it; what was wanted is among the outputs.
-        inputs = wire.inputs_of(outputs)
+    for handover in handovers_of(session.pulumi.resources()):
         try:
             with private.worn(session.pulumi.env):
-                pools = wire.pools_of(inputs)
-                gatherer = Gatherer(
-                    connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools)
-                )
-                last = gatherer.poll(wire.names_of(outputs))
+                seen = poll(handover)
+                last = seen.verdict
                 for node in last.nodes:
                     stand_in = stages.get(node.instance_id, {})
-                    console = gatherer.console(node.instance_id) if never_reported(node) else []
+                    console = seen.gatherer.console(node.instance_id) if never_reported(node) else []
                     entries.append(node_entry(node, console=console, stage=str(stand_in.get("stage") or "")))
         except (PortUnavailable, KeyError, ValueError) as error:
             session.notes.append(f"the nodes could not be looked at for this report: {error}")

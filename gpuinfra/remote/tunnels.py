@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.errors import UsageError
+from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host, Hosts
 
 PORT = "22"
@@ -26,46 +27,46 @@ class Bastion:
     subscription: str
 
 
-def ssm(node: Mapping[str, Any], region: str, _: Bastion | None) -> list[str]:
+def ssm(node: Node, region: str, _: Bastion | None) -> list[str]:
     """AWS Systems Manager; by instance id."""
-    words = ["aws", "ssm", "start-session", "--target", str(node["instanceId"])]
+    words = ["aws", "ssm", "start-session", "--target", node.id]
     words += ["--document-name", "AWS-StartSSHSession", "--parameters", f"portNumber={PORT}"]
     return [*words, "--region", region] if region else words
 
 
-def iap(node: Mapping[str, Any], region: str, _: Bastion | None) -> list[str]:
+def iap(node: Node, region: str, _: Bastion | None) -> list[str]:
     """Google's Identity-Aware Proxy; it knows a machine by project, zone and name, and not by its number."""
-    parts = str(node.get("resource") or "").split("/")
+    parts = node.resource.split("/")
     names = dict(zip(parts[::2], parts[1::2], strict=False))
-    name, zone = names.get("instances") or str(node["instanceId"]), names.get("zones") or str(node.get("zone") or "")
+    name, zone = names.get("instances") or node.id, names.get("zones") or node.zone
     words = ["gcloud", "compute", "start-iap-tunnel", name, PORT, "--listen-on-stdin", "--verbosity=warning"]
     words += ["--zone", zone] if zone else []
     return words + (["--project", names["projects"]] if "projects" in names else [])
 
 
-def bastion(node: Mapping[str, Any], region: str, door: Bastion | None) -> list[str]:
+def bastion(node: Node, region: str, through: Bastion | None) -> list[str]:
     """Azure Bastion, through `bastion.py`; by the machine's resource id."""
-    if door is None:
+    if through is None:
         raise UsageError(
             "the stack made no Bastion; give --direct where the nodes' addresses are reachable, "
             "or --hosts FILE with a way of yours (docs/remote.md)"
         )
-    if not node.get("resource"):
-        raise UsageError(f"the state does not know the resource id of {node['instanceId']}; run `pulumi refresh` first")
+    if not node.resource:
+        raise UsageError(f"the state does not know the resource id of {node.id}; run `pulumi refresh` first")
     words = [
         sys.executable,
         "-m",
         "gpuinfra.remote.bastion",
         "--name",
-        door.name,
+        through.name,
         "--resource-group",
-        door.resource_group,
+        through.resource_group,
     ]
-    words += ["--subscription", door.subscription] if door.subscription else []
-    return [*words, "--target", str(node["resource"]), PORT]
+    words += ["--subscription", through.subscription] if through.subscription else []
+    return [*words, "--target", node.resource, PORT]
 
 
-TUNNELS: dict[str, Callable[[Mapping[str, Any], str, Bastion | None], list[str]]] = {
+TUNNELS: dict[str, Callable[[Node, str, Bastion | None], list[str]]] = {
     "aws": ssm,
     "gcp": iap,
     "azure": bastion,
@@ -73,38 +74,33 @@ TUNNELS: dict[str, Callable[[Mapping[str, Any], str, Bastion | None], list[str]]
 """Cloud -> words of the proxy command for one node."""
 
 
-def from_outputs(
-    outputs: Mapping[str, Any], *, cloud: str, region: str, direct: bool, user: str, door: Bastion | None = None
+def hosts_of(
+    nodes: Sequence[Node], *, cloud: str, region: str, direct: bool, user: str, through: Bastion | None = None
 ) -> Hosts:
-    """The nodes that a stack's outputs list, with the host keys that their verified evidence carried.
+    """The nodes of a stack as SSH hosts, with the host keys from their verified evidence.
 
-    Without `direct` the cloud's own tunnel is used, because no port 22 is open.
+    Port 22 is closed, so without `direct` each connection goes through the cloud's own tunnel.
     """
     hosts = []
-    for node in outputs.get("nodes") or []:
-        if not isinstance(node, Mapping) or not node.get("instanceId"):
-            continue
-        name = str(node["instanceId"])
-        address = str(node.get("privateIp") or "") if direct else name
+    for node in nodes:
+        address = node.address if direct else node.id
         if not address:
             continue
         # Nothing in it is a token of a proxy command.
-        words = [] if direct else [word.replace("%", "%%") for word in TUNNELS[cloud](node, region, door)]
+        words = [] if direct else [word.replace("%", "%%") for word in TUNNELS[cloud](node, region, through)]
         hosts.append(
             Host(
-                name=name,
+                name=node.id,
                 address=address,
                 user=user,
                 proxy_command=tuple(words) or None,
-                host_keys=tuple(str(key) for key in node.get("sshHostKeys") or ()),
-                pool=str(node.get("pool") or "") or None,
+                host_keys=node.host_keys,
+                pool=node.pool or None,
                 sudo=user != "root",
             )
         )
     if not hosts:
-        raise UsageError(
-            "the stack's outputs list no node that can be reached; bring it up first, or give --hosts FILE"
-        )
+        raise UsageError("the stack has no node with an address; deploy it first, or give --hosts FILE")
     return Hosts(hosts=tuple(hosts), jumps={host.name: host for host in hosts})
 
 

@@ -1,7 +1,7 @@
-"""Verification: evidence of nodes judged again, by whoever holds it.
+"""Verification after the handover: judge evidence again, compare it with earlier evidence, find slow nodes.
 
-The judgement is `gpuinfra.node.judge`, the same that ran on the node and in `NodesReady`.
-This package reads evidence from a folder (`read.py`), says what to do with each node and what got worse since an earlier
-time (`judged.py`), and writes it for people and programs (`write.py`). Identity is not its business: signatures of old
-evidence have expired, and `gpuinfra.handover` verified them in time.
+`read.py` reads evidence from a folder, `store.py` from a stack's bucket, `over_ssh.py` from hosts that were checked now.
+`judged.py` judges each node, selects an action, and compares with a baseline. `pairs.py` and `rounds.py` find the slow node
+of a fleet from measurements of pairs. Identity is verified where evidence is fetched: signatures expire within minutes, so
+old evidence carries no proof of who wrote it.
 """

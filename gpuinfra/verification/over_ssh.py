@@ -1,23 +1,20 @@
-"""Evidence of hosts that are asked over SSH, now."""
+"""Evidence from hosts that were checked over SSH."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.verification.read import Absent, Evidence, Found, parse
 
 if TYPE_CHECKING:
     from gpuinfra.remote.fleet import Outcome
-    from gpuinfra.remote.hosts import Host
 
-ABOUT = "Checked over SSH, on hosts whose keys were verified, and judged here from the raw output."
+ABOUT = "Checked over SSH on hosts with verified host keys; judged here from the raw output."
 
 
-def found_of(
-    outcomes: Sequence[Outcome[bytes]], expected: Callable[[Host], Mapping[str, Any]], pool_of: Callable[[Host], str]
-) -> Found:
-    """What hosts answered, and of those that did not, why. A machine is called by its name in the hosts file."""
+def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Found:
+    """The evidence of hosts, and the reason for each host without any; `by_host` is host -> pool and expectation."""
     newest: list[Evidence] = []
     absent: list[Absent] = []
     for outcome in outcomes:
@@ -28,12 +25,13 @@ def found_of(
             if isinstance(one, Evidence):
                 newest.append(one)
                 continue
-            kind, reason, hint = "no evidence", one or f"{host.name} sent a document of another kind", "log in and look"
-        should = expected(host)
+            kind, reason = "no evidence", one or f"{host.name} sent a document of another kind"
+            hint = f"log in to {host.name} and run the checks there"
+        pool, expected = by_host[host.name]
         absent.append(
             Absent(
-                name=host.name, outcome=kind, reason=reason, hint=hint, pool=pool_of(host),
-                machine=str(should.get("machine") or ""), gpus=int(should.get("gpus") or 0),
+                name=host.name, outcome=kind, reason=reason, hint=hint, pool=pool,
+                machine=str(expected.get("machine") or ""), gpus=int(expected.get("gpus") or 0),
             )
         )  # fmt: skip
     return Found(newest=tuple(newest), absent=tuple(absent), about=ABOUT)

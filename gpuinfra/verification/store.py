@@ -1,64 +1,72 @@
-"""Evidence of a stack's own nodes: who should be there, and what lies in its bucket under an identity that holds.
+"""Evidence from a stack's bucket, for the nodes that its groups hold now.
 
-It looks through the ports of the handover, once, and waits for nobody.
+It reads through the ports of the handover once and does not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import connect
-from gpuinfra.handover.explain import hint
-from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
+from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
 from gpuinfra.handover.provider import judge_node
 from gpuinfra.handover.watch import Gatherer
+from gpuinfra.handover.explain import hint
+from gpuinfra.inventory import handovers_of
 from gpuinfra.verification.read import Absent, Evidence, Found, parse
 
-ABOUT = (
-    "Read from the stack's evidence bucket, for the machines that its groups hold now; "
-    "the cloud vouches for who wrote each."
-)
+ABOUT = "Read from the stack's evidence bucket for the nodes that its groups hold now; the cloud verified each signer."
 
 
-def gates_of(resources: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The `NodesReady` of a state; each says where evidence lies and what a healthy node shows."""
-    return [one for one in resources if one.get("type") == wire.TYPE]
+@dataclass(frozen=True, kw_only=True)
+class Poll:
+    """One handover, read again from the cloud."""
+
+    pools: Sequence[PoolExpected]
+    gatherer: Gatherer
+    verdict: FleetVerdict
 
 
-def found_of(gates: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mapping[str, Any]]]:
-    """What there is, and instance id -> what that machine should show. Raises `PortUnavailable`."""
+def poll(handover: Mapping[str, Any]) -> Poll:
+    """Read the groups and the evidence of a `NodesReady` now. Raises `PortUnavailable`."""
+    outputs: Mapping[str, object] = handover.get("outputs") or {}
+    # After a failed update the engine keeps the inputs from before it; the requested ones are among the outputs.
+    inputs = wire.inputs_of(outputs)
+    pools = wire.pools_of(inputs)
+    gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
+    return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)))
+
+
+def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mapping[str, Any]]]:
+    """The evidence of a stack's nodes, and instance id -> expectation. Raises `PortUnavailable`."""
     newest: list[Evidence] = []
     absent: list[Absent] = []
     expected: dict[str, Mapping[str, Any]] = {}
-    for gate in gates:
-        outputs: Mapping[str, object] = gate.get("outputs") or {}
-        # After a failed update the engine keeps the inputs from before it; what was wanted is among the outputs.
-        inputs = wire.inputs_of(outputs)
-        pools = wire.pools_of(inputs)
-        shows = {pool.name: pool.expectation for pool in pools}
-        gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
-        verdict = gatherer.poll(wire.names_of(outputs))
-        for node in verdict.nodes:
-            one = _evidence(gatherer, node)
+    for handover in handovers_of(resources):
+        seen = poll(handover)
+        expectations = {pool.name: pool.expectation for pool in seen.pools}
+        for node in seen.verdict.nodes:
+            one = _evidence(seen.gatherer, node)
             if one is None:
-                absent.append(_silent(node))
+                absent.append(_without_evidence(node))
             else:
                 newest.append(one)
-                expected[node.instance_id] = shows[node.pool]
-        absent += _never_launched(verdict)
+                expected[node.instance_id] = expectations[node.pool]
+        absent += _never_launched(seen.verdict)
     return Found(newest=tuple(newest), absent=tuple(absent), about=ABOUT), expected
 
 
 def _evidence(gatherer: Gatherer, node: NodeVerdict) -> Evidence | None:
-    """What a node said, where it counts: not what nobody vouches for, nor what another bundle made."""
+    """Evidence with a verified signer, of the current bundle; None otherwise."""
     data = gatherer.data_of(node) if node.outcome in ("verified", "failed") else None
     one = parse(data, node.evidence_key, node.label) if data is not None else None
     return one if isinstance(one, Evidence) else None
 
 
-def _silent(node: NodeVerdict) -> Absent:
+def _without_evidence(node: NodeVerdict) -> Absent:
     return Absent(
         name=node.label,
         instance_id=node.instance_id,
@@ -75,9 +83,9 @@ def _never_launched(verdict: FleetVerdict) -> list[Absent]:
     return [
         Absent(
             name=group,
-            outcome="not there",
-            reason=f"its group holds {count} node{'s' if count > 1 else ''} fewer than it should",
-            hint="look at the group's activities in the cloud's console, then run `pulumi up` again",
+            outcome="not launched",
+            reason=f"the group has {count} node{'s' if count > 1 else ''} fewer than requested",
+            hint="read the group's activity history in the cloud's console, then run `pulumi up` again",
         )
         for group, count in verdict.missing.items()
     ]

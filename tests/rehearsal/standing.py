@@ -27,9 +27,9 @@ def assert_commands_work_on_it(up: Told) -> None:
     assert_state_is_read_through_the_engine(up)
     if sshd() is None:
         return
-    asked = run(command("verify", *place, "--ssh", "--baseline", str(kept), "--phase", "presence"), up.root)
+    asked = run(command("check", *place, "--baseline", str(kept), "--phase", "presence"), up.root)
     assert asked.code == 0, asked.out + asked.err
-    assert "a rehearsal" in asked.out.splitlines()[0]
+    assert "rehearsal" in asked.out.splitlines()[0]
     assert "4 of 4 nodes verified. Checked over SSH" in asked.out
     assert "worse than before" not in asked.out
     again = run(command("bootstrap", *place, "--json"), up.root)
@@ -39,7 +39,7 @@ def assert_commands_work_on_it(up: Told) -> None:
     assert all(host["already"] for host in done["hosts"])
     ran = run(command("run", *place, "--", "uname -n; nproc >/dev/null"), up.root)
     assert ran.code == 0, ran.out + ran.err
-    assert "4 of 4 hosts ended with 0" in ran.err
+    assert "4 of 4 hosts succeeded" in ran.err
     inside = run(command("ssh", *place, "gpu-3", "systemctl is-active gpuinfra-verify.service; uname -n"), up.root)
     assert inside.out.splitlines()[-1].endswith("gpu-3"), inside.out + inside.err
 
@@ -52,12 +52,12 @@ def assert_state_is_read_through_the_engine(up: Told) -> None:
         "PULUMI_HOME": str(up.root / "home"),
         "PULUMI_CONFIG_PASSPHRASE": (up.root / "passphrase").read_text(),
     }
-    program = "from gpuinfra.cli.stack_context import _resources; from gpuinfra.verification.store import gates_of; "
-    ask = "print([n['label'] for g in gates_of(_resources(%r)) for n in g['outputs']['nodes']])"
+    program = "from gpuinfra.cli.stack_context import _exported; from gpuinfra.inventory import nodes_of; "
+    ask = "print([node.name for node in nodes_of(_exported(%r))])"
     words = [sys.executable, "-c", program + ask % "aws-p4d"]
     told = run(words, up.root, env=environment, cwd=up.root / "project")
     assert told.out.splitlines()[-1] == "['gpu-1', 'gpu-2', 'gpu-3', 'gpu-4']", told.out + told.err
     missing = run(
-        [sys.executable, "-c", program + "_resources('nobody')"], up.root, env=environment, cwd=up.root / "project"
+        [sys.executable, "-c", program + "_exported('nobody')"], up.root, env=environment, cwd=up.root / "project"
     )
     assert "no stack named 'nobody' found" in missing.err

@@ -273,7 +273,7 @@ def test_an_interrupt_of_the_command_says_how_to_go_on(lab: Lab) -> None:
         assert "Traceback" not in err
         again = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         assert again.stderr is not None
-        assert again.stderr.readline().startswith("goes on with the run of ")
+        assert again.stderr.readline().startswith("resumes the run of ")
         again.send_signal(signal.SIGINT)
         again.communicate(timeout=30)
 

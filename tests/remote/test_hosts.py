@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.errors import UsageError
+from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import read_hosts
-from gpuinfra.remote.tunnels import from_outputs
+from gpuinfra.remote.tunnels import hosts_of
 
 GOOD = """
 stack: aws-p4d
@@ -112,25 +113,19 @@ def test_only_a_pools_hosts_are_chosen(tmp_path: Path) -> None:
 
 def test_a_stacks_outputs_give_hosts_with_the_keys_of_the_handover() -> None:
     """Nodes are reached through the cloud's tunnel, or directly, with the host keys that their evidence carried."""
-    node = {
-        "instanceId": "i-00000000000000001",
-        "privateIp": "10.0.0.9",
-        "pool": "gpu",
-        "sshHostKeys": ["ssh-ed25519 A"],
-    }
-    outputs = {"nodes": [node, {"label": "not there yet"}]}
-    tunnelled = from_outputs(outputs, cloud="aws", region="us-east-1", direct=False, user="ubuntu").hosts
+    node = Node(name="gpu-1", id="i-00000000000000001", address="10.0.0.9", pool="gpu", host_keys=("ssh-ed25519 A",))
+    tunnelled = hosts_of([node], cloud="aws", region="us-east-1", direct=False, user="ubuntu").hosts
     assert len(tunnelled) == 1
     words = tunnelled[0].proxy_words()
     assert words[:5] == ["aws", "ssm", "start-session", "--target", "i-00000000000000001"]
     assert words[-3:] == ["portNumber=22", "--region", "us-east-1"]
     assert (tunnelled[0].host_keys, tunnelled[0].sudo, tunnelled[0].pool) == (("ssh-ed25519 A",), True, "gpu")
-    direct = from_outputs(outputs, cloud="aws", region="us-east-1", direct=True, user="ubuntu").hosts
+    direct = hosts_of([node], cloud="aws", region="us-east-1", direct=True, user="ubuntu").hosts
     assert (direct[0].where, direct[0].proxy_command) == ("10.0.0.9:22", None)
     with pytest.raises(UsageError, match="made no Bastion"):
-        from_outputs(outputs, cloud="azure", region="r", direct=False, user="ubuntu")
-    with pytest.raises(UsageError, match="bring it up first"):
-        from_outputs({}, cloud="aws", region="r", direct=False, user="ubuntu")
+        hosts_of([node], cloud="azure", region="r", direct=False, user="ubuntu")
+    with pytest.raises(UsageError, match="deploy it first"):
+        hosts_of([], cloud="aws", region="r", direct=False, user="ubuntu")
 
 
 def test_the_hosts_file_of_the_documentation_is_read(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tu
     expected = plan.pools[0].expectation
     seen = Fleet([host], Verify(connector, lambda _: expected)).run()
     connector.close()
-    found = found_of(seen.outcomes, lambda _: expected, lambda _: "gpu")
+    found = found_of(seen.outcomes, {host.name: ("gpu", expected)})
     assert found.absent == ()
     judged = judge_all(found, lambda _: expected)[0]
     # A machine that no cloud configured has no shared file system; everything else is as the pool wants it.
@@ -105,7 +105,7 @@ def test_a_fault_of_the_machine_is_seen_over_ssh(nodes: Nodes, plan: Plan) -> No
     connector = Connector(Known([]), {})
     seen = Fleet([host], Verify(connector, lambda _: expected, phases=["presence"])).run()
     connector.close()
-    judged = judge_all(found_of(seen.outcomes, lambda _: expected, lambda _: "gpu"), lambda _: expected)[0]
+    judged = judge_all(found_of(seen.outcomes, {host.name: ("gpu", expected)}), lambda _: expected)[0]
     assert not judged.verified
     assert "G1" in {str(check["id"]) for check in judged.checks if check["outcome"] == "fail"}
 
@@ -120,7 +120,7 @@ def test_a_node_whose_key_nobody_vouches_for_is_not_checked(
     connector = Connector(Known([]), {})
     seen = Fleet([stranger], Verify(connector, lambda _: expected)).run()
     connector.close()
-    absent = found_of(seen.outcomes, lambda _: expected, lambda _: "gpu").absent[0]
+    absent = found_of(seen.outcomes, {host.name: ("gpu", expected)}).absent[0]
     assert absent.outcome == Kind.HOST_KEY_UNKNOWN.value
     assert absent.gpus == 8
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.errors import UsageError
+from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.remote.tunnels import bastion_of, from_outputs
+from gpuinfra.remote.tunnels import bastion_of, hosts_of
 
 from .servers import Lab, needed
 
@@ -82,9 +83,9 @@ def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
     """The cloud's program is asked as documented, and inside its tunnel the key of the handover is verified."""
     key, other = lab.keygen("host"), lab.keygen("other")
     play(program, STDIO, wanted=wanted.split(), port=lab.serve(key=key))
-    node = {"instanceId": "i-00000000000000001", "zone": "elsewhere", "pool": "gpu"}
-    node["resource"] = "projects/p/zones/a-1/instances/train-gpu-0" if cloud == "gcp" else ""
-    found = from_outputs({"nodes": [node]}, cloud=cloud, region="somewhere-1", direct=False, user=lab.user).hosts[0]
+    resource = "projects/p/zones/a-1/instances/train-gpu-0" if cloud == "gcp" else ""
+    node = Node(name="gpu-1", id="i-00000000000000001", zone="elsewhere", pool="gpu", resource=resource)
+    found = hosts_of([node], cloud=cloud, region="somewhere-1", direct=False, user=lab.user).hosts[0]
     with lab.connector().connect(of(lab, found, key)) as connection:
         assert connection.run("echo through").output == b"through\n"
     with pytest.raises(HostProblem) as told, lab.connector().connect(of(lab, found, other)):
@@ -106,14 +107,14 @@ def test_nodes_of_an_azure_stack_are_reached_through_its_own_bastion(lab: Lab, p
     door = {"type": "azure-native:network:BastionHost", "id": f"{group}/providers/Microsoft.Network/bastionHosts/door"}
     found = bastion_of([{"type": "azure-native:network:VirtualNetwork", "id": "x"}, door])
     assert found is not None
-    node = {"instanceId": "00000000-0000-4000-8000-000000000001", "resource": TARGET, "pool": "gpu"}
-    host = from_outputs({"nodes": [node]}, cloud="azure", region="r", direct=False, user="u", door=found).hosts[0]
+    node = Node(name="gpu-1", id="00000000-0000-4000-8000-000000000001", resource=TARGET, pool="gpu")
+    host = hosts_of([node], cloud="azure", region="r", direct=False, user="u", through=found).hosts[0]
     assert "--subscription" in host.proxy_words()
     words = [w for w in host.proxy_words() if w not in ("--subscription", found.subscription)]
     with lab.connector().connect(of(lab, Host(**{**host.__dict__, "proxy_command": tuple(words)}), key)) as connection:
         assert connection.run("echo through").output == b"through\n"
     with pytest.raises(UsageError, match="made no Bastion"):
-        from_outputs({"nodes": [node]}, cloud="azure", region="r", direct=False, user="u")
+        hosts_of([node], cloud="azure", region="r", direct=False, user="u")
 
 
 def behind_bastion(lab: Lab, key: Path) -> Host:

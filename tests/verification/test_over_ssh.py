@@ -1,4 +1,4 @@
-"""`gpuinfra verify --hosts` against real OpenSSH: this machine is the node."""
+"""`gpuinfra check --hosts` against real OpenSSH: this machine is the node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.remote.servers import Lab, needed
 HOST = Host(name="gpu-1", address="127.0.0.1")
 
 
-def verify(lab: Lab, hosts: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:  # noqa: F811
+def check(lab: Lab, hosts: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:  # noqa: F811
     """The command with a hosts file of this lab."""
     file = lab.folder / "hosts.json"
     content = {
@@ -33,7 +33,7 @@ def verify(lab: Lab, hosts: dict[str, Any], *options: str) -> subprocess.Complet
     }
     (lab.folder / "known").write_text("")
     file.write_text(json.dumps({**content, "known_hosts": "known", "hosts": hosts}))
-    words = [sys.executable, "-m", "gpuinfra", "verify", "--hosts", str(file), "--phase", "presence", *options]
+    words = [sys.executable, "-m", "gpuinfra", "check", "--hosts", str(file), "--phase", "presence", *options]
     environment = {**os.environ, "XDG_STATE_HOME": str(lab.folder / "state")}
     return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=300)
 
@@ -48,7 +48,7 @@ def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: L
         "strange": {"address": "127.0.0.1", "port": port},
     }
     junit, page, kept = lab.folder / "v.xml", lab.folder / "v.html", lab.folder / "kept"
-    done = verify(lab, hosts, "--json", "--junit", str(junit), "--html", str(page), "--save", str(kept))
+    done = check(lab, hosts, "--json", "--junit", str(junit), "--html", str(page), "--save", str(kept))
     assert done.returncode == 1, done.stderr
     said = json.loads(done.stdout)
     here, strange = said["nodes"]
@@ -63,7 +63,7 @@ def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: L
     assert [suite.get("errors") for suite in suites if suite.get("name") == "strange"] == ["1"]
     assert "unknown host key" in page.read_text()
     assert [path.name for path in kept.iterdir()] == ["here.json"]
-    text = verify(lab, hosts, "--baseline", str(kept)).stdout
+    text = check(lab, hosts, "--baseline", str(kept)).stdout
     assert "strange: unknown host key: " in text
     assert "0 of 2 nodes verified: 1 to configure, 1 without an answer. Checked over SSH" in text
 
@@ -78,7 +78,7 @@ def test_nothing_of_a_check_stays_on_the_host(lab: Lab) -> None:  # noqa: F811
     host = {"address": "127.0.0.1", "port": port, "host_key": lab.public(key)}
     with lab.connector().connect(lab.host(port, host_keys=(lab.public(key),))) as connection:
         assert connection.run("printenv TMPDIR").output.decode().strip() == str(temporary)
-    assert verify(lab, {"here": host}, "--json").returncode == 1
+    assert check(lab, {"here": host}, "--json").returncode == 1
     assert list(temporary.iterdir()) == []
 
 
@@ -107,17 +107,17 @@ def test_a_few_bytes_cannot_fill_the_operators_memory() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["aws-p4d", "--hosts", "h", "--evidence", "e"], "--hosts and --evidence are two ways"),
-        (["--ssh"], "say what to verify"),
-        (["aws-p4d", "--rehearsal", "--evidence", "e"], "leave --evidence out"),
-        (["aws-p4d", "--rehearsal", "--folder", "nowhere"], "gpuinfra rehearse up aws-p4d"),
-        (["--hosts", "no-such-file"], "cannot be read"),
+        (["check", "aws-p4d", "--rehearsal", "--hosts", "h"], "leave --hosts out"),
+        (["check"], "give STACK or --hosts FILE"),
+        (["check", "--hosts", "no-such-file"], "cannot be read"),
+        (["verify", "aws-p4d", "--rehearsal", "--evidence", "e"], "leave --evidence out"),
+        (["verify", "aws-p4d", "--rehearsal", "--folder", "nowhere"], "gpuinfra rehearse up aws-p4d"),
     ],
 )
 def test_wrong_use_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
     """What does not go together is refused with what to change."""
     done = subprocess.run(
-        [sys.executable, "-m", "gpuinfra", "verify", *words],
+        [sys.executable, "-m", "gpuinfra", *words],
         capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode in (1, 2)

@@ -158,10 +158,10 @@ def test_the_shipped_stack_says_what_is_expected(tmp_path: Path, write: Write) -
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "say what to verify"),
+        ([], "give STACK or --evidence DIR"),
         (["--evidence", "/nonexistent", "--expectation", "x"], "there is no evidence at /nonexistent"),
-        (["--evidence", "."], "give STACK or --expectation"),
-        (["stack", "--evidence", ".", "--expectation", "x"], "and not both"),
+        (["--evidence", "."], "give either STACK or --expectation"),
+        (["stack", "--evidence", ".", "--expectation", "x"], "one source"),
     ],
 )
 def test_wrong_use_is_one_sentence(tmp_path: Path, write: Write, args: list[str], words: str) -> None:

@@ -68,7 +68,7 @@ class BurnIn(Check):
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("dcgm-medium", "dcgm-long", "dcgm-extra-long")
     hint = (
-        "read the test's warning; reset or reboot once and run the same level again (gpuinfra verify --burn-in N), then "
+        "read the test's warning; reset or reboot once and run the same level again (gpuinfra check --burn-in N), then "
         "replace the node"
     )
     source = "fact sheet on nodes, 7.8"

@@ -1,0 +1,117 @@
+"""`gpuinfra check`: run the checks on nodes now, over SSH."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuinfra.cli.expectations import for_hosts
+from gpuinfra.cli.judgement import publish
+from gpuinfra.cli.options import judgement_options, rehearsal_options, ssh_options
+from gpuinfra.cli.stack_context import hosts_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuinfra.cli.expectations import Expectation
+    from gpuinfra.remote.hosts import Hosts
+    from gpuinfra.verification.read import Found
+
+
+@click.command("check")
+@click.argument("stack", required=False)
+@click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Only checks of this phase. Repeatable.")  # fmt: skip
+@click.option("--also", multiple=True, metavar="CHECK", help="Also run a check that the machine type does not require, such as B2, B4 or B5. Repeatable.")  # fmt: skip
+@click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Also run DCGM diagnostics: 1 takes seconds, 2 minutes, 3 about 15 minutes plus a stress test, 4 hours.")  # fmt: skip
+@ssh_options(timeout_s=900)
+@judgement_options
+@rehearsal_options
+def command(
+    stack: str | None,
+    phases: tuple[str, ...],
+    also: tuple[str, ...],
+    burn_in: int | None,
+    hosts_file: Path | None,
+    pool: str | None,
+    parallel: int,
+    timeout_s: float,
+    direct: bool,
+    known_hosts: tuple[Path, ...],
+    expectation: Path | None,
+    rehearsal: bool,
+    folder: Path,
+    **output: Any,
+) -> int:
+    """Run the checks on the nodes of STACK, or on the hosts of a file, now.
+
+    Connects over SSH, runs the probes, and judges their raw output here. Nothing stays on the nodes. Without --also and
+    --burn-in the checks take seconds and do not disturb a running job.
+
+    Exit code 0 when every node is verified, 1 otherwise.
+    """
+    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as every:
+        hosts = every.of_pool(pool)
+        by_host = for_hosts(stack, expectation, hosts, pool)
+        found = _probe(hosts, by_host, phases, also, burn_in, parallel, timeout_s, known_hosts)
+    title = f"{'Rehearsal: c' if rehearsal else 'C'}heck of {stack or (hosts_file or Path()).name}"
+    return publish(
+        found,
+        lambda one: _narrowed(by_host[one.name][1], phases, also, burn_in),
+        title,
+        rehearsal=rehearsal,
+        **output,
+    )
+
+
+def _probe(
+    hosts: Hosts,
+    by_host: dict[str, tuple[str, Expectation]],
+    phases: Sequence[str],
+    also: Sequence[str],
+    burn_in: int | None,
+    parallel: int,
+    timeout_s: float,
+    known_hosts: tuple[Path, ...],
+) -> Found:
+    """The evidence of all hosts. Raises `KeyboardInterrupt` after an interrupt."""
+    from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.fleet import Fleet
+    from gpuinfra.remote.known import Known, default_files
+    from gpuinfra.remote.verify import Verify
+    from gpuinfra.verification.over_ssh import found_of
+
+    connector = Connector(Known(known_hosts or hosts.known_hosts or default_files()), hosts.jumps)
+    done = 0
+
+    def changed(outcome: Any) -> None:
+        nonlocal done
+        done += 1
+        result = outcome.problem.reason if outcome.problem else "checked"
+        click.echo(f"[{done}/{len(hosts.hosts)}] {outcome.host.name}: {result}", err=True)
+
+    task = Verify(
+        connector, lambda host: by_host[host.name][1], phases=phases, also=also, burn_in=burn_in, limit_s=timeout_s
+    )
+    try:
+        ended = Fleet(hosts.hosts, task, parallel=parallel, changed=changed, leave=connector.close).run()
+    finally:
+        connector.close()
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return found_of(ended.outcomes, by_host)
+
+
+def _narrowed(
+    expectation: Expectation, phases: Sequence[str], also: Sequence[str], burn_in: int | None
+) -> dict[str, Any]:
+    """The expectation with the checks that this run included, so that only those decide."""
+    from gpuinfra.node.verify import burn_in_checks
+
+    required = list(dict.fromkeys([*expectation.get("required", ()), *also, *burn_in_checks(burn_in)]))
+    if phases:
+        from gpuinfra.node.checks import ALL
+
+        required = [name for name in required if name in ALL and ALL[name].phase.value in phases]
+    return {**expectation, "required": required, **({"burn_in": burn_in} if burn_in else {})}

@@ -1,0 +1,70 @@
+"""What a healthy node must show: from a stack's plan, or from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.cli.stack_context import plan_of, pool_of
+from gpuinfra.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.verification.read import Evidence
+
+Expectation = Mapping[str, Any]
+SOURCES = "give STACK, name it in the hosts file (stack: aws-p4d), or give --expectation FILE"
+
+
+def from_file(file: Path) -> Expectation:
+    """The expectation of a file, for every node."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--expectation {file} cannot be read as JSON: {error}") from None
+    if not isinstance(found, dict) or not found.get("required"):
+        raise UsageError(f"--expectation {file} lists no required checks; give the bundle's expectation.json")
+    return found
+
+
+def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], Expectation]:
+    """The expectation of each document's pool."""
+    if (stack is None) == (file is None):
+        raise UsageError("the expectation must have one source; give either STACK or --expectation FILE")
+    if file is not None:
+        one = from_file(file)
+        return lambda _: one
+    assert stack is not None
+    pools = {pool.name: pool.expectation for pool in plan_of(stack).pools}
+
+    def of_pool(one: Evidence) -> Expectation:
+        pool = one.document.get("pool")
+        if pool not in pools:
+            raise UsageError(
+                f"the evidence of {one.instance_id} names pool {pool!r}; {stack} has {', '.join(pools)}; give the stack it belongs to"
+            )
+        return pools[pool]
+
+    return of_pool
+
+
+def for_hosts(
+    stack: str | None, file: Path | None, hosts: Hosts, pool: str | None
+) -> dict[str, tuple[str, Expectation]]:
+    """Host -> its pool and expectation."""
+    if file is not None:
+        one = from_file(file)
+        return {host.name: (host.pool or hosts.pool or pool or "", one) for host in hosts.hosts}
+    name = stack or hosts.stack
+    if name is None:
+        raise UsageError(f"the expectation of the hosts is not known; {SOURCES}")
+    plan = plan_of(name)
+    by_pool = {one.name: one.expectation for one in plan.pools}
+
+    def of(host: Host) -> tuple[str, Expectation]:
+        found = pool_of(host, hosts, plan, pool)
+        return found, by_pool[found]
+
+    return {host.name: of(host) for host in hosts.hosts}

@@ -1,0 +1,74 @@
+"""The judgement of `verify` and `check`: judge the evidence, write it for people and programs, return the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gpuinfra.cli.expectations import Expectation
+    from gpuinfra.verification.read import Evidence, Found
+
+
+def publish(
+    found: Found,
+    expected: Callable[[Evidence], Expectation],
+    title: str,
+    *,
+    rehearsal: bool,
+    baseline: Path | None,
+    save: Path | None,
+    as_json: bool,
+    junit: Path | None,
+    html: Path | None,
+) -> int:
+    """Exit code 0 when every node is verified, 1 otherwise."""
+    from gpuinfra.report import verification_text as write
+    from gpuinfra.verification.judged import judge_all
+    from gpuinfra.verification.read import read_folder
+
+    earlier = read_folder(baseline) if baseline else None
+    if save is not None:
+        _save(save, found)
+    nodes = judge_all(found, expected, earlier)
+    document: dict[str, Any] = write.document(nodes, found)
+    if rehearsal:
+        document["rehearsal"] = True
+    if junit:
+        write_file(junit, write.junit(nodes, found), "--junit")
+    if html:
+        from gpuinfra.report.verification import verification_page
+
+        write_file(html, verification_page(document, title), "--html")
+    if as_json:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+    else:
+        if rehearsal:
+            click.echo("rehearsal: these are stand-in nodes on this machine")
+        for line in write.text(nodes, found):
+            click.echo(line)
+    return 0 if document["verified"] else 1
+
+
+def _save(folder: Path, found: Found) -> None:
+    """One file for each node, which replaces an earlier file of the same node."""
+    from gpuinfra.node import evidence
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in found.newest:
+        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in one.label)[:100]
+        (folder / f"{name}.json").write_bytes(evidence.dumped(one.document))
+
+
+def write_file(path: Path, content: str, option: str) -> None:
+    """Write what an option asked for."""
+    from gpuinfra.errors import UsageError
+
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be written: {problem.strerror}; give another path after {option}") from None

@@ -1,0 +1,26 @@
+"""Measured pairs of nodes as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuinfra.safe_text import one_line
+
+
+def text(document: Mapping[str, Any]) -> Iterator[str]:
+    """A `gpuinfra.pairs/1` document for people: slow nodes and paths, each with what to do."""
+    for name, reason in document["slow"].items():
+        yield one_line(f"{name} is slow with every partner: {reason}")
+        yield "  -> drain it, compare its fabric checks with those of a good node (gpuinfra check), reboot it, measure again, then replace it"
+    for first, second in document["slow_paths"]:
+        yield f"{first} and {second} are slow together, and each is good with another node"
+        yield "  -> suspect the path between them (a switch, a cable, the placement); report both nodes to the cloud's support"
+    if document["unknown"]:
+        yield f"only paired with unverified nodes: {', '.join(document['unknown'])}"
+        yield "  -> no node is identified as slow; check the fabric, the NCCL plugin and the floor of the machine type (gpuinfra explain B3)"
+    for name, reason in document["absent"].items():
+        yield one_line(f"{name} was not measured: {reason}")
+    nodes = sum(len(document[key]) for key in ("good", "slow", "unknown", "absent"))
+    count = len(document["pairs"])
+    yield f"{len(document['good'])} of {nodes} nodes reach the bandwidth of their machine type, in {count} pair{'' if count == 1 else 's'}"

@@ -1,0 +1,91 @@
+"""Rounds of pair measurements until the slow node or path is known; check B3 judges each pair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.node.judge import judge
+from gpuinfra.verification.pairs import PairResult, PairsVerdict, first_round, next_round
+
+SCHEMA = "gpuinfra.pairs/1"
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeResult:
+    """What one node of a pair returned."""
+
+    result: str = ""
+    """The JSON that its node part printed."""
+    exit: int | None = None
+    problem: str = ""
+    """Why there is no result."""
+
+
+def run_rounds(nodes: Sequence[str], measure: Callable[[list[Pair]], list[PairResult]]) -> list[PairResult]:
+    """Measure round after round until the verdict is final; the pairs of a round run at the same time."""
+    results: list[PairResult] = []
+    pairs = first_round(nodes)
+    while pairs:
+        results += measure(pairs)
+        pairs = next_round(nodes, results)
+    return results
+
+
+def pair_result(
+    pair: Pair, by_node: Mapping[str, NodeResult], expectations: Mapping[str, Mapping[str, Any]]
+) -> PairResult:
+    """Good where both nodes pass check B3; otherwise with the reason of each."""
+    reasons = []
+    for name in pair:
+        one = by_node.get(name, NodeResult(problem=f"{name} returned no result"))
+        if reason := _problem(one, expectations[name]):
+            reasons.append(reason)
+    return PairResult(first=pair[0], second=pair[1], good=not reasons, reason="; ".join(dict.fromkeys(reasons)))
+
+
+def speed_of(one: NodeResult) -> float | None:
+    """GB/s that one node measured."""
+    try:
+        found = json.loads(one.result)["busbw_gb_s"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return round(found, 1) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _problem(one: NodeResult, expectation: Mapping[str, Any]) -> str:
+    if one.problem:
+        return one.problem
+    record = {
+        "argv": ["node.pyz", "pair"], "exit": one.exit, "stdout": one.result, "stderr": "", "truncated": False, "seconds": 0.0,
+        "problem": None,
+    }  # fmt: skip
+    (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
+    return "" if check["outcome"] == "pass" else str(check["reason"])
+
+
+def document(
+    found: PairsVerdict, results: Sequence[PairResult], speeds: Mapping[Pair, float | None], absent: Mapping[str, str]
+) -> dict[str, Any]:
+    """The stable JSON form."""
+    return {
+        "schema": SCHEMA,
+        "verified": not (found.slow or found.slow_paths or found.unknown or absent),
+        "good": list(found.good),
+        "slow": dict(found.slow),
+        "slow_paths": [list(path) for path in found.slow_paths],
+        "unknown": list(found.unknown),
+        "absent": dict(absent),
+        "pairs": [
+            {
+                "nodes": [one.first, one.second],
+                "good": one.good,
+                "reason": one.reason,
+                "gb_s": speeds.get((one.first, one.second)),
+            }
+            for one in results
+        ],
+    }
