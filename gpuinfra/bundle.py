@@ -19,19 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuinfra.clouds import profile_of
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.shipped import shipped
 
-USER_DATA_LIMITS = {"aws": ("EC2", 16 * 1024), "azure": ("Azure", 65535), "gcp": ("Google Cloud", 256 * 1024)}
-"""Who takes how many bytes, before base64. Read 2026-11-21.
-
-EC2: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html. Azure: custom data "is a maximum length of 65535
-bytes", VirtualMachineScaleSetOSProfile of the ARM reference. Google: 256 KB a metadata value,
-https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations."""
-_UNITS_OF = {"gpuinfra-health.service": ("azure",)}
-"""Units that only some clouds' nodes have."""
+_CLOUD_UNITS = frozenset({"gpuinfra-health.service"})
+"""Units that a node runs only if its cloud's profile lists them."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
 """Units that a step enables, and that only its nodes have."""
 _UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-metadata.service": "METADATA_GUARDED"}
@@ -80,7 +75,7 @@ def build(pool: PoolPlan) -> Bundle:
             raise GpuinfraError(f"pool {pool.name} names the step {step.id!r}, but there are only {known}")
         files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
     for unit in sorted((scripts / "units").glob("gpuinfra-*")):
-        if pool.expectation.get("cloud") not in _UNITS_OF.get(unit.name, (pool.expectation.get("cloud"),)):
+        if unit.name in _CLOUD_UNITS and unit.name not in profile_of(str(pool.expectation["cloud"])).node_units:
             continue
         if unit.name in _UNITS_OF_STEP and _UNITS_OF_STEP[unit.name] not in {step.id for step in pool.steps}:
             continue
@@ -130,10 +125,10 @@ def user_data(node_config: Mapping[str, object]) -> str:
     text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
     size = len(text.encode())
-    who, limit = USER_DATA_LIMITS[cloud]
-    if size >= limit:
+    profile = profile_of(cloud)
+    if size >= profile.user_data_limit:
         raise GpuinfraError(
-            f"user data of pool {node_config.get('pool')!r} would be {size} bytes, {who} takes {limit}; "
+            f"user data of pool {node_config.get('pool')!r} has {size} bytes; {profile.title} accepts fewer than {profile.user_data_limit}; "
             "use shorter names or fewer file systems"
         )
     return text

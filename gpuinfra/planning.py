@@ -98,7 +98,7 @@ def _pool(
     if fabric and len(groups) > 1:
         reason = "the fabric does not cross zones, so every kind of capacity of this pool is in one zone"
         decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
-    chosen = pool_lock(spec, pool, machine, os=image.os, prebuilt=image.prebuilt)
+    chosen = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt)
     decisions.extend(
         Decision(path=f"{pool.name}.software.{choice.piece}", chosen=choice.version, why=choice.why)
         for choice in chosen.choices
@@ -134,7 +134,7 @@ def _pool(
         versions=environment(
             machine,
             chosen,
-            cloud=spec.cloud,
+            cloud=cloud.software,
             mirror_url=spec.software.mirror_url,
             home=home,
             lnet_efa=lnet,

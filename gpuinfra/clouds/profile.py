@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Plan,
     )
     from gpuinfra.plan.zones import Zoning
+    from gpuinfra.software.cloud import CloudSoftware
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
     from gpuinfra.spec.storage import Home, Lustre, ObjectMount
@@ -54,6 +55,12 @@ class CloudProfile(Protocol):
     regions: tuple[str, ...]
     capacity_kinds: frozenset[CapacityKind]
     service_prices: tuple[ServicePrice, ...]
+    software: CloudSoftware
+    """Facts that decide about software on nodes."""
+    user_data_limit: int
+    """User data must have fewer bytes than this, before base64."""
+    node_units: frozenset[str]
+    """Units of `bootstrap/units` that only nodes of this cloud run."""
     region_setting: str | None
     """Setting of the Pulumi provider that holds the region, such as `aws:region`; None if it has none."""
     tag_limit: int

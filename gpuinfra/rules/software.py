@@ -71,7 +71,7 @@ def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if machine is None:
             continue
         image, _ = cloud.image(spec, pool, machine)
-        for conflict in pool_lock(spec, pool, machine, os=image.os, prebuilt=image.prebuilt).conflicts:
+        for conflict in pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts:
             path = _PATHS.get(conflict.piece, f"software.{conflict.piece}")
             if conflict.piece in ("tcpx", "tcpxo", "gib", "doca_ofed"):
                 path = f"pools[{i}].image"

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from gpuinfra.catalog.records import MachineType
+from gpuinfra.errors import GpuinfraError
 from gpuinfra.software import tables
-from gpuinfra.software.lock import Lock, flavour
+from gpuinfra.software.cloud import CloudSoftware
+from gpuinfra.software.lock import Lock, flavour, lustre_release
 from gpuinfra.software.version import key
 
 ROOT_FREE_GIB = 50
 """What driver, toolkit and images need on the root disk."""
 
 
-_SCRATCH_MODEL = {
-    "aws": "Amazon EC2 NVMe Instance Storage",
-    "azure": "Microsoft NVMe Direct Disk( v2)?",
-    "gcp": "nvme_card[0-9]*",
-}
-"""Cloud -> model name of its local disks (`/sys/block/*/device/model`), a pattern for the whole name: `nvme_card-pd` is a network disk."""
-_SCRATCH_OF_IMAGE = {"aws": "/opt/dlami/nvme", "azure": "/mnt/resource_nvme", "gcp": ""}
-"""Cloud -> where its GPU image mounts them. Azure/azhpc-images:components/customizations/setup_nvme.sh."""
-
-
-_HOME_OPTIONS = {
-    "aws": "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
-    "azure": "vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
-    "gcp": "nfsvers=3,tcp,hard,timeo=600,retrans=3",
-}
-"""Cloud -> how its NFS service wants to be mounted. AWS: https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html,
-read 2026-11-21. Azure Files speaks 4.1, the Filestore that a plan makes speaks 3; their other options are assumed."""
-
-
 def environment(
     machine: MachineType,
     chosen: Lock,
     *,
-    cloud: str,
+    cloud: CloudSoftware,
     mirror_url: str | None,
     home: bool = False,
     lnet_efa: int = 0,
@@ -47,7 +30,7 @@ def environment(
         "LOCK_DATE": tables.LOCK_DATE.isoformat(),
         "ROOT_FREE_GIB": str(ROOT_FREE_GIB if machine.gpu else 10),
         "MIRROR_URL": mirror_url or "",
-        "KERNEL_FLAVOUR": distribution.flavour(cloud),
+        "KERNEL_FLAVOUR": cloud.kernel_flavour,
         "KERNEL_SERIES": " ".join(chosen.kernel_series),
         "KERNEL_RELEASE": "" if kernel is None or kernel.version == "image" else kernel.version,
         "CUDA_KEYRING_URL": f"https://developer.download.nvidia.com/compute/cuda/repos/{distribution.repository}/{_arch(machine)}/{tables.KEYRING}",
@@ -94,13 +77,14 @@ def environment(
         values |= _lustre(cloud, chosen.os, distribution.suite)
         if lnet_efa:
             values["LNET_EFA_DEVICES"] = str(lnet_efa)
-    if chosen.kernel_series and chosen.os in tables.AZURE_LTS_KERNEL:
-        values["KERNEL_FLAVOUR"] = tables.AZURE_LTS_KERNEL[chosen.os]
+        release = lustre_release(cloud, chosen.os)
+        if release and release.kernel_flavour and chosen.kernel_series:
+            values["KERNEL_FLAVOUR"] = release.kernel_flavour
     values |= _fabric(machine, chosen)
     if guarded:
         values["METADATA_GUARDED"] = " ".join(guarded)
     if home:
-        values["HOME_OPTIONS"] = _HOME_OPTIONS[cloud]
+        values["HOME_OPTIONS"] = _known(cloud.home_options, "the mount options of home file systems")
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             "CONTAINER_TOOLKIT_VERSION": toolkit.version,
@@ -113,37 +97,31 @@ def environment(
     if machine.local_disk_gb:
         values |= {
             "SCRATCH_MOUNT": "/mnt/nvme",
-            "SCRATCH_MODEL": _SCRATCH_MODEL[cloud],
-            "SCRATCH_OF_IMAGE": _SCRATCH_OF_IMAGE[cloud],
+            "SCRATCH_MODEL": _known(cloud.local_disk_model, f"the model of local disks, which {machine.name} has"),
+            "SCRATCH_OF_IMAGE": cloud.local_disk_mount_of_image,
         }
     return dict(sorted(values.items()))
 
 
-def _lustre(cloud: str, os: str, suite: str) -> dict[str, str]:
-    """Where the client for exactly the running kernel is fetched; `@KERNEL@` stands for that kernel."""
-    if cloud == "aws":
-        return {
-            "LUSTRE_REPOSITORY": tables.LUSTRE_AWS_REPOSITORY,
-            "LUSTRE_SUITE": suite,
-            "LUSTRE_KEY_URL": tables.LUSTRE_AWS_KEY_URL,
-            "LUSTRE_KEY_FINGERPRINT": tables.LUSTRE_AWS_KEY_FINGERPRINT,
-            "LUSTRE_PACKAGES": "lustre-client-modules-@KERNEL@ lustre-client-modules-aws",
-        }
-    if cloud == "azure":
-        return {
-            "LUSTRE_REPOSITORY": f"https://packages.microsoft.com/repos/amlfs-{suite}/",
-            "LUSTRE_SUITE": suite,
-            "LUSTRE_KEY_URL": tables.MICROSOFT_KEY_URL,
-            "LUSTRE_KEY_FINGERPRINT": tables.MICROSOFT_KEY_FINGERPRINT,
-            "LUSTRE_PACKAGES": f"{tables.LUSTRE_AZURE_PACKAGES[os]}=@KERNEL@",
-        }
+def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
+    """Where the step fetches the client for the running kernel; `@KERNEL@` stands for that kernel."""
+    client, release = cloud.lustre, lustre_release(cloud, os)
+    if client is None or release is None:
+        raise GpuinfraError(f"there is no Lustre client for {os} on this cloud; add it to the software.py of the cloud")
     return {
-        "LUSTRE_REPOSITORY": f"{tables.GOOGLE_PACKAGES}/lustre-client-binaries",
-        "LUSTRE_SUITE": f"lustre-client-ubuntu-{suite}",
-        "LUSTRE_KEY_URL": tables.GOOGLE_KEY_URL,
-        "LUSTRE_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
-        "LUSTRE_PACKAGES": "lustre-client-modules-@KERNEL@ lustre-client-utils",
+        "LUSTRE_REPOSITORY": client.repository.format(suite=suite),
+        "LUSTRE_SUITE": client.suite.format(suite=suite),
+        "LUSTRE_KEY_URL": client.key_url,
+        "LUSTRE_KEY_FINGERPRINT": client.key_fingerprint,
+        "LUSTRE_PACKAGES": release.packages,
     }
+
+
+def _known(value: str, what: str) -> str:
+    """A fact of the cloud. Raises `GpuinfraError` if the cloud's profile leaves it out."""
+    if not value:
+        raise GpuinfraError(f"the profile of this cloud lacks {what}; set it in its software.py")
+    return value
 
 
 def _fabric(machine: MachineType, chosen: Lock) -> dict[str, str]:

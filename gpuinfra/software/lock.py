@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gpuinfra.catalog.records import MachineType, OpenModule
 from gpuinfra.software import tables
+from gpuinfra.software.cloud import CloudSoftware, LustreRelease
 from gpuinfra.software.version import at_least, key
 
 
@@ -63,7 +64,7 @@ class Lock:
 class Wanted:
     """What a person asked for; None leaves it to the lock."""
 
-    cloud: str
+    cloud: CloudSoftware
     os: str
     prebuilt: bool
     lustre: bool
@@ -95,7 +96,7 @@ def lock(machine: MachineType, wanted: Wanted) -> Lock:
     """Choose or check every piece for one pool."""
     choices: list[Choice] = [_kernel(wanted)]
     conflicts: list[Conflict] = []
-    holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{wanted.cloud}*"]
+    holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{wanted.cloud.kernel_flavour}*"]
     if machine.gpu:
         driver = _driver(machine, wanted, conflicts)
         choices.append(driver)
@@ -119,8 +120,9 @@ def lock(machine: MachineType, wanted: Wanted) -> Lock:
     if wanted.lustre:
         choices.append(_lustre(wanted, conflicts))
         holds += ["lustre-client-*", "amlfs-lustre-client-*", "kmod-lustre-client-*"]
-        if wanted.cloud == "azure" and not wanted.prebuilt:
-            series = tables.LUSTRE_AZURE[wanted.os][1]
+        release = lustre_release(wanted.cloud, wanted.os)
+        if release and not wanted.prebuilt:
+            series = release.kernel_series
     return Lock(
         os=wanted.os,
         choices=tuple(choices),
@@ -146,10 +148,15 @@ def needs_subnet_manager(machine: MachineType) -> bool:
     return machine.nvswitch and machine.gpu is not None and machine.gpu.arch == "blackwell"
 
 
+def lustre_release(cloud: CloudSoftware, os: str) -> LustreRelease | None:
+    """The Lustre client of a cloud, None if it has none for this operating system."""
+    return cloud.lustre.releases.get(os) if cloud.lustre else None
+
+
 def _kernel(wanted: Wanted) -> Choice:
     if wanted.kernel:
         return Choice(piece="kernel", version=wanted.kernel, why="asked for; the step checks and holds it")
-    series = ", ".join(tables.DISTRIBUTIONS[wanted.os].series(wanted.cloud))
+    series = ", ".join(wanted.cloud.kernels[wanted.os])
     why = f"the image's running kernel ({series}) is kept and held, because driver and Lustre modules are built for it"
     return Choice(piece="kernel", version="image", why=why)
 
@@ -407,8 +414,12 @@ def _lustre(wanted: Wanted, conflicts: list[Conflict]) -> Choice:
                 hint="take another kernel",
             )
         )
-    if wanted.cloud == "azure":
-        version, series = tables.LUSTRE_AZURE[wanted.os]
+    release = lustre_release(wanted.cloud, wanted.os)
+    if release is None:
+        message = f"there is no Lustre client for {wanted.os} on this cloud"
+        conflicts.append(Conflict(piece="lustre_client", message=message, hint="remove the Lustre file system"))
+        return Choice(piece="lustre_client", version="none", why=message)
+    if series := release.kernel_series:
         if wanted.kernel and not wanted.kernel.startswith(series):
             conflicts.append(
                 Conflict(
@@ -419,10 +430,10 @@ def _lustre(wanted: Wanted, conflicts: list[Conflict]) -> Choice:
             )
         return Choice(
             piece="lustre_client",
-            version=version,
+            version=release.version,
             why=f"has modules for kernels {', '.join(series)} of this release",
             low="2.15",
             high="2.18",
         )
     why = "the package for exactly the running kernel; the step refuses where there is none"
-    return Choice(piece="lustre_client", version="kernel", why=why, low="2.12", high="2.18")
+    return Choice(piece="lustre_client", version=release.version, why=why, low="2.12", high="2.18")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from gpuinfra.catalog.records import MachineType
+from gpuinfra.software.cloud import CloudSoftware
 from gpuinfra.software.lock import Lock, Wanted, lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
 
-def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, *, os: str, prebuilt: bool) -> Lock:
+def pool_lock(
+    spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudSoftware, *, os: str, prebuilt: bool
+) -> Lock:
     """The versions for one pool; `os` and `prebuilt` describe the pool's image."""
     software = spec.software
     return lock(
         machine,
         Wanted(
-            cloud=spec.cloud,
+            cloud=cloud,
             os=os,
             prebuilt=prebuilt,
             lustre=any(entry.kind == "lustre" for entry in spec.storage),

@@ -137,49 +137,27 @@ JAX = {13: 580, 12: 525}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distribution:
-    """One release of one distribution: names of suites, kernels and the bootstrap package of NVIDIA's repository."""
+    """One release of one distribution: names of its suites, and the bootstrap package of NVIDIA's repository."""
 
     os: str
     suite: str
     repository: str
     keyring_sha256: str
-    kernels: dict[str, tuple[str, ...]]
-    """Cloud -> kernel series that its image boots, such as `6.8`."""
-    flavours: dict[str, str]
-    """Cloud -> flavour in the kernel's name."""
-
-    def series(self, cloud: str) -> tuple[str, ...]:
-        """Kernel series on a cloud; one that is not in the table boots the distribution's own."""
-        return self.kernels.get(cloud) or self.kernels["generic"]
-
-    def flavour(self, cloud: str) -> str:
-        """Flavour on a cloud."""
-        return self.flavours.get(cloud, "generic")
 
 
 KEYRING = "cuda-keyring_1.1-1_all.deb"
-_FLAVOURS = {"aws": "aws", "azure": "azure", "gcp": "gcp"}
 DISTRIBUTIONS = {
     "ubuntu-22.04": Distribution(
         os="ubuntu-22.04",
         suite="jammy",
         repository="ubuntu2204",
         keyring_sha256="d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df",
-        kernels={"aws": ("6.8",), "azure": ("5.15", "6.8"), "gcp": ("6.8",), "generic": ("5.15", "6.8")},
-        flavours=_FLAVOURS,
     ),
     "ubuntu-24.04": Distribution(
         os="ubuntu-24.04",
         suite="noble",
         repository="ubuntu2404",
         keyring_sha256="d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba",
-        kernels={
-            "aws": ("6.8", "6.14", "6.17"),
-            "azure": ("6.8", "6.11", "6.14", "6.17"),
-            "gcp": ("6.8", "6.14", "6.17"),
-            "generic": ("6.8",),
-        },
-        flavours=_FLAVOURS,
     ),
 }
 """Checksums: GoogleCloudPlatform/compute-gpu-installation:linux/cuda_installer/config.py, read 2026-11-20."""
@@ -209,12 +187,6 @@ EFA_HOST = "https://efa-installer.amazonaws.com"
 EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 """AWS EC2 user guide, page `efa-start`."""
 
-LUSTRE_AWS_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
-LUSTRE_AWS_KEY_URL = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
-LUSTRE_AWS_KEY_FINGERPRINT = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
-"""Pinned by a public installer script; AWS prints none."""
-LUSTRE_AZURE = {"ubuntu-24.04": ("2.17.0", ("6.8", "6.11", "6.14", "6.17")), "ubuntu-22.04": ("2.15.8", ("5.15",))}
-"""OS -> client and the kernel series it has modules for. https://docs.azure.cn/en-us/azure-managed-lustre/client-install-plan"""
 BROKEN_LUSTRE_KERNELS = ("4.18.0-425.3.1", "4.18.0-425.13.1")
 """RHEL 8.7 kernels that break the module's ABI (aws/aws-parallelcluster-cookbook)."""
 
@@ -224,13 +196,6 @@ CONTAINER_TOOLKIT_REPOSITORY = "https://nvidia.github.io/libnvidia-container/sta
 CONTAINER_TOOLKIT_KEY_URL = "https://nvidia.github.io/libnvidia-container/gpgkey"
 CONTAINER_TOOLKIT_KEY_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
-LUSTRE_AZURE_PACKAGES = {
-    "ubuntu-24.04": "amlfs-lustre-client-2.17.0-24-gf517bc4",
-    "ubuntu-22.04": "amlfs-lustre-client-2.15.8-35-gdf4872c",
-}
-"""Azure/azhpc-images:versions.json; the version of the package is the kernel it has modules for."""
-MICROSOFT_KEY_URL = "https://packages.microsoft.com/keys/microsoft.asc"
-MICROSOFT_KEY_FINGERPRINT = "BC528686B50D79E339D3721CEB3E94ADBE1229CF"
 GOOGLE_PACKAGES = "https://us-apt.pkg.dev/projects"
 GOOGLE_KEY_URL = "https://us-apt.pkg.dev/doc/repo-signing-key.gpg"
 GOOGLE_KEY_FINGERPRINT = "35BAA0B33E9EB396F59CA838C0BA5CE6DC6315A3"
@@ -294,5 +259,3 @@ DCGM_RANGE = ("4.2", "5")
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")
 """Azure/azhpc-images:versions.json of 2026-07-29: 2.5.1 on Ubuntu 22.04, 2.6 on 24.04. No checksum of its packages is published."""
-AZURE_LTS_KERNEL = {"ubuntu-22.04": "azure-lts-22.04"}
-"""Azure's Lustre client for Ubuntu 22.04 has modules for the long-term kernel only: linux-image-azure-lts-22.04. https://learn.microsoft.com/azure/azure-managed-lustre/client-install"""

@@ -70,7 +70,7 @@ def test_long_names_and_eight_file_systems_fit() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     """Above the limit there is one message and no node that never boots."""
-    with pytest.raises(GpuinfraError, match="bytes, EC2 takes 16384"):
+    with pytest.raises(GpuinfraError, match="AWS accepts fewer than 16384"):
         bundle.user_data(config(cluster="x" * 16000))
 
 

@@ -22,6 +22,10 @@ config:
     name: herd
     where: {cloud: meadow, region: north}
     pools: [{name: gpu, machine: m8-h100, capacity: {kind: KIND, count: 3}}]
+    storage:
+      - {kind: home, mount: /home, capacity_gib: 1024}
+      - {kind: lustre, mount: /scratch, capacity_gib: 4800}
+      - {kind: object, mount: /data, bucket: training-data}
 """
 
 PROGRAM = """
@@ -80,19 +84,39 @@ def _stack(place: Path, kind: str = "on_demand") -> str:
     return str(path)
 
 
-def test_the_new_cloud_is_planned_and_priced(copy: Path) -> None:
-    """`gpuinfra plan` answers for it: nodes, resources, software and a price, without any SDK."""
+def test_the_new_cloud_is_planned(copy: Path) -> None:
+    """`gpuinfra plan` returns nodes, file systems, resources, software and steps without an SDK."""
     done = _run(copy, "-m", "gpuinfra", "plan", _stack(copy), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["plan"]["cloud"] == "meadow"
-    assert told["plan"]["resources"] == {
+    plan = json.loads(done.stdout)["plan"]
+    assert plan["cloud"] == "meadow"
+    assert plan["resources"] == {
         "meadow:index:Network": 1,
+        "meadow:index:FileSystem": 3,
         "meadow:index:Group": 1,
         "gpuinfra:index:NodesReady": 1,
     }
-    assert told["cost"]["usd_per_hour"] == pytest.approx(180, rel=0.1)
-    assert any(step["id"] == "30-driver" for step in told["plan"]["pools"][0]["steps"])
+    assert {one["mount"]: one["kind"] for one in plan["file_systems"]} == {
+        "/data": "object",
+        "/home": "home",
+        "/scratch": "lustre",
+    }
+    (pool,) = plan["pools"]
+    assert {"30-driver", "60-lustre", "62-home", "80-scratch"} <= {step["id"] for step in pool["steps"]}
+    assert pool["versions"]["SCRATCH_MODEL"] == "Meadow NVMe Disk"
+    assert pool["versions"]["LUSTRE_REPOSITORY"] == "https://packages.meadow.example/lustre"
+    assert [one["type"] for one in plan["kept"]] == ["meadow:index:FileSystem"] * 2
+
+
+def test_the_price_of_the_new_cloud_is_unknown(copy: Path) -> None:
+    """A price that no record has is reported as unknown, and counts as no price."""
+    cost = json.loads(_run(copy, "-m", "gpuinfra", "plan", _stack(copy), "--json").stdout)["cost"]
+    assert cost["usd_per_hour"] == 0
+    assert not cost["complete"]
+    assert not cost["nodes_priced"]
+    text = "\n".join(cost["unknown"])
+    assert "m8-h100" in text
+    assert "Lustre" in text
 
 
 def test_what_the_new_cloud_does_not_sell_is_refused(copy: Path) -> None:

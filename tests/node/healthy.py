@@ -150,7 +150,9 @@ JOURNAL = {
 def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
     """What the plan expects of a machine type of the catalogue, on the software of this page, with a Lustre file system."""
     record = profile_of(cloud).machines[name]
-    chosen = lock(record, Wanted(cloud=cloud, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True))
+    chosen = lock(
+        record, Wanted(cloud=profile_of(cloud).software, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True)
+    )
     wanted = expectation(
         record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=(),
         guarded=profile_of(cloud).metadata_to_guard, **more,

@@ -7,6 +7,7 @@ import pytest
 from gpuinfra.catalog.gpus import V100
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.aws.catalog import MACHINES
+from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.software import Lock, Wanted, environment, flavour, lock, tables
 from gpuinfra.software.version import at_least, key, within
 
@@ -16,7 +17,7 @@ VOLTA = replace(P4D, name="p3dn.24xlarge", gpu=V100, nvswitch=False)
 
 
 def _lock(machine: MachineType = P4D, **wanted: object) -> Lock:
-    base = {"cloud": "aws", "os": "ubuntu-22.04", "prebuilt": True, "lustre": True}
+    base = {"cloud": SOFTWARE, "os": "ubuntu-22.04", "prebuilt": True, "lustre": True}
     return lock(machine, Wanted(**{**base, **wanted}))  # type: ignore[arg-type]
 
 
@@ -77,14 +78,16 @@ def test_the_module_fits_the_gpu() -> None:
     assert flavour(VOLTA) == "proprietary"
     assert flavour(MACHINES["g5.xlarge"]) == "proprietary"
     assert (
-        environment(MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"]), cloud="aws", mirror_url=None)["DRIVER_PACKAGE"]
+        environment(MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"]), cloud=SOFTWARE, mirror_url=None)[
+            "DRIVER_PACKAGE"
+        ]
         == "cuda-drivers"
     )
 
 
 def test_the_environment_is_plain_text_for_a_shell() -> None:
     """`versions.env` holds one line of plain text for each name, and the pin lies inside its own range."""
-    values = environment(P4D, _lock(), cloud="aws", mirror_url="https://mirror.example.com")
+    values = environment(P4D, _lock(), cloud=SOFTWARE, mirror_url="https://mirror.example.com")
     for name, value in values.items():
         assert name.replace("_", "").isalnum()
         assert name.isupper()

@@ -10,6 +10,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
+from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.clouds.profile import Bought
 from gpuinfra.plan.model import (
     Decision,
@@ -57,6 +58,10 @@ class AwsProfile:
     regions: tuple[str, ...] = tuple(places.PREFIXES)
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    software = SOFTWARE
+    user_data_limit = 16 * 1024
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html, read 2026-11-21."""
+    node_units = frozenset[str]()
     region_setting = "aws:region"
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})

@@ -11,6 +11,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
+from gpuinfra.clouds.azure.software import SOFTWARE
 from gpuinfra.clouds.profile import Bought
 from gpuinfra.plan.model import (
     Decision,
@@ -51,6 +52,10 @@ class AzureProfile:
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    software = SOFTWARE
+    user_data_limit = 65535
+    """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
+    node_units = frozenset({"gpuinfra-health.service"})
     region_setting = None
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})

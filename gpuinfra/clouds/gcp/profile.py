@@ -11,6 +11,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.resources import ZONAL, things
+from gpuinfra.clouds.gcp.software import SOFTWARE
 from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Bought
 from gpuinfra.plan.model import (
@@ -54,6 +55,10 @@ class GcpProfile:
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
+    software = SOFTWARE
+    user_data_limit = 256 * 1024
+    """256 KB for each metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, read 2026-11-21."""
+    node_units = frozenset[str]()
     region_setting = "gcp:region"
     tag_limit = 64
     storage_kinds = frozenset({"lustre", "home"})

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuinfra.clouds.aws.software import LUSTRE_KEY_FINGERPRINT
 from gpuinfra.rehearsal import tools
 from gpuinfra.rehearsal.nodes.state import Instance, first_state, hardware_of
 from gpuinfra.rehearsal.tools import dispatch
@@ -131,7 +132,7 @@ def test_what_the_lock_pins_can_be_installed(system: str) -> None:
 def test_repositories_are_signed_with_the_keys_that_the_lock_names() -> None:
     """Else a step would refuse a key that the vendor really uses."""
     data = table("universe.json")
-    assert data["repositories"]["fsx"]["key"] == tables.LUSTRE_AWS_KEY_FINGERPRINT
+    assert data["repositories"]["fsx"]["key"] == LUSTRE_KEY_FINGERPRINT
     assert data["repositories"]["toolkit"]["key"] == tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT
     assert data["keys"]["aws-efa-installer.key"][0] == tables.EFA_KEY_FINGERPRINT
 

@@ -1,0 +1,27 @@
+"""Facts of AWS that decide about software on nodes."""
+
+from __future__ import annotations
+
+from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
+
+LUSTRE_KEY_FINGERPRINT = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
+"""Pinned by a public installer script; AWS does not publish the fingerprint."""
+
+SOFTWARE = CloudSoftware(
+    kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17")},
+    kernel_flavour="aws",
+    local_disk_model="Amazon EC2 NVMe Instance Storage",
+    local_disk_mount_of_image="/opt/dlami/nvme",
+    # https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html, read 2026-11-21
+    home_options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
+    lustre=LustreClient(
+        repository="https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu",
+        suite="{suite}",
+        key_url="https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc",
+        key_fingerprint=LUSTRE_KEY_FINGERPRINT,
+        releases=dict.fromkeys(
+            ("ubuntu-22.04", "ubuntu-24.04"),
+            LustreRelease(packages="lustre-client-modules-@KERNEL@ lustre-client-modules-aws"),
+        ),
+    ),
+)

@@ -1,0 +1,38 @@
+"""Facts of Azure that decide about software on nodes."""
+
+from __future__ import annotations
+
+from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
+
+SOFTWARE = CloudSoftware(
+    kernels={"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8", "6.11", "6.14", "6.17")},
+    kernel_flavour="azure",
+    local_disk_model="Microsoft NVMe Direct Disk( v2)?",
+    # Azure/azhpc-images:components/customizations/setup_nvme.sh
+    local_disk_mount_of_image="/mnt/resource_nvme",
+    # Azure Files supports NFS 4.1; the other options are assumed.
+    home_options="vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
+    lustre=LustreClient(
+        repository="https://packages.microsoft.com/repos/amlfs-{suite}/",
+        suite="{suite}",
+        key_url="https://packages.microsoft.com/keys/microsoft.asc",
+        key_fingerprint="BC528686B50D79E339D3721CEB3E94ADBE1229CF",
+        # Kernel series: https://docs.azure.cn/en-us/azure-managed-lustre/client-install-plan.
+        # Packages: Azure/azhpc-images:versions.json; the version of a package is the kernel that it has modules for.
+        # The modules for 22.04 are for the long-term kernel only (linux-image-azure-lts-22.04):
+        # https://learn.microsoft.com/azure/azure-managed-lustre/client-install
+        releases={
+            "ubuntu-24.04": LustreRelease(
+                packages="amlfs-lustre-client-2.17.0-24-gf517bc4=@KERNEL@",
+                version="2.17.0",
+                kernel_series=("6.8", "6.11", "6.14", "6.17"),
+            ),
+            "ubuntu-22.04": LustreRelease(
+                packages="amlfs-lustre-client-2.15.8-35-gdf4872c=@KERNEL@",
+                version="2.15.8",
+                kernel_series=("5.15",),
+                kernel_flavour="azure-lts-22.04",
+            ),
+        },
+    ),
+)
