@@ -1,1 +1,1 @@
-"""Catalogue records that all clouds share: machine types, GPU models, MIG profiles. Pure data, at the bottom of the package order."""
+"""Catalog records that all clouds share: machine types, GPU models and MIG profiles. Pure data without imports of other packages."""

@@ -1,7 +1,7 @@
-"""GPU products, one record each; clouds sell the same ones, so they are described once.
+"""GPU products, one record each, because all clouds sell the same products.
 
-Device ids and first drivers come from the device tables of NVIDIA's open kernel modules; names, memory and links from
-`nvidia-smi` output of running machines where one was published.
+Device IDs and minimum drivers come from the device tables of NVIDIA's open kernel modules; names, memory and links come
+from published `nvidia-smi` output of running machines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ V100 = Gpu(
     open_module=OpenModule.REFUSED,
     ecc=True,
     compute_capability="7.0",
-    source=Source(page=_OGKM, read=_READ, note="never in the open modules; last driver branch is R580"),
+    source=Source(page=_OGKM, read=_READ, note="not supported by the open modules; R580 is the last driver branch"),
 )
 T4 = Gpu(
     key="T4",
@@ -305,4 +305,4 @@ GPUS = {
         V100, T4, A10, A10G, A100_40, A100_80, A100_PCIE_80, L4, L40S, H100, H100_NVL, H200, B200, B300, GB200, GB300, RTX_PRO_6000,
     )
 }  # fmt: skip
-"""Key -> record; the keys are what people type after `gpuinfra catalog --gpu`."""
+"""Key -> record. `gpuinfra catalog --gpu` accepts the keys."""

@@ -1,7 +1,7 @@
-"""How a GPU can be cut by MIG: the profiles of each product, and whether a layout fits on one GPU.
+"""MIG profiles of each GPU product, and whether a layout fits on one GPU.
 
-A GPU has seven slices of compute and eight of memory; a profile takes some of each, and of each profile there are only so many.
-Profiles with media extensions (`+me`) and with graphics (`+gfx`) are left out: nobody trains on them.
+A GPU has seven compute slices and eight memory slices. A profile uses some of each, and its number per GPU is limited.
+Profiles with media extensions (`+me`) and graphics (`+gfx`) are left out, because they do not suit training.
 """
 
 from __future__ import annotations
@@ -16,32 +16,34 @@ from gpuinfra.catalog.records import Gpu, Source
 SOURCE = Source(
     page="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html",
     read=date(2026, 11, 21),
-    note="A100 40 GB table, and its names for 80 GB, seen; other names follow the memory's eighths as the same guide and public device plugins write them",
+    note="read for A100 40 GB and 80 GB; other names follow from eighths of the memory, as the guide and public device plugins write them",
 )
 COMPUTE, MEMORY = 7, 8
-"""Slices of one GPU."""
+"""Number of compute and memory slices of one GPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
-    """One way to cut out an instance."""
+    """One size of a MIG instance."""
 
     name: str
-    """As nvidia-smi writes it: `3g.40gb`."""
+    """Name as nvidia-smi prints it: `3g.40gb`."""
     compute: int
+    """Compute slices that one instance uses."""
     memory: int
-    most: int
-    """How many of it one GPU can have."""
+    """Memory slices that one instance uses."""
+    max_count: int
+    """Maximum number of instances per GPU."""
 
 
 def _profiles(one: str, two: str, three: str, full: str) -> tuple[Profile, ...]:
-    """The six shapes of a GPU with seven slices; the arguments are the memory of one, two, four and all eighths."""
-    shapes = (
+    """The six profiles of a GPU; the arguments are the size of one, two, four and eight eighths of its memory."""
+    sizes = (
         (1, 1, 7, one), (1, 2, 4, two), (2, 2, 3, two), (3, 4, 2, three), (4, 4, 1, three), (7, 8, 1, full),
     )  # fmt: skip
     return tuple(
-        Profile(name=f"{compute}g.{size}gb", compute=compute, memory=memory, most=most)
-        for compute, memory, most, size in shapes
+        Profile(name=f"{compute}g.{size}gb", compute=compute, memory=memory, max_count=count)
+        for compute, memory, count, size in sizes
     )
 
 
@@ -55,25 +57,25 @@ PROFILES: dict[str, tuple[Profile, ...]] = {
     "B200": _profiles("23", "45", "90", "180"),
     "B300": _profiles("34", "67", "135", "269"),
 }
-"""Key of a GPU product -> its profiles. A product that is not here is not cut by gpuinfra."""
+"""Key of a GPU product -> its profiles. gpuinfra does not partition other products."""
 
 
 def problem(gpu: Gpu | None, layout: Sequence[str]) -> str:
-    """Why this layout cannot be made on each GPU of that product; empty where it can."""
+    """The reason why a GPU cannot have this layout; empty if it can."""
     known = PROFILES.get(gpu.key, ()) if gpu else ()
     if not known:
-        return f"{gpu.key if gpu else 'a machine without GPUs'} is not cut by MIG here; leave mig out"
+        return f"{gpu.key if gpu else 'a machine without GPUs'} does not support MIG in gpuinfra; remove mig"
     by_name = {profile.name: profile for profile in known}
     for name, count in Counter(layout).items():
         if name not in by_name:
-            return f"{gpu.key if gpu else ''} has no profile {name}; it has {', '.join(by_name)}"
-        if count > by_name[name].most:
-            return f"one {gpu.key if gpu else ''} has room for {by_name[name].most} x {name}, not for {count}"
+            return f"{gpu.key if gpu else ''} has no profile {name}; allowed: {', '.join(by_name)}"
+        if count > by_name[name].max_count:
+            return f"{count} x {name} do not fit on one {gpu.key if gpu else ''}; allowed: at most {by_name[name].max_count}"
     compute = sum(by_name[name].compute for name in layout)
     memory = sum(by_name[name].memory for name in layout)
     if compute > COMPUTE or memory > MEMORY:
         return (
-            f"together they need {compute} of {COMPUTE} compute slices and {memory} of {MEMORY} memory slices of one GPU; "
-            "leave one out or take a smaller one"
+            f"the profiles need {compute} of {COMPUTE} compute slices and {memory} of {MEMORY} memory slices of one GPU; "
+            "remove a profile or use a smaller one"
         )
     return ""

@@ -1,8 +1,8 @@
-"""Records that every cloud's catalogue is made of.
+"""The record types of every cloud's catalog.
 
-A record carries facts with the page they were read on and the date; decisions are in the plan.
-Nothing here imports a cloud's SDK or knows a cloud by name, so a catalogue can be read and tested anywhere.
-How to add a machine type: `docs/add-a-machine.md`; a new type of a known family is one record and no code.
+A record holds facts, each with its source page and the date on which it was read. The plan holds decisions.
+This module imports no cloud SDK and names no cloud, so catalogs can be read and tested anywhere.
+`docs/add-a-machine.md` describes how to add a machine type; a new type of a known family is one record and no code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class CapacityKind(StrEnum):
-    """How a node is bought. The words of the spec, the plan and the price list."""
+    """How a node is bought: the values that the spec, the plan and the price list use."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
@@ -22,18 +22,13 @@ class CapacityKind(StrEnum):
     FLEX = "flex"
 
     @property
-    def is_revocable(self) -> bool:
-        """True where the provider may take the node back at any time."""
-        return self is CapacityKind.SPOT
-
-    @property
     def is_bounded(self) -> bool:
-        """True where the capacity has a size that cannot be exceeded, so that a replacement has to wait for its predecessor's end."""
+        """True if the capacity has a fixed size, so that a node must end before its replacement can start."""
         return self in (CapacityKind.RESERVED, CapacityKind.BLOCK, CapacityKind.FLEX)
 
 
 class OpenModule(StrEnum):
-    """Which flavour of NVIDIA's kernel module a GPU takes."""
+    """Whether NVIDIA's open kernel module is required, supported or not supported for a GPU."""
 
     REQUIRED = "required"
     SUPPORTED = "supported"
@@ -42,42 +37,42 @@ class OpenModule(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Where a fact was read, and when."""
+    """The page and date of a fact."""
 
     page: str
-    """Address of a page, or `owner/repository:path`."""
+    """URL of a page, or `owner/repository:path`."""
     read: date
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """One GPU product, the same on every cloud."""
+    """One GPU product, identical on every cloud."""
 
     key: str
-    """Short name for people and for `gpuinfra catalog --gpu`: `A100-40GB`."""
+    """Short name, which `gpuinfra catalog --gpu` accepts: `A100-40GB`."""
     name: str
-    """The name that `nvidia-smi` prints."""
+    """Product name as `nvidia-smi` prints it."""
     arch: str
     """`volta`, `turing`, `ampere`, `ada`, `hopper`, `blackwell`."""
     memory_mib: int
-    """What `nvidia-smi` reports as `memory.total`."""
+    """Memory in MiB, `memory.total` of `nvidia-smi`."""
     pci_ids: tuple[str, ...]
-    """`vendor:device`, lower case."""
+    """PCI IDs as `vendor:device` in lowercase."""
     pcie_gen: int
     pcie_width: int
     nvlinks: int
-    """NVLink links of one GPU; 0 where the product has none."""
+    """Number of NVLink links of one GPU; 0 if the product has none."""
     nvlink_gb_s: float | None
-    """Rate of one link in GB/s as `nvidia-smi nvlink -s` prints it."""
+    """Rate of one NVLink link in GB/s, as `nvidia-smi nvlink -s` prints it."""
     driver_floor: str
-    """First driver that knows the device."""
+    """First driver version that supports the device."""
     open_module: OpenModule
     ecc: bool
     source: Source
     mig: bool = False
     compute_capability: str = ""
-    """`8.0`, `9.0`: what a CUDA build must target."""
+    """CUDA compute capability, such as `9.0`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,50 +82,50 @@ class NicShape:
     card: int
     device: int
     kind: str
-    """The provider's word: `interface`, `efa`, `efa-only`; `gvnic`, `rdma`; `nic`, `ib`."""
+    """Type in the provider's terms: `interface`, `efa`, `efa-only`; `gvnic`, `rdma`; `nic`, `ib`."""
     network: str = "main"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NicLimits:
-    """What one node may have at most."""
+    """Maximum numbers of network interfaces of one node."""
 
     cards: int
     per_card: int
     total: int
     fabric: int
-    """Fabric devices that the machine may have."""
+    """Maximum number of fabric devices."""
     fabric_free_cards: tuple[int, ...] = ()
-    """Cards that cannot carry a fabric device (card 0 of p6-b300)."""
+    """Network cards that cannot hold a fabric device (card 0 of p6-b300)."""
     single_cards: tuple[int, ...] = ()
-    """Cards that hold one interface only (odd cards of p6e-gb200)."""
+    """Network cards that hold only one interface (odd cards of p6e-gb200)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fabric:
-    """The network that GPUs of different nodes talk over."""
+    """The network that connects the GPUs of different nodes."""
 
     provider: str
     """`efa`, `infiniband`, `tcpx`, `tcpxo`, `gib`."""
     devices: int
     gbps: float
-    """Sum of all devices, gigabits a second."""
+    """Bandwidth of all devices together in Gbit/s."""
     generation: str = ""
     older: str = ""
-    """The stack before it, which a kernel of its own takes the machine back to: `tcpx` on A3 High."""
+    """Previous fabric stack, which the machine uses with that stack's own kernel: `tcpx` on A3 High."""
     gpudirect: bool = True
     rdma_read: bool = True
     rdma_write: bool = True
 
     @property
     def is_rdma(self) -> bool:
-        """True where the fabric reads remote memory without the remote CPU."""
+        """True if the fabric can read remote memory without the remote CPU."""
         return self.rdma_read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """A dated price of one node for one hour."""
+    """The price of one node for one hour on a given date."""
 
     kind: CapacityKind
     region: str
@@ -138,18 +133,18 @@ class Price:
     read: date
     source: str
     usd_low: float | None = None
-    """Low end, where only a range is known; `usd_per_hour` is then its high end, so that a plan is never too cheap."""
+    """Lower bound if only a range is known. `usd_per_hour` is then the upper bound, so that plans do not underestimate."""
     term: str = ""
-    """`1y`, `3y` for a commitment's price; empty otherwise."""
+    """`1y` or `3y` for the price of a commitment; empty otherwise."""
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Floor:
-    """The least that a healthy machine reaches in one measurement."""
+    """The minimum result of a healthy machine in one measurement."""
 
     check: str
-    """Id of the check that uses it: `B2`, `B3`, `B5`."""
+    """ID of the check that uses it: `B2`, `B3`, `B5`."""
     what: str
     at_least: float
     unit: str
@@ -170,54 +165,49 @@ class MachineType:
     arch: str = "x86_64"
     local_disks: int = 0
     local_disk_gb: int = 0
-    """All local disks together, GB."""
+    """Capacity of all local disks together in GB."""
     network_gbps: float = 0
     nics: tuple[NicShape, ...] = ()
-    """The layout that gpuinfra uses."""
+    """Layout of the network interfaces that gpuinfra creates."""
     ips: int = 1
-    """Addresses that one node takes from its subnet in that layout."""
+    """IP addresses that one node uses in its subnet with that layout."""
     limits: NicLimits | None = None
     fabric: Fabric | None = None
     nvswitch: bool = False
-    """NVSwitch connects the GPUs, so a fabric manager of exactly the driver's version is needed."""
+    """Whether NVSwitch connects the GPUs, which requires a fabric manager of exactly the driver's version."""
     numa_nodes: int | None = None
     hypervisor: str = ""
-    """Generation of the provider's platform: `nitro-v3`."""
+    """Generation of the provider's platform, such as `nitro-v3`."""
     capacity: frozenset[CapacityKind] = frozenset()
     zones: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Region -> zones where the provider has been seen to offer it; empty where nothing was found."""
+    """Region -> zones that are known to offer the machine type; empty if none is known."""
     block_regions: tuple[str, ...] = ()
     prices: tuple[Price, ...] = ()
     quotas: dict[CapacityKind, str] = field(default_factory=dict)
-    """Kind -> code or name of the quota that counts it."""
+    """Kind of capacity -> code or name of the quota that applies."""
     floors: tuple[Floor, ...] = ()
     unit_nodes: tuple[int, ...] = ()
-    """Node counts that can be bought where the provider sells racks only: (9, 18)."""
+    """Allowed node counts if the provider sells only whole units: (9, 18)."""
     proprietary_module: str = ""
-    """Reason for the closed kernel module on this machine; empty where the open one is right."""
+    """Reason to use the proprietary kernel module on this machine; empty if the open module is used."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def price_kinds(self) -> frozenset[CapacityKind]:
-        """Kinds that some price is known for."""
-        return frozenset(price.kind for price in self.prices)
-
     def price(self, kind: CapacityKind, region: str) -> Price | None:
-        """The newest price of this kind in this region; one marked `*` holds where no price of the region is known."""
+        """The newest price of this kind in this region, else the newest price for all regions (`*`)."""
         known = [p for p in self.prices if p.kind is kind and not p.term and p.region in (region, "*")]
         return max(known, key=lambda p: (p.region == region, p.read), default=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServicePrice:
-    """A dated price of something that is not a node."""
+    """The price of a service other than nodes on a given date."""
 
     key: str
-    """`nat_hour`, `lustre_gib_month:250`, ..."""
+    """Service and tier: `nat_hour`, `lustre_gib_month:250`."""
     unit: str
     region: str
     usd: float
     read: date
     source: str
     certain: bool = True
-    """False for a figure that is commonly stated and was not seen in a primary source."""
+    """False for a figure without a primary source."""

@@ -1,4 +1,4 @@
-"""`gpuinfra catalog`: machine types with their GPUs, fabric, prices and places, as the records hold them."""
+"""`gpuinfra catalog`: machine types with GPUs, fabric, prices and zones."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ SCHEMA = "gpuinfra.catalog/1"
 
 @click.command("catalog")
 @click.argument("machine", required=False)
-@click.option("--gpu", metavar="NAME", help="Only machines with this GPU, such as H100.")
-@click.option("--cloud", type=click.Choice(list(CLOUDS)), help="Only this cloud.")
-@click.option("--region", help="Only machines that were seen in this region; prices of it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every field.")
+@click.option("--gpu", metavar="NAME", help="List only machine types with this GPU, such as H100.")
+@click.option("--cloud", type=click.Choice(list(CLOUDS)), help="List only machine types of this cloud.")
+@click.option("--region", help="List only machine types that this region offers, with its prices.")
+@click.option("--json", "as_json", is_flag=True, help="Print every field as one JSON object.")
 def command(machine: str | None, gpu: str | None, cloud: str | None, region: str | None, as_json: bool) -> int:
-    """Machine types: GPUs, fabric, price, where they are.
+    """List machine types with GPUs, fabric and prices.
 
-    With a MACHINE, everything that is known about it, with sources.
+    With a MACHINE, print every fact about it, with dates and sources.
     """
     clouds = [cloud] if cloud else list(CLOUDS)
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]
-    rows = [(name, record) for name, record in rows if _wanted(record, machine, gpu, region)]
+    rows = [(name, record) for name, record in rows if _matches(record, machine, gpu, region)]
     if not rows:
-        raise click.UsageError(_nothing(machine, gpu, clouds))
+        raise click.UsageError(_no_match(machine, gpu, clouds))
     if as_json:
         machines = [{"cloud": name, **_record(record)} for name, record in rows]
         click.echo(json.dumps({"schema": SCHEMA, "machines": machines}, indent=2))
@@ -41,7 +41,7 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
     return 0
 
 
-def _wanted(record: MachineType, machine: str | None, gpu: str | None, region: str | None) -> bool:
+def _matches(record: MachineType, machine: str | None, gpu: str | None, region: str | None) -> bool:
     if machine and record.name.lower() != machine.lower():
         return False
     if gpu and (record.gpu is None or gpu.lower() not in record.gpu.key.lower()):
@@ -49,20 +49,20 @@ def _wanted(record: MachineType, machine: str | None, gpu: str | None, region: s
     return not region or region in record.zones
 
 
-def _nothing(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
+def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
     from gpuinfra.catalog.gpus import GPUS
     from gpuinfra.spec.messages import listed, nearest
     from gpuinfra.spec.shown import shown
 
     if machine:
         known = [name for cloud in clouds for name in profile_of(cloud).machines]
-        # A part of a name is what people remember: `p4d`, `a3`.
+        # A part of a name, such as `p4d` or `a3`, suggests the names that contain it.
         holding = [name for name in known if machine.lower() in name.lower()]
         near = listed(holding, 6) if holding else nearest(machine, known)
-        return f"no machine type {shown(machine)} is in the catalogue" + (f"; did you mean {near}?" if near else "")
+        return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
     if gpu and not any(gpu.lower() in key.lower() for key in GPUS):
-        return f"no GPU {shown(gpu)} is in the catalogue; GPUs are {listed(list(GPUS), 30)}"
-    return "no machine type fits; take an option away"
+        return f"GPU {shown(gpu)} is not in the catalog; allowed: {listed(list(GPUS), 30)}"
+    return "no machine type matches all options; remove one of them"
 
 
 def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Iterator[str]:
@@ -92,9 +92,8 @@ def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Iterator[
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
     yield ""
     yield (
-        "prices: the newest of "
-        + (region or "any region")
-        + "; - is unknown. `gpuinfra catalog MACHINE` shows dates and sources."
+        f"Prices are the newest in {region or 'any region'}; - is unknown. "
+        "`gpuinfra catalog MACHINE` shows dates and sources."
     )
 
 
@@ -112,12 +111,12 @@ def _details(cloud: str, record: MachineType) -> Iterator[str]:
         memory = f"{gpu.memory_mib / 1024:.0f} GiB each"
         yield f"  GPUs      {record.gpus} x {gpu.name}, {memory}, {gpu.arch}, PCI {', '.join(gpu.pci_ids)}, driver {gpu.driver_floor} or newer"
         links = f"{gpu.nvlinks} NVLinks each" if gpu.nvlinks and record.gpus > 1 else "no NVLink"
-        yield f"  inside    {links}{', NVSwitch' if record.nvswitch else ''}, PCIe gen {gpu.pcie_gen} x{gpu.pcie_width}"
-    yield f"  host      {record.vcpus} vCPUs, {record.memory_gib} GiB, {record.arch}, {record.local_disk_gb or 'no'} GB of local disks"
+        yield f"  links     {links}{', NVSwitch' if record.nvswitch else ''}, PCIe gen {gpu.pcie_gen} x{gpu.pcie_width}"
+    yield f"  host      {record.vcpus} vCPUs, {record.memory_gib} GiB, {record.arch}, {f'{record.local_disk_gb} GB of' if record.local_disk_gb else 'no'} local disks"
     if record.fabric:
         fabric = record.fabric
         direct = "with" if fabric.gpudirect else "without"
-        yield f"  fabric    {fabric.devices} x {fabric.provider} {fabric.generation}, {fabric.gbps:g} Gbit/s together, {direct} GPUDirect"
+        yield f"  fabric    {fabric.devices} x {fabric.provider} {fabric.generation}, {fabric.gbps:g} Gbit/s in total, {direct} GPUDirect"
     yield (
         f"  network   {record.network_gbps:g} Gbit/s; interfaces {' '.join(f'({n.card},{n.device}) {n.kind}' for n in record.nics[:6])}"
         + (f" and {len(record.nics) - 6} more" if len(record.nics) > 6 else "")
@@ -126,7 +125,7 @@ def _details(cloud: str, record: MachineType) -> Iterator[str]:
     for kind, quota in sorted(record.quotas.items()):
         yield f"  quota     {kind.value}: {quota}"
     for region, zones in sorted(record.zones.items()):
-        yield f"  zones     {region}: {', '.join(zones) or 'no zone is known'}"
+        yield f"  zones     {region}: {', '.join(zones) or 'zones unknown'}"
     for price in record.prices:
         low = f"{price.usd_low:,.2f} to " if price.usd_low is not None else ""
         term = f" {price.term}" if price.term else ""

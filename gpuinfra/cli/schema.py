@@ -1,4 +1,4 @@
-"""`gpuinfra schema`: the JSON schema of a stack's declaration."""
+"""`gpuinfra schema`: the JSON schema of a stack file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import click
 
 @click.command("schema")
 def command() -> int:
-    """The JSON schema of a stack file, for editors and other programs.
+    """Print the JSON schema of a stack file, for editors and other programs.
 
-    A stack file points an editor at it with a first line
+    To use it in an editor, begin a stack file with
     `# yaml-language-server: $schema=PATH`.
     """
     from gpuinfra.reference.schema import FILE

@@ -1,6 +1,6 @@
-"""What a plan costs: by the hour, the month and the declared duration, each price with its date and source.
+"""The cost of a plan per hour, per month and for the declared duration; each price has a date and a source.
 
-An unknown price is said and never counted as zero. `compare.py` sets the kinds of capacity beside each other.
+An unknown price is reported and never counted as zero. `compare.py` compares the kinds of capacity.
 """
 
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line

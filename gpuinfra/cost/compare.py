@@ -1,6 +1,6 @@
-"""The same nodes bought in each way that has a price: hour, month, and from how many hours of use it pays.
+"""The price of the same nodes with each kind of capacity, and its break-even point against on-demand.
 
-On demand, spot and flex are paid by the hour of use; a commitment, a reservation and a block are paid used or not.
+On-demand, spot and flex are billed by hours of use. A commitment, a reservation and a block are billed in full, used or not.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.plan.model import Plan
 
-_ALWAYS_PAID = (CapacityKind.RESERVED, CapacityKind.BLOCK)
+_BILLED_IN_FULL = (CapacityKind.RESERVED, CapacityKind.BLOCK)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One way of buying every node of a plan."""
+    """All nodes of a plan with one kind of capacity."""
 
     way: str
-    """`on_demand`, `on_demand 1y`, `spot`, `block`."""
+    """Kind of capacity and term: `on_demand`, `on_demand 1y`, `spot`, `block`."""
     usd_per_hour: float
     usd_per_month: float
     break_even_hours: float | None
-    """Hours of use a month from which it costs less than on demand; None where it is paid by use too."""
+    """Hours of use per month above which it costs less than on-demand; None if it is billed by use."""
     read: date
     source: str
     note: str
 
 
 def compare(plan: Plan, today: date) -> tuple[Row, ...]:
-    """Every way for which all machines of the plan have a price, dearest month first."""
+    """Every kind of capacity for which all machines of the plan have a price, the highest monthly price first."""
     machines = profile_of(plan.cloud).machines
     nodes = {
         pool.machine: sum(group.max_count for group in pool.groups)
@@ -49,7 +49,7 @@ def compare(plan: Plan, today: date) -> tuple[Row, ...]:
 
 
 def _ways(prices: tuple[Price, ...], region: str) -> dict[str, Price]:
-    """The newest price of each way in this region."""
+    """The newest price of each kind and term in this region."""
     newest: dict[str, Price] = {}
     for one in prices:
         if one.region not in (region, "*"):
@@ -61,13 +61,13 @@ def _ways(prices: tuple[Price, ...], region: str) -> dict[str, Price]:
 
 
 def _row(way: str, usd: float, fact: Price, usual: float | None) -> Row:
-    paid_always = bool(fact.term) or fact.kind in _ALWAYS_PAID
+    billed_in_full = bool(fact.term) or fact.kind in _BILLED_IN_FULL
     month = usd * HOURS_PER_MONTH
     return Row(
         way=way,
         usd_per_hour=usd,
         usd_per_month=month,
-        break_even_hours=month / usual if paid_always and usual else None,
+        break_even_hours=month / usual if billed_in_full and usual else None,
         read=fact.read,
         source=fact.source,
         note=fact.note,

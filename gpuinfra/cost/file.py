@@ -1,4 +1,4 @@
-"""A person's own price file: what they really pay wins over any list.
+"""Your own price file, which overrides the prices of the catalog.
 
 read: 2026-11-01
 source: our agreement of November
@@ -24,7 +24,7 @@ from gpuinfra.spec.shown import shown
 
 @dataclass(frozen=True, kw_only=True)
 class PriceFile:
-    """Prices that a person wrote down."""
+    """The prices of a price file."""
 
     read: date
     source: str
@@ -32,14 +32,14 @@ class PriceFile:
     services: dict[str, float]
 
     def node(self, machine: str, kind: CapacityKind, region: str) -> Price | None:
-        """Price of one node for one hour, None where the file has none."""
+        """The price of one node for one hour, None if the file has none."""
         usd = self.machines.get(machine, {}).get(kind)
         if usd is None:
             return None
         return Price(kind=kind, region=region, usd_per_hour=usd, read=self.read, source=self.source, note="your price")
 
     def service(self, key: str, region: str) -> ServicePrice | None:
-        """Price of a service, None where the file has none."""
+        """The price of a service, None if the file has none."""
         usd = self.services.get(key)
         if usd is None:
             return None
@@ -47,7 +47,7 @@ class PriceFile:
 
 
 def load(path: Path) -> PriceFile:
-    """Read a price file. Raises `SpecError` with every mistake in it."""
+    """Read a price file. Raises `SpecError` with all mistakes at once."""
     document = read(path)
     found: list[Finding] = []
 
@@ -61,13 +61,15 @@ def load(path: Path) -> PriceFile:
     for key in value:
         if key not in known:
             near = nearest(str(key), known)
-            hint = f"did you mean {near}?" if near else "take it out"
-            refuse(shown(key), f"is not a field here; fields are {', '.join(known)}", hint)
+            hint = f"did you mean {near}?" if near else "remove it"
+            refuse(shown(key), f"is not a known field; allowed: {', '.join(known)}", hint)
     try:
         read_on = date.fromisoformat(str(value.get("read")))
     except ValueError:
         refuse(
-            "read", f"is {shown(value.get('read'))}; allowed is a date such as 2026-11-01", "say when the prices held"
+            "read",
+            f"is {shown(value.get('read'))}; allowed: a date such as 2026-11-01",
+            "set the date on which you read the prices",
         )
         read_on = date.min
     machines: dict[str, dict[CapacityKind, float]] = {}
@@ -79,23 +81,23 @@ def load(path: Path) -> PriceFile:
                 near = nearest(kind, kinds)
                 refuse(
                     f"machines.{name}.{kind}",
-                    f"is no kind of capacity; allowed are {', '.join(kinds)}",
-                    f"did you mean {near}?" if near else "take one of those",
+                    f"is not a kind of capacity; allowed: {', '.join(kinds)}",
+                    f"did you mean {near}?" if near else "use one of these kinds",
                 )
             elif _is_price(usd):
                 machines[name][CapacityKind(kind)] = float(usd)  # type: ignore[arg-type]
             else:
                 refuse(
                     f"machines.{name}.{kind}",
-                    f"is {shown(usd)}; allowed is a number above 0",
-                    "USD for one node and hour",
+                    f"is {shown(usd)}; allowed: a number above 0",
+                    "set USD per node and hour",
                 )
     services: dict[str, float] = {}
     for key, usd in _mapping(value.get("services"), "services", refuse).items():
         if _is_price(usd):
             services[key] = float(usd)  # type: ignore[arg-type]
         else:
-            refuse(f"services.{key}", f"is {shown(usd)}; allowed is a number above 0", "USD for one unit")
+            refuse(f"services.{key}", f"is {shown(usd)}; allowed: a number above 0", "set USD per unit")
     if found:
         raise SpecError(found)
     return PriceFile(
@@ -108,7 +110,7 @@ def _mapping(value: object, where: str, refuse) -> dict[str, object]:  # type: i
         return {}
     if isinstance(value, dict):
         return {str(key): item for key, item in value.items()}
-    refuse(where, f"is {shown(value)}; allowed is a mapping", "write name: value below it")
+    refuse(where, f"is {shown(value)}; allowed: a mapping", "write name: value below it")
     return {}
 
 

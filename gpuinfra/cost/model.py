@@ -1,4 +1,4 @@
-"""The price of a plan, line by line; each price with its date and source, and what is unknown said as unknown."""
+"""The price of a plan, line by line; each price has a date and a source, and unknown prices are listed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import date
 
 HOURS_PER_MONTH = 730
-"""A year's hours over twelve, as all three clouds count."""
+"""Hours of a year divided by twelve, as all three clouds calculate."""
 STALE_DAYS = 100
-"""A price older than this is said to be old; Capacity Blocks are priced anew every quarter."""
+"""Age above which a price is reported as stale; prices of Capacity Blocks change every quarter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """One thing that is billed."""
+    """One billed item."""
 
     what: str
     """`gpu: 2 x p4d.24xlarge, reserved`."""
     quantity: float
     unit: str
     usd_per_unit_hour: float | None
-    """None where no price is known."""
+    """None if no price is known."""
     kind: str = ""
-    """Kind of capacity; `storage`, `network`, `disk` for the rest."""
+    """Kind of capacity, or `storage`, `network` or `disk`."""
     pool: str = ""
     read: date | None = None
     source: str = ""
@@ -42,16 +42,16 @@ class Cost:
 
     lines: tuple[Line, ...]
     unknown: tuple[str, ...]
-    """What is billed and has no price here, with the reason."""
+    """Billed items without a price, each with the reason."""
     oldest: date | None
-    """Date of the oldest price that was used."""
+    """Date of the oldest price in the sum."""
     as_of: date | None = None
-    """The day for which the plan was priced."""
+    """The day on which the plan was priced."""
     duration_hours: int | None = None
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Prices older than a quarter, which is how often the shortest-lived of them change."""
+        """Items whose price is older than `STALE_DAYS`."""
         if self.as_of is None:
             return ()
         old = [line for line in self.lines if line.read and (self.as_of - line.read).days > STALE_DAYS]
@@ -59,17 +59,17 @@ class Cost:
 
     @property
     def usd_per_hour(self) -> float:
-        """Sum of every known line."""
+        """Sum of the lines with a known price."""
         return sum(line.usd_per_hour or 0.0 for line in self.lines)
 
     @property
     def usd_per_month(self) -> float:
-        """730 hours of it."""
+        """Price for 730 hours."""
         return self.usd_per_hour * HOURS_PER_MONTH
 
     @property
     def usd_rest_of_month(self) -> float | None:
-        """What it costs from the start of this day to the end of its calendar month, if it runs all the time."""
+        """Price from the start of this day to the end of its calendar month at continuous use."""
         if self.as_of is None:
             return None
         days = monthrange(self.as_of.year, self.as_of.month)[1] - self.as_of.day + 1
@@ -77,25 +77,25 @@ class Cost:
 
     @property
     def usd_for_duration(self) -> float | None:
-        """The declared duration, None where none was declared."""
+        """Price for the declared duration, None if none is declared."""
         return None if self.duration_hours is None else self.usd_per_hour * self.duration_hours
 
     @property
     def complete(self) -> bool:
-        """True when every line has a price."""
+        """True if every line has a price."""
         return all(line.usd_per_unit_hour is not None for line in self.lines)
 
     @property
     def nodes_priced(self) -> bool:
-        """False when the nodes themselves have no known price: the sum of the rest says nothing about the cluster."""
+        """False if a node price is unknown; the sum of the other lines is then no estimate for the cluster."""
         return all(line.usd_per_unit_hour is not None for line in self.lines if line.pool)
 
     @property
     def in_words(self) -> str:
-        """The price of an hour as a sentence can hold it; a sum that lacks something says so."""
+        """The hourly price as part of a sentence, marked as a minimum if a price is unknown."""
         known = f"{self.usd_per_hour:,.2f} USD an hour"
         if not self.nodes_priced:
-            return "an amount that is not known here, because no price of its nodes is"
+            return "an unknown amount, because the price of its nodes is unknown"
         return known if self.complete else f"at least {known}"
 
     def as_dict(self) -> dict[str, object]:

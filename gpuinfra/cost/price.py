@@ -1,4 +1,4 @@
-"""Pricing a plan from the catalogue, or from a person's own price file, which wins."""
+"""Prices a plan from the catalog, or from your own price file, which takes precedence."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 if TYPE_CHECKING:
     from gpuinfra.cost.file import PriceFile
 
-NAT_MOST_NODES = 32
-"""Google bills NAT for no more nodes than this."""
+NAT_MAX_NODES = 32
+"""Maximum number of nodes for which Google Cloud bills NAT."""
 BY_USE = (
-    "object storage, logs and the audit trail: billed by what is stored and written",
-    "traffic to the internet and through NAT: billed by the gigabyte",
+    "object storage, logs and the audit trail: billed by volume",
+    "traffic to the internet and through NAT: billed per GB",
 )
 
 
 def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_hours: int | None = None) -> Cost:
-    """The price of a plan. `prices` is a person's own price file."""
+    """The price of a plan. `prices` is your own price file."""
     lines = tuple(_lines(plan, prices))
     dates = [line.read for line in lines if line.read]
-    missing = tuple(
-        f"{line.what}: {line.note or 'no price is known'}" for line in lines if line.usd_per_unit_hour is None
-    )
+    missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
         lines=lines,
         unknown=(*missing, *BY_USE),
@@ -54,7 +52,7 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
     kind = CapacityKind(group.kind)
     if machine is None:
         own = prices.node(pool.machine, kind, region) if prices else None
-        found, note = own, "" if own else f"{pool.machine} is described in the declaration and has no price"
+        found, note = own, "" if own else f"{pool.machine} is declared in the spec and has no price in your price file"
     else:
         found, note = node_price(machine, kind, region, prices)
     return Line(
@@ -73,17 +71,17 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
 def node_price(
     machine: MachineType, kind: CapacityKind, region: str, prices: PriceFile | None = None
 ) -> tuple[Price | None, str]:
-    """The price of one node for one hour, and what has to be said about it."""
+    """The price of one node for one hour, and a note about it."""
     if prices and (own := prices.node(machine.name, kind, region)):
         return own, own.note
     if found := machine.price(kind, region):
-        upfront = "paid upfront for the whole block" if kind is CapacityKind.BLOCK else ""
+        upfront = "billed upfront for the whole block" if kind is CapacityKind.BLOCK else ""
         return found, upfront or found.note
     if kind is CapacityKind.RESERVED and (found := machine.price(CapacityKind.ON_DEMAND, region)):
-        return found, "a reservation costs the on-demand price, used or not"
+        return found, "a reservation is billed at the on-demand price, used or not"
     if kind is CapacityKind.SPOT and (found := machine.price(CapacityKind.ON_DEMAND, region)):
-        return found, "no spot price is known; the on-demand price is its ceiling"
-    return None, f"no {kind.value.replace('_', '-')} price of {machine.name} in {region} is known"
+        return found, "spot price unknown; the on-demand price is the maximum"
+    return None, f"{kind.value.replace('_', '-')} price of {machine.name} in {region} unknown"
 
 
 def _service(key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> ServicePrice | None:
@@ -118,16 +116,18 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
     if network.egress == "nat":
         gateways = sum(subnet.role == "nat" for subnet in network.subnets) or 1
         if by_node := _service("nat_vm_hour", plan, known, prices):
-            served = min(sum(group.max_count for pool in plan.pools for group in pool.groups), NAT_MOST_NODES)
+            served = min(sum(group.max_count for pool in plan.pools for group in pool.groups), NAT_MAX_NODES)
             yield _hourly("nodes behind NAT", "network", served, by_node, plan.region)
         else:
             nat = _service("nat_hour", plan, known, prices)
             yield _hourly("NAT gateway", "network", gateways, nat, plan.region)
         address = _service("address_hour", plan, known, prices)
-        yield _hourly("public address of it", "network", gateways, address, plan.region)
+        yield _hourly("public address of the NAT gateway", "network", gateways, address, plan.region)
     if network.interface_endpoints:
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
-        yield _hourly("endpoints", "network", count, _service("endpoint_hour", plan, known, prices), plan.region)
+        yield _hourly(
+            "interface endpoint", "network", count, _service("endpoint_hour", plan, known, prices), plan.region
+        )
 
 
 def _monthly(what: str, kind: str, quantity: float, unit: str, found: ServicePrice | None, region: str) -> Line:
@@ -140,7 +140,7 @@ def _monthly(what: str, kind: str, quantity: float, unit: str, found: ServicePri
         read=found.read if found else None,
         source=found.source if found else "",
         certain=found.certain if found else False,
-        note="" if found else f"no price of it in {region} is known",
+        note="" if found else f"price in {region} unknown",
     )
 
 
@@ -154,5 +154,5 @@ def _hourly(what: str, kind: str, quantity: float, found: ServicePrice | None, r
         read=found.read if found else None,
         source=found.source if found else "",
         certain=found.certain if found else False,
-        note="" if found else f"no price of it in {region} is known",
+        note="" if found else f"price in {region} unknown",
     )

@@ -141,7 +141,6 @@ def test_service_prices_are_dated() -> None:
             assert price.region == "*" or price.region in profile_of(cloud).regions
 
 
-def test_kinds_know_what_bounds_them() -> None:
-    """Only spot is taken back at any time; reservations, blocks and queued capacity cannot grow past their size."""
-    assert [kind for kind in CapacityKind if kind.is_revocable] == [CapacityKind.SPOT]
+def test_reserved_block_and_flex_capacity_is_bounded() -> None:
+    """Reservations, blocks and queued capacity have a fixed size."""
     assert {kind for kind in CapacityKind if kind.is_bounded} == {"reserved", "block", "flex"}

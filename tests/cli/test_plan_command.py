@@ -143,7 +143,7 @@ def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
         (("plan", "aws-p4d", "--prices", "no.yaml"), 1, "cannot be read"),
         (("plan", "aws-p4d", "--html", "/proc/x/y"), 2, "cannot be written"),
         (("catalog", "p4d.24xlrage"), 2, "did you mean p4d.24xlarge?"),
-        (("catalog", "--gpu", "H10000"), 2, "no GPU 'H10000'"),
+        (("catalog", "--gpu", "H10000"), 2, "GPU 'H10000' is not in the catalog"),
         (("explain", "capcity"), 2, "did you mean"),
     ],
 )

@@ -25,8 +25,8 @@ def _line(cost: Cost, word: str) -> Any:
     return next(line for line in cost.lines if word in line.what)
 
 
-def test_a_plan_is_the_sum_of_its_lines() -> None:
-    """Two p4d on demand cost twice the list price; the hour is the sum of all lines, the month 730 of them."""
+def test_plan_price_is_the_sum_of_its_lines() -> None:
+    """Two on-demand p4d cost twice the list price; the hourly price is the sum of all lines, the monthly price is 730 hours."""
     cost = _cost(storage=lustre())
     assert _line(cost, "p4d").usd_per_hour == pytest.approx(2 * 21.957642)
     assert cost.usd_per_hour == pytest.approx(sum(line.usd_per_hour for line in cost.lines))
@@ -34,63 +34,63 @@ def test_a_plan_is_the_sum_of_its_lines() -> None:
     assert cost.complete
 
 
-def test_kinds_of_capacity_have_their_own_prices() -> None:
-    """A reservation costs the list price, spot the high end of what was seen, a block its newest price."""
+def test_each_kind_of_capacity_has_its_own_price() -> None:
+    """A reservation costs the list price, spot the upper bound of its range, a block its newest price."""
     assert _line(_cost(pools__0__capacity=reserved()), "reserved").usd_per_unit_hour == 21.957642
     assert _line(_cost(pools__0__capacity=[{"kind": "spot", "count": 1}]), "spot").usd_per_unit_hour == 8.2
     line = _line(_cost(pools__0__machine="p5.48xlarge", pools__0__capacity=block()), "block")
     assert (line.usd_per_unit_hour, line.read) == (41.528, date(2026, 8, 1))
 
 
-def test_storage_is_billed_by_the_gibibyte() -> None:
-    """48 TiB of Lustre at 250 cost about 10,322 USD a month, as worked out by hand in the facts."""
+def test_storage_is_billed_per_gib() -> None:
+    """48 TiB of Lustre at 250 MB/s per TiB cost the billed capacity times the monthly price per GiB."""
     line = _line(_cost(storage=lustre(capacity_gib=49152, throughput_mb_s_per_tib=250)), "Lustre")
-    # FSx sells 2400 at a time, so 50,400 are bought.
+    # FSx sells steps of 2,400 GiB, so 50,400 GiB are billed.
     assert line.quantity == 50400
     assert line.usd_per_hour * 730 == pytest.approx(50400 * 0.210)
     assert not line.certain
 
 
-def test_an_unknown_price_is_said_and_not_zero() -> None:
-    """A price that is not known makes the sum incomplete and is named."""
+def test_unknown_price_is_reported_and_not_zero() -> None:
+    """An unknown price makes the sum incomplete and is listed."""
     cost = _cost(where={"cloud": "aws", "region": "eu-west-2"})
     assert _line(cost, "p4d").usd_per_hour is None
     assert not cost.complete
-    assert any("no on-demand price of p4d.24xlarge in eu-west-2 is known" in text for text in cost.unknown)
+    assert any("on-demand price of p4d.24xlarge in eu-west-2 unknown" in text for text in cost.unknown)
     assert cost.as_dict()["complete"] is False
-    # The sum of a gateway and an address must not be read as the price of a cluster.
+    # The sum of a NAT gateway and an address is no estimate for the cluster.
     assert not cost.nodes_priced
-    assert cost.in_words.startswith("an amount that is not known here")
+    assert cost.in_words.startswith("an unknown amount")
 
 
-def test_a_sum_that_lacks_a_file_system_is_the_least_that_it_costs() -> None:
-    """Nodes with a price and storage without one: at least so much; with all prices no reservation is made."""
+def test_sum_without_a_storage_price_is_a_minimum() -> None:
+    """A known node price with an unknown storage price is shown as a minimum; a complete sum is shown as is."""
     known = _cost(storage=lustre())
-    lacking = replace(
+    incomplete = replace(
         known,
         lines=tuple(
             replace(line, usd_per_unit_hour=line.usd_per_unit_hour if line.pool else None) for line in known.lines
         ),
     )
-    assert lacking.nodes_priced
-    assert lacking.in_words == f"at least {lacking.usd_per_hour:,.2f} USD an hour"
+    assert incomplete.nodes_priced
+    assert incomplete.in_words == f"at least {incomplete.usd_per_hour:,.2f} USD an hour"
     assert known.in_words == f"{known.usd_per_hour:,.2f} USD an hour"
 
 
-def test_old_prices_are_named() -> None:
-    """A price older than a quarter is said to be old."""
+def test_stale_prices_are_listed() -> None:
+    """A price older than 100 days is listed as stale."""
     assert _cost(today=date(2026, 8, 1)).stale == ()
     assert any("p4d" in text for text in _cost(today=date(2026, 11, 21)).stale)
 
 
-def test_a_declared_duration_is_priced() -> None:
-    """A cluster that lives for 100 hours costs 100 hours."""
+def test_declared_duration_is_priced() -> None:
+    """A duration of 100 hours costs 100 times the hourly price."""
     cost = _cost(duration_hours=100)
     assert cost.usd_for_duration == pytest.approx(cost.usd_per_hour * 100)
 
 
-def test_a_persons_prices_win(tmp_path: Path) -> None:
-    """What a person really pays is taken before any list, with their date and source."""
+def test_price_file_overrides_the_catalog(tmp_path: Path) -> None:
+    """Prices of the price file replace list prices, with their own date and source."""
     path = tmp_path / "prices.yaml"
     path.write_text(
         "read: 2026-11-01\nsource: our agreement\nmachines: {p4d.24xlarge: {on_demand: 12.5}}\n"
@@ -109,11 +109,11 @@ def test_a_persons_prices_win(tmp_path: Path) -> None:
         ("read: 2026-11-01\nmachins: {}\n", ["machins", "did you mean machines?"]),
         ("read: 2026-11-01\nmachines: {p4d: {on_demnd: 1}}\n", ["on_demnd", "did you mean on_demand?"]),
         ("read: 2026-11-01\nmachines: {p4d: {spot: -1}}\n", ["spot is -1", "above 0"]),
-        ("read: 2026-11-01\nservices: [1]\n", ["services is a list of 1", "a mapping"]),
+        ("read: 2026-11-01\nservices: [1]\n", ["services is a list of length 1", "a mapping"]),
     ],
 )
-def test_a_wrong_price_file_is_told(tmp_path: Path, text: str, words: list[str]) -> None:
-    """A mistake in a price file is named as one in a declaration is."""
+def test_invalid_price_file_is_rejected(tmp_path: Path, text: str, words: list[str]) -> None:
+    """A mistake in a price file is reported like one in a declaration."""
     path = tmp_path / "prices.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
@@ -122,21 +122,21 @@ def test_a_wrong_price_file_is_told(tmp_path: Path, text: str, words: list[str])
         assert word in str(caught.value)
 
 
-def test_kinds_are_compared_with_their_break_even() -> None:
-    """For the same nodes, each way of buying stands beside the others with the hours a month from which it pays."""
+def test_kinds_of_capacity_are_compared_with_break_even_hours() -> None:
+    """For the same nodes, each kind of capacity has its price and, if billed in full, its break-even hours per month."""
     spec = parse_spec(declaration(("aws", {"pools.0.capacity": [{"kind": "on_demand", "count": 2}]})))
     rows = {row.way: row for row in compare(make_plan(spec, TODAY), TODAY)}
     assert rows["on_demand"].usd_per_hour == pytest.approx(43.915284)
     one_year = rows["on_demand 1y"]
     assert one_year.usd_per_month == pytest.approx(2 * 13.92 * 730)
-    # A commitment is paid for every hour: it pays from 730 x 13.92 / 21.957642 hours of use on.
+    # A commitment is billed for every hour, so it breaks even at 730 x 13.92 / 21.957642 hours of use.
     assert one_year.break_even_hours == pytest.approx(730 * 13.92 / 21.957642)
     assert rows["spot"].break_even_hours is None
     assert rows["block"].usd_per_hour == pytest.approx(2 * 11.80)
 
 
-def test_nat_is_billed_as_the_cloud_bills_it() -> None:
-    """AWS and Azure bill a gateway, Google bills nodes up to 32."""
+def test_nat_is_billed_by_each_clouds_model() -> None:
+    """AWS and Azure bill each gateway; Google Cloud bills up to 32 nodes."""
     assert _line(_cost(), "NAT").usd_per_hour == pytest.approx(0.045)
     gcp = _line(_cost("gcp", pools__0__capacity=[{"kind": "spot", "count": 50}]), "NAT")
     assert gcp.usd_per_hour == pytest.approx(32 * 0.0014)

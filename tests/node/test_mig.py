@@ -165,14 +165,14 @@ def test_the_command_says_what_it_changed_and_asks_for_a_reboot(
     [
         ("A100-40GB", ["3g.20gb", "3g.20gb"], ""),
         ("A100-40GB", ["7x1g.5gb"], "no profile 7x1g.5gb"),
-        ("A100-80GB", ["3g.20gb"], "no profile 3g.20gb; it has 1g.10gb"),
+        ("A100-80GB", ["3g.20gb"], "no profile 3g.20gb; allowed: 1g.10gb"),
         ("H100", ["1g.10gb"] * 7, ""),
-        ("H100", ["1g.10gb"] * 8, "room for 7 x 1g.10gb"),
+        ("H100", ["1g.10gb"] * 8, "8 x 1g.10gb do not fit on one H100; allowed: at most 7"),
         ("H100", ["4g.40gb", "3g.40gb"], ""),
         ("H100", ["4g.40gb", "2g.20gb", "2g.20gb"], "8 of 7 compute slices"),
         ("H100", ["3g.40gb", "1g.20gb", "1g.20gb", "1g.20gb"], "10 of 8 memory slices"),
         ("H200", ["7g.141gb"], ""),
-        ("T4", ["1g.10gb"], "is not cut by MIG here"),
+        ("T4", ["1g.10gb"], "does not support MIG"),
     ],
 )
 def test_a_layout_fits_or_the_reason_is_told(gpu: str, layout: list[str], told: str) -> None:
@@ -188,5 +188,5 @@ def test_every_product_that_can_be_cut_has_its_profiles() -> None:
     for key, profiles in PROFILES.items():
         assert profiles[-1].name.startswith("7g.")
         for profile in profiles:
-            assert problem(gpus.GPUS[key], [profile.name] * profile.most) == ""
-            assert problem(gpus.GPUS[key], [profile.name] * (profile.most + 1)) != ""
+            assert problem(gpus.GPUS[key], [profile.name] * profile.max_count) == ""
+            assert problem(gpus.GPUS[key], [profile.name] * (profile.max_count + 1)) != ""

