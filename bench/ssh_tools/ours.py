@@ -11,7 +11,7 @@ from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.fleet import Fleet
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import Known
+from gpuinfra.remote.known import KnownHosts
 
 folder, parallel, count, command = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 began = time.perf_counter()
@@ -19,7 +19,7 @@ hosts = [
     Host(name=f"n{number}", address=address, port=port, user="root", identity=(folder / "person",))
     for number, (address, port) in enumerate(json.loads((folder / "hosts.json").read_text())[:count])
 ]
-connector = Connector(Known([folder / "known_hosts"]), {}, Limits(connect_s=100, handshake_s=100, login_s=100))
+connector = Connector(KnownHosts([folder / "known_hosts"]), {}, Limits(connect_s=100, handshake_s=100, login_s=100))
 
 
 def task(host: Host) -> int:

@@ -16,7 +16,7 @@ from gpuinfra.errors import INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.deliver import Order
-    from gpuinfra.remote.fleet import Ended
+    from gpuinfra.remote.fleet import FleetResult
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.remote.problem import HostProblem
 
@@ -73,12 +73,12 @@ def _work(
     known_hosts: tuple[Path, ...],
 ) -> int:
     from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.known import Known, default_files
+    from gpuinfra.remote.known import KnownHosts, default_files
 
     hosts = every.of_pool(pool)
     orders = _orders(plan, hosts, pool)
-    known = Known(known_hosts or hosts.known_hosts or default_files())
-    for line in known.wrong[:5]:
+    known = KnownHosts(known_hosts or hosts.known_hosts or default_files())
+    for line in known.ignored_lines[:5]:
         click.echo(f"gpuinfra: {line}", err=True)
     connector = Connector(known, hosts.jumps)
     pools = {host.name: pool_of(host, hosts, plan, pool) for host in hosts.hosts}
@@ -124,9 +124,9 @@ def _bootstrap(
         record.host(outcome.host.name, outcome=fields["outcome"], reason=fields["reason"])
         progress.ended(outcome.host, fields)
 
-    task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=timeout_s, said=stage)
-    fleet = Fleet(hosts.hosts, task, parallel=parallel, changed=changed, trouble=trouble, leave=connector.close)
-    ended: Ended[Any] = fleet.run()
+    task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=timeout_s, on_stage=stage)
+    fleet = Fleet(hosts.hosts, task, parallel=parallel, on_outcome=changed, on_retry=trouble, on_stop=connector.close)
+    ended: FleetResult[Any] = fleet.run()
     record.end(ended.interrupted)
     return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
 
@@ -138,7 +138,7 @@ def _dry_run(
     from gpuinfra.remote.fleet import Fleet
 
     task = DryRun(connector, orders, lambda host: pools[host.name])
-    ended = Fleet(hosts.hosts, task, parallel=parallel, leave=connector.close).run()
+    ended = Fleet(hosts.hosts, task, parallel=parallel, on_stop=connector.close).run()
     if not as_json:
         groups: dict[tuple[str, ...], list[str]] = {}
         for outcome in ended.outcomes:
@@ -151,7 +151,7 @@ def _dry_run(
     return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
 
 
-def _finish(ended: Ended[Any], as_json: bool, bundles: dict[str, str]) -> int:
+def _finish(ended: FleetResult[Any], as_json: bool, bundles: dict[str, str]) -> int:
     from gpuinfra.remote.fleet import by_kind
 
     problems = [outcome.problem for outcome in ended.outcomes if outcome.problem is not None]

@@ -78,11 +78,11 @@ def _probe(
     """The evidence of all hosts. Raises `KeyboardInterrupt` after an interrupt."""
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.known import Known, default_files
+    from gpuinfra.remote.known import KnownHosts, default_files
     from gpuinfra.remote.verify import Verify
     from gpuinfra.verification.over_ssh import found_of
 
-    connector = Connector(Known(known_hosts or hosts.known_hosts or default_files()), hosts.jumps)
+    connector = Connector(KnownHosts(known_hosts or hosts.known_hosts or default_files()), hosts.jumps)
     done = 0
 
     def changed(outcome: Any) -> None:
@@ -95,7 +95,7 @@ def _probe(
         connector, lambda host: by_host[host.name][1], phases=phases, also=also, burn_in=burn_in, limit_s=timeout_s
     )
     try:
-        ended = Fleet(hosts.hosts, task, parallel=parallel, changed=changed, leave=connector.close).run()
+        ended = Fleet(hosts.hosts, task, parallel=parallel, on_outcome=changed, on_stop=connector.close).run()
     finally:
         connector.close()
     if ended.interrupted:

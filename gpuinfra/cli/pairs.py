@@ -84,23 +84,23 @@ def measure_pairs(
 ) -> int:
     """Measure until the verdict is final; `options` go to the node part. Raises `KeyboardInterrupt`."""
     from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.deliver import ask
+    from gpuinfra.remote.deliver import call_agent
     from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.known import Known, default_files
-    from gpuinfra.remote.pair import Meet, assignments
+    from gpuinfra.remote.known import KnownHosts, default_files
+    from gpuinfra.remote.pair import PairTest, assignments
     from gpuinfra.report import pairs_text
     from gpuinfra.verification import rounds
     from gpuinfra.verification.pairs import verdict
 
     by_name = {host.name: host for host in hosts.hosts}
-    known = Known(known_hosts or hosts.known_hosts or default_files())
+    known = KnownHosts(known_hosts or hosts.known_hosts or default_files())
     speeds: dict[tuple[str, str], float | None] = {}
 
     def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
         """Run a task on some hosts at once, over new connections."""
         connector = Connector(known, hosts.jumps)
         try:
-            ended = Fleet([by_name[name] for name in names], task(connector), leave=connector.close, **more).run()
+            ended = Fleet([by_name[name] for name in names], task(connector), on_stop=connector.close, **more).run()
         finally:
             connector.close()
         if ended.interrupted:
@@ -111,7 +111,7 @@ def measure_pairs(
         def task(connector: Connector) -> Task:
             def one(host: Host) -> dict[str, Any]:
                 with connector.connect(host) as connection:
-                    return ask(connection, {"do": action, "store": store})
+                    return call_agent(connection, {"do": action, "store": store})
 
             return one
 
@@ -124,7 +124,9 @@ def measure_pairs(
             now = pairs[start : start + at_once]
             orders = assignments(now, run=secrets.token_hex(8), store=store)
             # One try: a node that connects later no longer finds its partner.
-            outcomes = run_on(orders, partial(Meet, assignments=orders, options=options), parallel=len(orders), tries=1)
+            outcomes = run_on(
+                orders, partial(PairTest, assignments=orders, options=options), parallel=len(orders), tries=1
+            )
             by_node = _results(outcomes)
             for pair in now:
                 one = rounds.pair_result(pair, by_node, expected)
@@ -134,14 +136,14 @@ def measure_pairs(
                 found.append(one)
         return found
 
-    reached = run_on(by_name, agent("look"), parallel=parallel)
+    reached = run_on(by_name, agent("status"), parallel=parallel)
     absent = {one.host.name: one.problem.reason for one in reached if one.problem}
     nodes = [name for name in by_name if name not in absent]
     if len(nodes) < 2:
         why = "".join(f"\n  {reason}" for reason in absent.values())
         raise DeploymentError(f"{len(nodes)} of {len(by_name)} hosts can be reached; a pair needs two{why}")
     results = rounds.run_rounds(nodes, measure)
-    run_on(nodes[:1], agent("forget"), parallel=1)
+    run_on(nodes[:1], agent("clear_pairs"), parallel=1)
     document = rounds.document(verdict(nodes, results), results, speeds, absent)
     click.echo(json.dumps(document, indent=2) if as_json else "\n".join(pairs_text.text(document)))
     return 0 if document["verified"] else 1

@@ -16,7 +16,7 @@ from gpuinfra.errors import INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuinfra.remote.connection import Answer
+    from gpuinfra.remote.connection import CommandResult
     from gpuinfra.remote.fleet import Outcome
     from gpuinfra.remote.hosts import Host, Hosts
 
@@ -58,13 +58,13 @@ def command(
 def _run(hosts: Hosts, words: Sequence[str], options: dict[str, Any]) -> int:
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.known import Known, default_files
+    from gpuinfra.remote.known import KnownHosts, default_files
     from gpuinfra.remote.problem import HostProblem, Kind
 
     text = words[0] if len(words) == 1 else shlex.join(words)
-    connector = Connector(Known(options["known_hosts"] or hosts.known_hosts or default_files()), hosts.jumps)
+    connector = Connector(KnownHosts(options["known_hosts"] or hosts.known_hosts or default_files()), hosts.jumps)
 
-    def task(host: Host) -> Answer:
+    def task(host: Host) -> CommandResult:
         line = f"sudo -n -- sh -c {shlex.quote(text)}" if host.sudo else text
         with connector.connect(host) as connection:
             try:
@@ -74,7 +74,7 @@ def _run(hosts: Hosts, words: Sequence[str], options: dict[str, Any]) -> int:
                 raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
 
     try:
-        ended = Fleet(hosts.hosts, task, parallel=options["parallel"], leave=connector.close).run()
+        ended = Fleet(hosts.hosts, task, parallel=options["parallel"], on_stop=connector.close).run()
     finally:
         connector.close()
     if options["as_json"]:
@@ -86,7 +86,7 @@ def _run(hosts: Hosts, words: Sequence[str], options: dict[str, Any]) -> int:
     return 0 if all(one.value is not None and one.value.exit == 0 for one in ended.outcomes) else 1
 
 
-def _entry(outcome: Outcome[Answer]) -> dict[str, Any]:
+def _entry(outcome: Outcome[CommandResult]) -> dict[str, Any]:
     answer, problem = outcome.value, outcome.problem
     return {
         "name": outcome.host.name,
@@ -100,7 +100,7 @@ def _entry(outcome: Outcome[Answer]) -> dict[str, Any]:
     }
 
 
-def _print(outcomes: list[Outcome[Answer]]) -> None:
+def _print(outcomes: list[Outcome[CommandResult]]) -> None:
     from gpuinfra.safe_text import printable
 
     groups: dict[tuple[int, bytes], list[str]] = {}

@@ -1,18 +1,20 @@
-"""Remote: nodes over SSH, for machines that no user data reaches and for repairs.
+"""Nodes over SSH: for machines that have no user data, and for repairs.
 
 | module | what it owns |
 | --- | --- |
-| `hosts.py` | which hosts there are and how each is reached: a hosts file |
-| `tunnels.py`, `bastion.py` | the nodes of a stack that is up, through their cloud's tunnel |
-| `known.py` | whose host key is whose: known_hosts files, host CAs, the handover; nothing is ever accepted and added |
-| `connect.py` | the way to a host: directly, through jump hosts, or by a proxy command |
-| `connection.py` | one SSH connection: handshake, host key, login, commands, with time limits |
-| `keys.py`, `proxy.py` | what a person logs in with; proxy commands such as a cloud's tunnel |
-| `fleet.py` | short tasks on many hosts at once, each host at its own pace |
-| `far.py` | the side that runs on the host: standard library only, sent along and not left behind |
-| `verify.py` | the evidence of a host, taken now |
-| `deliver.py` | a bundle brought to a host, started, and its journal followed |
-| `record.py` | what this operator ordered and saw, so that a second run goes on |
+| `hosts.py` | the hosts file: hosts and how to reach them |
+| `tunnels.py`, `bastion.py` | the nodes of a deployed stack, through the tunnel of their cloud |
+| `known.py` | host key verification: known_hosts files, host CAs, keys from the handover; keys are never added automatically |
+| `connect.py` | the route to a host: direct, through jump hosts, or through a proxy command |
+| `connection.py` | one SSH connection: handshake, host key, login and commands, each with a time limit |
+| `keys.py`, `proxy.py` | private keys and the SSH agent; proxy commands such as the tunnel of a cloud |
+| `fleet.py` | short tasks on many hosts in parallel |
+| `agent.py` | the program that runs on the host: standard library only, sent over standard input, never installed |
+| `verify.py` | collects new evidence from a host |
+| `pair.py` | runs one half of an all-reduce between two hosts |
+| `deliver.py` | installs a bundle on a host, starts it and follows its journal |
+| `record.py` | the record of a bootstrap run on the operator's machine, so that a second run continues it |
+| `problem.py` | the errors of one host |
 
-Nothing here decides what is installed; the plan did. docs/remote.md tells how it is used.
+The plan decides what is installed. docs/remote.md describes the commands.
 """

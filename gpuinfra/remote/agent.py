@@ -1,13 +1,15 @@
-"""The far side: what is sent to a host, runs there as root and leaves.
+"""The host agent: a program that runs on a host as root and exits.
 
-Standard library only, Python 3.9+, one file: its text travels over standard input, before the order and the bundle.
-It looks at a host, puts a bundle in place like user data does, and starts the runner without waiting for it.
+It is one file for Python 3.9 and later that imports the standard library only. Its source is sent over standard input, before the request
+and the bundle, and is not written to disk. It reports the state of the host, installs a bundle as user data does, and starts the runner
+without waiting for it.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import hashlib
 import io
 import json
@@ -21,18 +23,18 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-MARK = "gpuinfra-far "
-MOST_STATE_BYTES = 512 * 1024
+MARK = "gpuinfra-agent "
+MAX_STATE_BYTES = 512 * 1024
 MAX_BUNDLE_BYTES = 64 * 1024 * 1024
 UNIT = "gpuinfra-bootstrap.service"
 
 
 class Refused(Exception):
-    """This host cannot do what was ordered; the text says why and what to do."""
+    """The host cannot fulfil the request. The text gives the reason and the action to take."""
 
 
-class Far:
-    """One host, or the folder that holds its files."""
+class HostAgent:
+    """One host, or a folder that contains the files of one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,8 +42,8 @@ class Far:
         self.node_json = root / "etc/gpuinfra/node.json"
         self.systemd = root == Path("/") and Path("/run/systemd/system").is_dir()
 
-    def look(self) -> dict[str, Any]:
-        """How far the host is."""
+    def status(self) -> dict[str, Any]:
+        """The installed bundles, the journal and the running step runner."""
         current = self.bundles / "current"
         pid = self._runner()
         unit = self._unit() if self.systemd else {}
@@ -60,21 +62,21 @@ class Far:
             "said": _read(self.root / "var/log/gpuinfra/detached.log")[-500:],
         }
 
-    def begin(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Put the bundle in place and start the runner. Safe to order twice."""
-        found = self.look()
+    def start(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """Install the bundle and start the runner. Safe to repeat."""
+        found = self.status()
         if found["running"]:
             if found["current"] == order["sha256"]:
                 return found
-            raise Refused(f"another bundle, {str(found['current'])[:12]}, is being installed there; wait for it")
+            raise Refused(f"another bundle, {str(found['current'])[:12]}, is being installed; wait until it finishes")
         before = found["node"] or {}
         for name in ("cluster", "pool"):
             if before.get(name) not in (None, order["node"][name]):
                 raise Refused(
-                    f"this machine is of {name} {before.get(name)!r} and not of {order['node'][name]!r}; "
-                    f"where that is meant, remove {self.node_json} there first"
+                    f"this machine belongs to {name} {before.get(name)!r}, not to {order['node'][name]!r}; "
+                    f"to reassign it, remove {self.node_json} on the machine"
                 )
-        self._place(order["sha256"], payload)
+        self._install(order["sha256"], payload)
         node = dict(order["node"], **before)
         node["bundle"] = dict(before.get("bundle") or {}, sha256=order["sha256"])
         self.node_json.parent.mkdir(parents=True, exist_ok=True)
@@ -87,10 +89,10 @@ class Far:
         link.symlink_to(order["sha256"])
         os.replace(link, self.bundles / "current")
         self._start(bool(node.get("evidence")))
-        return self.look()
+        return self.status()
 
-    def rehearse(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """What the steps would change; the runner's own files are in a folder that goes away."""
+    def dry_run(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """What the steps would change. The runner's own files are in a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="gpuinfra-dry-") as folder:
             inside = Path(folder)
             bundle = self.bundles / order["sha256"]
@@ -109,12 +111,14 @@ class Far:
             return {"exit": done.returncode, "lines": text.splitlines()[-400:]}
 
     def verify(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """What the checks find on this machine now: the operator's own node part, and nothing of it stays."""
+        """Run the checks with the operator's node part, in a temporary folder."""
         if self.root != Path("/"):
-            raise Refused(f"checks look at a machine that runs, and {self.root} holds the files of one that does not")
+            raise Refused(
+                f"checks need a running machine, and {self.root} contains the files of one that is not running"
+            )
         with tempfile.TemporaryDirectory(prefix="gpuinfra-verify-") as folder:
             part, expectation = Path(folder, "node.pyz"), Path(folder, "expectation.json")
-            part.write_bytes(payload)
+            part.write_bytes(gzip.decompress(payload))
             expectation.write_text(json.dumps(order["expectation"]), encoding="utf-8")
             words = [sys.executable, "-I", str(part), "verify", "--document", "--expectation", str(expectation)]
             done = subprocess.run([*words, *order["options"]], stdin=subprocess.DEVNULL, capture_output=True)
@@ -122,33 +126,33 @@ class Far:
         return {"exit": done.returncode, "document": _packed(done.stdout), "said": said.splitlines()[-10:]}
 
     def pair(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """One half of an all-reduce between two machines: the operator's own node part, and nothing of it stays."""
+        """Run one half of an all-reduce between two machines with the operator's node part, in a temporary folder."""
         assignment = order["assignment"]
-        folder_of_all = Path(assignment["store"]).parent
-        if not folder_of_all.is_dir():
-            raise Refused(f"{folder_of_all} is no folder there; name one that all nodes have mounted")
+        shared_folder = Path(assignment["store"]).parent
+        if not shared_folder.is_dir():
+            raise Refused(f"{shared_folder} is not a folder on this machine; name one that all nodes mount")
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
-            part, told = Path(folder, "node.pyz"), Path(folder, "assignment.json")
-            part.write_bytes(payload)
-            told.write_text(json.dumps(assignment), encoding="utf-8")
-            words = [sys.executable, "-I", str(part), "pair", "--assignment", str(told), *order["options"]]
+            part, assignment_file = Path(folder, "node.pyz"), Path(folder, "assignment.json")
+            part.write_bytes(gzip.decompress(payload))
+            assignment_file.write_text(json.dumps(assignment), encoding="utf-8")
+            words = [sys.executable, "-I", str(part), "pair", "--assignment", str(assignment_file), *order["options"]]
             done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True)
         said = done.stderr.decode("utf-8", "replace")[-4000:]
         return {"exit": done.returncode, "result": done.stdout.decode("utf-8", "replace")[:65536], "said": said}
 
-    def forget(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Remove what pairs left each other. Not before all have met: a partner may be about to read it."""
+    def clear_pairs(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
+        """Remove the files that the nodes of pairs exchanged. Call it after the last pair: a partner may still read them."""
         store = Path(order["store"])
         if store.name == ".gpuinfra-pairs":
             shutil.rmtree(store, ignore_errors=True)
         return {}
 
-    def _place(self, sha256: str, payload: bytes) -> None:
+    def _install(self, sha256: str, payload: bytes) -> None:
         target = self.bundles / sha256
         if target.is_dir():
             return
         if not payload:
-            raise Refused("the bundle went away while it was looked at; run again")
+            raise Refused("the bundle was removed during the request; run the command again")
         self.bundles.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.bundles))
         try:
@@ -163,7 +167,7 @@ class Far:
         if self.systemd:
             for unit in (self.bundles / "current/units").glob("gpuinfra-*"):
                 shutil.copy(unit, "/etc/systemd/system/")
-            # Checks upload what they find; a machine whose node.json names no place for it is checked by hand.
+            # Checks upload evidence; a machine whose node.json names no evidence bucket is checked by `gpuinfra verify --hosts`.
             units = [UNIT] + (["gpuinfra-verify.service", "gpuinfra-attest.timer"] if uploads else [])
             for words in (
                 ["daemon-reload"],
@@ -189,7 +193,7 @@ class Far:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/"
             )
-        # It writes its id into the lock within moments; who looks before that would think that nobody runs.
+        # The runner writes its process id into the lock shortly after it starts; wait for that, so that the next status finds it.
         lock = self.root / "var/lib/gpuinfra/lock"
         for _ in range(500):
             if (_json(lock) or {}).get("pid") == process.pid or process.poll() is not None:
@@ -198,7 +202,7 @@ class Far:
                 process.wait(0.02)
 
     def _runner(self) -> int | None:
-        """The runner's process, by the note in its lock. Taking the lock to see would make a runner that starts fail."""
+        """The runner's process id, as noted in its lock file. Taking the lock instead would make a starting runner fail."""
         pid = (_json(self.root / "var/lib/gpuinfra/lock") or {}).get("pid")
         if not isinstance(pid, int) or pid <= 1:
             return None
@@ -217,7 +221,7 @@ class Far:
 
 
 def _packed(data: bytes) -> str:
-    """Text of a few megabytes, small enough to travel as one line."""
+    """Compressed text on one line."""
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
@@ -236,7 +240,7 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
         for entry in archive:
             parts = Path(entry.name).parts
             if not entry.isreg() or ".." in parts or entry.name.startswith("/"):
-                raise Refused(f"the bundle holds {entry.name!r}, which is no plain file below it")
+                raise Refused(f"the bundle contains {entry.name!r}, which is not a regular file inside it")
             path = target.joinpath(*parts)
             path.parent.mkdir(parents=True, exist_ok=True)
             source = archive.extractfile(entry)
@@ -248,7 +252,7 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as source:
-            return source.read(MOST_STATE_BYTES).decode("utf-8", "replace")
+            return source.read(MAX_STATE_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -262,26 +266,26 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 
 def main() -> int:
-    """Read one order, do it, print one line."""
+    """Read one request, handle it, print one line."""
     source = sys.stdin.buffer
     order = json.loads(source.readline().decode("utf-8"))
     payload = source.read(order["size"])
     os.umask(0o022)
     try:
         if len(payload) != order["size"]:
-            raise Refused(f"only {len(payload)} of {order['size']} bytes arrived")
-        far = Far(Path(order["root"]))
-        if order["do"] == "look":
-            answer = far.look()
+            raise Refused(f"received {len(payload)} of {order['size']} bytes; run the command again")
+        agent = HostAgent(Path(order["root"]))
+        if order["do"] == "status":
+            answer = agent.status()
         else:
-            does = {
-                "begin": far.begin,
-                "rehearse": far.rehearse,
-                "verify": far.verify,
-                "pair": far.pair,
-                "forget": far.forget,
+            actions = {
+                "start": agent.start,
+                "dry_run": agent.dry_run,
+                "verify": agent.verify,
+                "pair": agent.pair,
+                "clear_pairs": agent.clear_pairs,
             }
-            answer = does[order["do"]](order, payload)
+            answer = actions[order["do"]](order, payload)
     except Refused as refused:
         answer = {"refused": str(refused)}
     except OSError as error:

@@ -1,8 +1,8 @@
 """Azure Bastion as a proxy command: `python -m gpuinfra.remote.bastion --name B --resource-group G --target ID [PORT]`.
 
-Azure's command line opens its tunnel on a local port and offers no standard input; a proxy command is standard input.
-This program opens the tunnel on a free loopback port, waits until it answers, and passes bytes both ways until either side
-ends. The login inside is SSH's own, with a host key that is verified like any other: the tunnel vouches for nothing.
+The Azure CLI opens its tunnel on a local port, and SSH needs a proxy command that uses standard input and output. This program opens the
+tunnel on a free loopback port, waits until it accepts a connection, and copies bytes in both directions until either side closes. SSH
+verifies the host key inside the tunnel as on any other connection.
 `az network bastion tunnel` needs a Bastion of SKU Standard or Premium with `enable_tunneling`
 (https://learn.microsoft.com/azure/bastion/native-client, read 2026-11-20).
 """
@@ -20,12 +20,12 @@ import threading
 import time
 
 OPENS_WITHIN_S = 45.0
-"""Signing in and opening takes `az` some seconds."""
+"""`az` needs several seconds to sign in and open the tunnel."""
 _CHUNK = 65536
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run until the connection ends. Exit code 1 with a reason on stderr where there is none."""
+    """Run until the connection ends. Exit code 1 with the reason on stderr if it cannot be opened."""
     given = _arguments(argv)
     port = _free_port()
     words = ["az", "network", "bastion", "tunnel", "--name", given.name, "--resource-group", given.resource_group]
@@ -35,14 +35,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         tunnel = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True)
     except OSError as error:
-        sys.stderr.write(f"az cannot be started: {error.strerror}; install Azure's command line and sign in\n")
+        sys.stderr.write(f"az cannot be started: {error.strerror}; install the Azure CLI and sign in\n")
         return 1
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     try:
         stream = _open(tunnel, port)
         if stream is None:
-            sys.stderr.write(f"az opened no tunnel to {given.target} within {OPENS_WITHIN_S:g} s\n")
+            sys.stderr.write(f"az did not open a tunnel to {given.target} within {OPENS_WITHIN_S:g} s\n")
             return 1
         with stream:
             _relay(stream)
@@ -57,11 +57,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m gpuinfra.remote.bastion", description="Azure Bastion as a proxy command."
     )
-    parser.add_argument("--name", required=True, help="of the Bastion")
-    parser.add_argument("--resource-group", required=True, help="that the Bastion is in")
-    parser.add_argument("--target", required=True, help="resource id of the machine, or of an instance of a scale set")
-    parser.add_argument("--subscription", default="", help="of the Bastion, where it is not the default one")
-    parser.add_argument("port", nargs="?", type=int, default=22, help="port on the machine")
+    parser.add_argument("--name", required=True, help="name of the Bastion")
+    parser.add_argument("--resource-group", required=True, help="resource group of the Bastion")
+    parser.add_argument("--target", required=True, help="resource ID of the virtual machine or scale set instance")
+    parser.add_argument("--subscription", default="", help="subscription of the Bastion (default: the CLI's)")
+    parser.add_argument("port", nargs="?", type=int, default=22, help="port on the machine (default: 22)")
     return parser.parse_args(argv)
 
 
@@ -72,7 +72,7 @@ def _free_port() -> int:
 
 
 def _open(tunnel: subprocess.Popen[bytes], port: int) -> socket.socket | None:
-    """A connection to the tunnel's near end; None where the tunnel ended or never came."""
+    """A connection to the local end of the tunnel; None if the tunnel did not open."""
     until = time.monotonic() + OPENS_WITHIN_S
     while time.monotonic() < until and tunnel.poll() is None:
         with contextlib.suppress(OSError):
@@ -82,7 +82,7 @@ def _open(tunnel: subprocess.Popen[bytes], port: int) -> socket.socket | None:
 
 
 def _relay(stream: socket.socket) -> None:
-    """Bytes both ways, until the far side ends."""
+    """Copy bytes in both directions until the remote side closes."""
     stream.settimeout(None)
 
     def up() -> None:

@@ -1,6 +1,6 @@
-"""The way to a host: sockets, jump hosts, proxy commands; a connection over it is `connection.py`.
+"""The route to a host: sockets, jump hosts and proxy commands. `connection.py` runs SSH over it.
 
-It never retries: `fleet.py` does, so that a wait for one host holds no thread.
+This module never retries. `fleet.py` does, without occupying a thread while it waits.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterator, Mapping
 
 import paramiko
 
-from gpuinfra.remote.connection import Connection, Limits, words_of
+from gpuinfra.remote.connection import Connection, Limits, error_text
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import Known
+from gpuinfra.remote.known import KnownHosts
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.remote.proxy import Helper
+from gpuinfra.remote.proxy import ProxyCommand
 
-_GONE_MS = 45_000
-"""A peer that acknowledges nothing for so long is gone; without this TCP waits a quarter of an hour."""
+_TCP_USER_TIMEOUT_MS = 45_000
+"""How long sent data may stay unacknowledged. The default of TCP is about 15 minutes."""
 
 
 class Connector:
-    """Opens connections for one fleet; jump hosts are connected once and shared."""
+    """Opens connections for one fleet. Each jump host is connected once and shared."""
 
-    def __init__(self, known: Known, by_name: Mapping[str, Host], limits: Limits | None = None) -> None:
+    def __init__(self, known: KnownHosts, by_name: Mapping[str, Host], limits: Limits | None = None) -> None:
         self._known = known
         self._by_name = by_name
         self._limits = limits or Limits()
@@ -37,7 +37,7 @@ class Connector:
 
     @contextlib.contextmanager
     def connect(self, host: Host) -> Iterator[Connection]:
-        """A connection for the length of a `with`. Raises `HostProblem`."""
+        """A connection for the duration of a `with` block. Raises `HostProblem`."""
         connection = self._connect(host)
         try:
             yield connection
@@ -45,7 +45,7 @@ class Connector:
             self._close(connection)
 
     def close(self) -> None:
-        """End every connection, which also ends every wait on one."""
+        """Close every connection, which also ends every wait on one."""
         self.closed = True
         with self._guard:
             every = list(self._open)
@@ -53,9 +53,9 @@ class Connector:
             self._close(connection)
 
     def _connect(self, host: Host) -> Connection:
-        trust = self._known.of(host)
-        stream, helper = self._stream(host)
-        connection = Connection(host, helper, self._limits)
+        trust = self._known.trust(host)
+        stream, proxy = self._stream(host)
+        connection = Connection(host, proxy, self._limits)
         with self._guard:
             if not self.closed:
                 self._open.add(connection)
@@ -67,7 +67,9 @@ class Connector:
             raise
         if self.closed:
             self._close(connection)
-            raise HostProblem(Kind.INTERRUPTED, f"{host.name} was left", "run the same command again to go on")
+            raise HostProblem(
+                Kind.INTERRUPTED, f"{host.name} was interrupted", "run the same command again to continue"
+            )
         return connection
 
     def _close(self, connection: Connection) -> None:
@@ -75,29 +77,29 @@ class Connector:
             self._open.discard(connection)
         connection.close()
 
-    def _stream(self, host: Host) -> tuple[socket.socket | paramiko.Channel, Helper | None]:
+    def _stream(self, host: Host) -> tuple[socket.socket | paramiko.Channel, ProxyCommand | None]:
         if host.jump:
             return self._through(host, self._by_name[host.jump]), None
         if host.proxy_command:
-            helper = Helper(host)
-            return helper.socket, helper
+            proxy = ProxyCommand(host)
+            return proxy.socket, proxy
         try:
             stream = socket.create_connection((host.address, host.port), timeout=self._limits.connect_s)
         except TimeoutError:
             raise HostProblem(
                 Kind.TIMEOUT,
-                f"{host.name} ({host.where}) did not take a connection within {self._limits.connect_s:g} s",
-                "is it running, and may this machine reach that port?",
+                f"{host.name} ({host.where}) did not accept a connection within {self._limits.connect_s:g} s",
+                "check that the host is running and that this machine can reach the port",
             ) from None
         except (OSError, UnicodeError) as error:
             raise HostProblem(
                 Kind.UNREACHABLE,
                 f"{host.name} ({host.where}) cannot be reached: {getattr(error, 'strerror', None) or error}",
-                "is sshd running there, and are address and port right?",
+                "check that sshd is running and that address and port are correct",
             ) from None
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
         return stream, None
 
     def _through(self, host: Host, jump: Host) -> paramiko.Channel:
@@ -117,6 +119,6 @@ class Connector:
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise HostProblem(
                 Kind.UNREACHABLE,
-                f"{jump.name} did not pass a connection on to {host.name} ({host.where}): {words_of(error)}",
-                "may the jump host reach it, and does its sshd allow TCP forwarding?",
+                f"{jump.name} did not forward a connection to {host.name} ({host.where}): {error_text(error)}",
+                "check that the jump host can reach it and that its sshd allows TCP forwarding",
             ) from None

@@ -1,7 +1,6 @@
-"""A logged-in SSH connection: handshake, host key, login, commands; a limit on every wait.
+"""An SSH connection: handshake, host key, login and commands, each with a time limit.
 
-The host key is checked before anything of the person's is offered, and by `known.py` alone. Which stream it runs over is
-`connect.py`'s business. It never retries.
+`known.py` verifies the host key before any key of the user is offered. `connect.py` provides the stream. This module never retries.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.keys import agent as agent_of_person
-from gpuinfra.remote.keys import default_keys, private_key
-from gpuinfra.remote.known import Trust
+from gpuinfra.remote.keys import default_keys, private_key, ssh_agent
+from gpuinfra.remote.known import HostTrust
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.remote.proxy import Helper, last_line
+from gpuinfra.remote.proxy import ProxyCommand, last_line
 
 WEAK = {
     "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
@@ -29,18 +27,18 @@ WEAK = {
     "keys": ["ssh-rsa", "ssh-dss"],
     "pubkeys": ["ssh-rsa", "ssh-dss"],
 }
-"""What paramiko would still agree to; no supported image needs any of it."""
-KEPT_BYTES = 1 << 20
-"""Of a command's output only this much is kept, the end of it: one host may not fill the operator's memory."""
+"""Weak algorithms that paramiko accepts by default. No supported image needs them."""
+MAX_OUTPUT_BYTES = 1 << 20
+"""Bytes of a command's output that are kept, from its end, so that one host cannot fill the operator's memory."""
 _KEEPALIVE_S = 15
 _LOG = logging.getLogger("gpuinfra.remote.ssh")
 _LOG.addHandler(logging.NullHandler())
-_LOG.propagate = False  # paramiko reports a refused host as an error with a traceback; here it is an outcome
+_LOG.propagate = False  # paramiko logs a refused host with a traceback; here it is a result
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long one thing may take, in seconds. Hundreds of handshakes share a core, so these are not tight."""
+    """Time limits in seconds. They are generous because hundreds of handshakes may share one core."""
 
     connect_s: float = 20.0
     handshake_s: float = 60.0
@@ -49,82 +47,84 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a command came to."""
+class CommandResult:
+    """The result of a command."""
 
     exit: int
     output: bytes
     dropped_bytes: int
-    """Output that was not kept."""
+    """Size of the output that was dropped."""
 
     @property
-    def last_words(self) -> str:
-        """Its last line, for messages; nothing in it acts on a terminal."""
-        return last_line(self.output) or "it said nothing"
+    def last_line(self) -> str:
+        """The last line of the output for messages, without control characters."""
+        return last_line(self.output) or "no output"
 
 
 class _Transport(paramiko.Transport):
-    """Asks for the host key algorithms that can be verified, certificates among them."""
+    """Requests the host key algorithms that can be verified, including certificates."""
 
-    wanted: tuple[str, ...] = ()
+    host_key_algorithms: tuple[str, ...] = ()
 
     @property
     def preferred_ciphers(self) -> tuple[str, ...]:
-        # AES-GCM first, as OpenSSH would have it: it needs no MAC beside it, which here is Python's time for each packet.
+        # AES-GCM needs no separate MAC, which paramiko computes in Python for each packet.
         return tuple(sorted(super().preferred_ciphers, key=lambda name: "gcm" not in name))
 
     @property
     def preferred_keys(self) -> tuple[str, ...]:
-        return self.wanted
+        return self.host_key_algorithms
 
 
 class Connection:
-    """A logged-in connection."""
+    """One SSH connection to a host."""
 
-    def __init__(self, host: Host, helper: Helper | None, limits: Limits) -> None:
+    def __init__(self, host: Host, proxy: ProxyCommand | None, limits: Limits) -> None:
         self.host = host
-        self._helper = helper
+        self._proxy = proxy
         self._limits = limits
         self._transport: _Transport | None = None
         self._agreed = threading.Event()
-        self._left = False
+        self._closed = False
 
     @property
     def alive(self) -> bool:
         """True while commands can be sent."""
         return self._transport is not None and self._transport.is_active()
 
-    def begin(self, stream: socket.socket | paramiko.Channel, trust: Trust) -> None:
-        """Shake hands, check the host key, log in: in this order."""
+    def begin(self, stream: socket.socket | paramiko.Channel, trust: HostTrust) -> None:
+        """Shake hands, verify the host key, then log in."""
         limits, host = self._limits, self.host
         try:
             transport = _Transport(stream, disabled_algorithms=WEAK)  # type: ignore[arg-type]
             self._transport = transport
-            transport.wanted = trust.algorithms
+            transport.host_key_algorithms = trust.algorithms
             transport.set_log_channel(_LOG.name)
             transport.daemon = True
             transport.banner_timeout = transport.handshake_timeout = limits.handshake_s
             transport.auth_timeout = limits.login_s
-            # It would start a thread for each connection to time the handshake, which is timed below.
+            # paramiko starts a thread for each connection to time the handshake; the wait below does that without one.
             transport.packetizer.start_handshake = lambda timeout: None
             transport.start_client(event=self._agreed)
             answered = self._agreed.wait(limits.handshake_s)
-            if answered and (self._left or not transport.is_active()):
+            if answered and (self._closed or not transport.is_active()):
                 raise transport.get_exception() or EOFError()
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._handshake_problem(error) from None
         if not answered:
             raise HostProblem(
                 Kind.TIMEOUT,
-                f"{host.name} ({host.where}) took the connection and did not shake hands within {limits.handshake_s:g} s",
-                "is that sshd, and is the machine overloaded?",
+                f"{host.name} ({host.where}) accepted the connection but did not complete the SSH handshake within {limits.handshake_s:g} s",
+                "check that sshd listens on this port and that the machine is not overloaded",
             )
-        trust.check(_shown_key(transport))
+        trust.check(_presented_key(transport))
         self._login(transport)
         transport.set_keepalive(_KEEPALIVE_S)
 
-    def run(self, command: str, stdin: bytes = b"", limit_s: float = 120.0, keep_bytes: int = KEPT_BYTES) -> Answer:
-        """Run one command to its end. Raises `HostProblem` when the connection or the time ends first."""
+    def run(
+        self, command: str, stdin: bytes = b"", limit_s: float = 120.0, keep_bytes: int = MAX_OUTPUT_BYTES
+    ) -> CommandResult:
+        """Run one command to its end. Raises `HostProblem` if the connection or the time limit ends first."""
         until = time.monotonic() + limit_s
         try:
             return self._run(command, stdin, until, limit_s, keep_bytes)
@@ -132,34 +132,34 @@ class Connection:
             raise HostProblem(
                 Kind.TIMEOUT,
                 f"{self.host.name} did not answer within {limit_s:g} s",
-                "the machine is stalled or overloaded; what was started there goes on, run again to look",
+                "check that the machine is not overloaded; a started command continues on the host, run this again to see its state",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._dropped(words_of(error)) from None
+            raise self._dropped(error_text(error)) from None
 
     def tunnel(self, to: Host) -> paramiko.Channel:
-        """A stream to another host, as this one reaches it."""
+        """A stream to another host, opened from this one."""
         assert self._transport is not None
         return self._transport.open_channel(
             "direct-tcpip", (to.address, to.port), ("127.0.0.1", 0), timeout=self._limits.channel_s
         )
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
-        self._left = True
-        self._agreed.set()  # paramiko tells nobody who waits for a handshake that was closed
+        """Close the connection, also while it is in use."""
+        self._closed = True
+        self._agreed.set()  # paramiko does not notify a thread that waits for the handshake
         if self._transport is not None:
             self._transport.close()
-        if self._helper is not None:
-            self._helper.close()
+        if self._proxy is not None:
+            self._proxy.close()
 
-    def _run(self, command: str, stdin: bytes, until: float, limit_s: float, keep_bytes: int) -> Answer:
+    def _run(self, command: str, stdin: bytes, until: float, limit_s: float, keep_bytes: int) -> CommandResult:
         assert self._transport is not None
         channel = self._transport.open_session(timeout=min(self._limits.channel_s, limit_s))
         try:
-            # One stream, so that a flood on the other cannot stop the command while nobody reads it.
+            # One combined stream: an unread second stream would fill its window and block the command.
             channel.set_combine_stderr(True)
-            channel.settimeout(_left(until))
+            channel.settimeout(_remaining(until))
             channel.exec_command(command)
             if stdin:
                 channel.sendall(stdin)
@@ -170,22 +170,22 @@ class Connection:
                 if len(output) > 2 * keep_bytes:
                     dropped += len(output) - keep_bytes
                     del output[:-keep_bytes]
-            if not channel.status_event.wait(_left(until)):
+            if not channel.status_event.wait(_remaining(until)):
                 raise TimeoutError
             if channel.exit_status == -1:
-                raise self._dropped("it ended before the command did")
-            return Answer(exit=channel.exit_status, output=bytes(output), dropped_bytes=dropped)
+                raise self._dropped("the connection closed before the command ended")
+            return CommandResult(exit=channel.exit_status, output=bytes(output), dropped_bytes=dropped)
         finally:
             channel.close()
 
     @staticmethod
     def _receive(channel: paramiko.Channel, until: float) -> bytes:
-        channel.settimeout(_left(until))
+        channel.settimeout(_remaining(until))
         return channel.recv(65536)
 
     def _login(self, transport: _Transport) -> None:
         host, tried, reasons = self.host, 0, []
-        agent = None if host.identity else agent_of_person()
+        agent = None if host.identity else ssh_agent()
         try:
             offered = [
                 key for path in host.identity or default_keys() if (key := private_key(path, reasons)) is not None
@@ -195,78 +195,79 @@ class Connection:
                 try:
                     transport.auth_publickey(host.user, key)
                 except paramiko.BadAuthenticationType as error:
-                    reasons.append(f"the machine wants {', '.join(error.allowed_types)}")
+                    reasons.append(f"the host accepts {', '.join(error.allowed_types)}")
                 except paramiko.AuthenticationException as error:
                     if not transport.is_active() and tried > 1:
-                        reasons.append("the machine ended the connection after several keys; name one with identity")
+                        reasons.append("the host closed the connection after several keys; set identity to one key")
                         break
                     if "timeout" in str(error).lower():
                         raise HostProblem(
                             Kind.TIMEOUT,
-                            f"{host.name} did not answer a login within {self._limits.login_s:g} s",
-                            "is the machine overloaded, or its directory service away?",
+                            f"{host.name} did not answer the login within {self._limits.login_s:g} s",
+                            "check that the machine and its directory service respond",
                         ) from None
                 if transport.is_authenticated():
                     return
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._dropped(words_of(error), "while logging in") from None
+            raise self._dropped(error_text(error), "while logging in") from None
         finally:
             if agent:
                 agent.close()
-        what = f"{tried} key{'s' if tried != 1 else ''} of " + (
+        what = f"{tried} key{'s' if tried != 1 else ''} from " + (
             ", ".join(str(path) for path in host.identity) or "the agent and ~/.ssh"
         )
         raise HostProblem(
             Kind.LOGIN,
-            f"{host.name} lets {host.user} in with none of {what}" + "".join(f"; {reason}" for reason in reasons[:3]),
-            "give the right user and identity, or add the key to the agent (ssh-add)",
+            f"{host.name} refused the login of {host.user} with {what}"
+            + "".join(f"; {reason}" for reason in reasons[:3]),
+            "set the correct user and identity, or add the key to the agent (ssh-add)",
         )
 
     def _handshake_problem(self, error: BaseException) -> HostProblem:
-        words, said = words_of(error), self._helper.last_words() if self._helper else ""
+        text, proxy_error = error_text(error), self._proxy.last_error() if self._proxy else ""
         if isinstance(error, IncompatiblePeer):
             return HostProblem(
                 Kind.UNUSABLE,
-                f"{self.host.name} and gpuinfra agree on no algorithm: {words}",
-                "update its sshd; weak algorithms are not turned on again",
+                f"{self.host.name} offers no algorithm that gpuinfra accepts: {text}",
+                "update its sshd; weak algorithms cannot be enabled",
             )
-        if self._helper:
+        if self._proxy:
             return HostProblem(
                 Kind.UNREACHABLE,
-                f"the proxy command of {self.host.name} gave no SSH connection: {said or words}",
-                f"try it by hand: {' '.join(self.host.proxy_words())}",
+                f"the proxy command of {self.host.name} did not open an SSH connection: {proxy_error or text}",
+                f"run it by hand: {' '.join(self.host.proxy_words())}",
             )
-        if "banner" in words.lower() and "timed out" not in words.lower() and not isinstance(error, EOFError):
+        if "banner" in text.lower() and "timed out" not in text.lower() and not isinstance(error, EOFError):
             return HostProblem(
                 Kind.TIMEOUT if "timeout" in repr(error.__context__).lower() else Kind.UNREACHABLE,
-                f"{self.host.name} ({self.host.where}) does not speak SSH: {words}",
-                "is that sshd's port, and is the machine overloaded (MaxStartups)?",
+                f"{self.host.name} ({self.host.where}) did not send an SSH banner: {text}",
+                "check that sshd listens on this port and that its MaxStartups is not exceeded",
             )
-        return self._dropped(words, "during the handshake")
+        return self._dropped(text, "during the handshake")
 
-    def _dropped(self, words: str, when: str = "") -> HostProblem:
+    def _dropped(self, text: str, when: str = "") -> HostProblem:
         return HostProblem(
             Kind.DROPPED,
-            f"the connection to {self.host.name} was lost{' ' + when if when else ''}: {words}",
-            "what was started there goes on; run again to look",
+            f"the connection to {self.host.name} was lost{' ' + when if when else ''}: {text}",
+            "a started command continues on the host; run this again to see its state",
         )
 
 
-def _shown_key(transport: paramiko.Transport) -> bytes:
-    """The blob that the server signed the handshake for: the certificate where it showed one."""
+def _presented_key(transport: paramiko.Transport) -> bytes:
+    """The key that signed the handshake, or its certificate if the server presented one."""
     key = transport.get_remote_server_key()
     blob = key.public_blob
     return blob.key_blob if blob is not None else key.asbytes()
 
 
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
+def _remaining(until: float) -> float:
+    seconds = until - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError
-    return left
+    return seconds
 
 
-def words_of(error: BaseException) -> str:
-    """What an error says, as one line; nothing in it acts on a terminal."""
-    text = str(error).splitlines()[0] if str(error) else "the other side closed it"
+def error_text(error: BaseException) -> str:
+    """The first line of an error, without control characters."""
+    text = str(error).splitlines()[0] if str(error) else "the remote side closed the connection"
     return "".join(c if c.isprintable() else " " for c in text)[:300]

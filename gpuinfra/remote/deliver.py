@@ -1,7 +1,7 @@
-"""A bundle brought to hosts, started, and followed to its end.
+"""Installs bundles on hosts, starts them and follows their journals.
 
-Every call is short: it connects, looks, perhaps delivers and starts, and leaves. The truth is the journal on the host
-(docs/design.md, "Journal of a node"), so an operator's machine that dies loses nothing, and a second run finds what runs.
+Each connection is short: it reads the host's status, and installs and starts the bundle if necessary. The journal on the host
+(docs/design.md, "Journal of a node") is authoritative: a failure of the operator's machine loses nothing, and a second run continues.
 """
 
 from __future__ import annotations
@@ -16,71 +16,71 @@ from typing import Any
 
 from gpuinfra.bundle import Bundle
 from gpuinfra.plan.model import PoolPlan
-from gpuinfra.remote import agent as far
+from gpuinfra.remote import agent
 from gpuinfra.remote.connect import Connector
-from gpuinfra.remote.connection import KEPT_BYTES, Connection
-from gpuinfra.remote.fleet import Again
+from gpuinfra.remote.connection import MAX_OUTPUT_BYTES, Connection
+from gpuinfra.remote.fleet import Reschedule
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
 
-_SOURCE = Path(far.__file__).read_bytes()
-# The text of far.py comes over standard input: nothing is written to the host to look at it.
-_LOADER = 'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"gpuinfra-far","exec"))'
-LOOK_LIMIT_S = 60.0
+_SOURCE = Path(agent.__file__).read_bytes()
+# The source of agent.py is sent over standard input, so that a status request writes nothing to the host.
+_LOADER = 'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"gpuinfra-agent","exec"))'
+STATUS_LIMIT_S = 60.0
 DELIVER_LIMIT_S = 300.0
 DRY_LIMIT_S = 580.0
 STARTS = 3
-"""Starts of one run. A runner that ends without a word twice will do so again."""
+"""Starts of the runner in one run. A runner that ended several times without a result is not started again."""
 REBOOT_PATIENCE_S = 1200.0
-"""Machines with eight GPUs and terabytes of memory take many minutes to come back."""
+"""Machines with eight GPUs and terabytes of progress take many minutes to reboot."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What a pool's hosts get."""
+    """What is installed on the hosts of a pool."""
 
     pool: PoolPlan
     bundle: Bundle = field(repr=False)
     node: Mapping[str, Any]
-    """`node.json` for a machine that has none yet."""
+    """`node.json` for a machine without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
-    """A host on which every step of the bundle is done."""
+class BootstrapResult:
+    """A host that completed every step of the bundle."""
 
     steps: int
     changed: int
     already: bool
-    """True when there was nothing to do."""
+    """True if this run did not start the steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Would:
-    """What steps would do on a host."""
+class DryRunResult:
+    """What the steps would change on a host."""
 
     lines: tuple[str, ...]
 
 
 @dataclass
-class _Memory:
-    """What this run knows about one host."""
+class _Progress:
+    """The state of one host in this run."""
 
     since: float = 0.0
     starts: int = 0
-    looks: int = 0
+    polls: int = 0
     stage: str = ""
     rebooting_since: float | None = None
 
 
-def ask(
+def call_agent(
     connection: Connection,
     order: Mapping[str, Any],
     payload: bytes = b"",
     limit_s: float = 60.0,
-    keep_bytes: int = KEPT_BYTES,
+    keep_bytes: int = MAX_OUTPUT_BYTES,
 ) -> dict[str, Any]:
-    """Send the far side with one order and read its answer. Raises `HostProblem`."""
+    """Run the host agent with one request and return its answer. Raises `HostProblem`."""
     host = connection.host
     command = f"python3 -I -c {shlex.quote(_LOADER)}"
     if host.sudo:
@@ -88,21 +88,23 @@ def ask(
     line = json.dumps({**order, "root": str(host.root), "size": len(payload)}).encode() + b"\n"
     answer = connection.run(command, b"%d\n%s%s%s" % (len(_SOURCE), _SOURCE, line, payload), limit_s, keep_bytes)
     for text in reversed(answer.output.split(b"\n")):
-        if text.startswith(far.MARK.encode()):
+        if text.startswith(agent.MARK.encode()):
             try:
-                found = json.loads(text[len(far.MARK) :])
+                found = json.loads(text[len(agent.MARK) :])
             except ValueError:
                 break
             if isinstance(found, dict):
                 if "refused" in found:
-                    raise HostProblem(_refusal(found), f"{host.name}: {found['refused']}", "mend this, then run again")
+                    raise HostProblem(
+                        _refusal_kind(found), f"{host.name}: {found['refused']}", "fix this, then run the command again"
+                    )
                 return found
             break
-    raise _no_answer(host, answer.exit, answer.last_words)
+    raise _no_answer(host, answer.exit, answer.last_line)
 
 
 class Bootstrap:
-    """The task of a fleet: one host, one short look, and what has to follow from it."""
+    """The fleet task that installs a bundle: each call reads a host's status and takes the next action."""
 
     def __init__(
         self,
@@ -111,80 +113,82 @@ class Bootstrap:
         pool_of: Callable[[Host], str],
         *,
         limit_s: float = 7200.0,
-        said: Callable[[Host, str], None] = lambda host, stage: None,
+        on_stage: Callable[[Host, str], None] = lambda host, stage: None,
     ) -> None:
         self._connector = connector
         self._orders = orders
         self._pool_of = pool_of
         self._limit_s = limit_s
-        self._said = said
-        self._memory: dict[str, _Memory] = {}
+        self._on_stage = on_stage
+        self._progress: dict[str, _Progress] = {}
 
-    def __call__(self, host: Host) -> Done | Again:
-        """Look, act where that is due, say when to look again."""
-        memory = self._memory.setdefault(host.name, _Memory(since=time.monotonic()))
+    def __call__(self, host: Host) -> BootstrapResult | Reschedule:
+        """Take the next action on a host, and return its result or the time of the next call."""
+        progress = self._progress.setdefault(host.name, _Progress(since=time.monotonic()))
         order = self._orders[self._pool_of(host)]
-        if time.monotonic() - memory.since > self._limit_s:
+        if time.monotonic() - progress.since > self._limit_s:
             raise HostProblem(
-                # Not of a kind that passes: the time that was given is over.
+                # Not a transient kind: the time limit of the run is over.
                 Kind.STEP,
-                f"{host.name} was not done within {self._limit_s:g} s; last seen: {memory.stage or 'nothing'}",
-                "its steps go on; run again to go on watching, or give a longer --timeout",
+                f"{host.name} did not finish within {self._limit_s:g} s; last stage: {progress.stage or 'none'}",
+                "its steps continue on the host; run the command again to follow them, or set a longer --timeout",
             )
         try:
             with self._connector.connect(host) as connection:
-                found = ask(connection, {"do": "look"}, limit_s=LOOK_LIMIT_S)
-                decided = self._judge(host, order, found, memory)
-                if decided is not None:
-                    return decided
+                found = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)
+                result = self._result(host, order, found, progress)
+                if result is not None:
+                    return result
                 sha256 = order.bundle.sha256
                 payload = b"" if sha256 in found["bundles"] else order.bundle.data
-                self._stage(host, memory, f"delivers {len(payload) // 1024} KiB" if payload else "starts again")
-                ask(
+                self._stage(host, progress, f"sends {len(payload) // 1024} KiB" if payload else "restarts")
+                call_agent(
                     connection,
-                    {"do": "begin", "sha256": sha256, "node": dict(order.node)},
+                    {"do": "start", "sha256": sha256, "node": dict(order.node)},
                     payload,
                     limit_s=DELIVER_LIMIT_S,
                 )
         except HostProblem as problem:
-            since = memory.rebooting_since
-            if problem.kind.passes and since is not None and time.monotonic() - since < REBOOT_PATIENCE_S:
-                return Again(10.0)
+            since = progress.rebooting_since
+            if problem.kind.is_transient and since is not None and time.monotonic() - since < REBOOT_PATIENCE_S:
+                return Reschedule(10.0)
             raise
-        memory.starts += 1
-        memory.looks = 0
-        self._stage(host, memory, "steps begin")
-        return Again(0.5)
+        progress.starts += 1
+        progress.polls = 0
+        self._stage(host, progress, "starts the steps")
+        return Reschedule(0.5)
 
-    def _judge(self, host: Host, order: Order, found: Mapping[str, Any], memory: _Memory) -> Done | Again | None:
-        """None when the runner has to be started."""
+    def _result(
+        self, host: Host, order: Order, found: Mapping[str, Any], progress: _Progress
+    ) -> BootstrapResult | Reschedule | None:
+        """The result, or when to call again; None if the runner must be started."""
         sha256 = order.bundle.sha256
-        ours = found["current"] == sha256
+        is_current = found["current"] == sha256
         state = found["state"] or {}
-        steps = _steps(state) if ours and state.get("bundle_sha256") == sha256 else []
+        steps = _steps(state) if is_current and state.get("bundle_sha256") == sha256 else []
         names = [step.id for step in order.pool.steps]
         if found["running"]:
-            if not ours:
+            if not is_current:
                 raise HostProblem(
                     Kind.BUSY,
-                    f"{host.name} installs another bundle, {str(found['current'])[:12]}",
-                    "wait for it, or see on that machine who started it",
+                    f"{host.name} is installing another bundle, {str(found['current'])[:12]}",
+                    "wait until it finishes, or check on the host who started it",
                 )
-            memory.rebooting_since = None
-            self._stage(host, memory, _progress(steps, len(names)))
-            memory.looks += 1
-            return Again(min(20.0, 0.5 * 1.5**memory.looks))
+            progress.rebooting_since = None
+            self._stage(host, progress, _stage_text(steps, len(names)))
+            progress.polls += 1
+            return Reschedule(min(20.0, 0.5 * 1.5**progress.polls))
         by_id = {str(step.get("id")): step for step in steps}
         if names and all((by_id.get(name) or {}).get("status") == "done" for name in names):
             changed = sum(bool(by_id[name].get("changed")) for name in names)
-            return Done(steps=len(names), changed=changed, already=memory.starts == 0)
-        if memory.starts:
+            return BootstrapResult(steps=len(names), changed=changed, already=progress.starts == 0)
+        if progress.starts:
             failed = next((step for step in steps if step.get("status") == "failed"), None)
             if failed is not None:
                 raise HostProblem(
                     Kind.STEP,
                     f"{host.name}: {one_line(failed.get('id'))}: {one_line(failed.get('reason'))}",
-                    "the log is /var/log/gpuinfra/bootstrap.log there; mend the cause, then run again",
+                    "read /var/log/gpuinfra/bootstrap.log on the host, fix the cause, then run the command again",
                 )
         waiting = next((step for step in steps if step.get("status") == "reboot"), None)
         if waiting is not None and waiting.get("boot_id") == found["boot_id"]:
@@ -192,53 +196,55 @@ class Bootstrap:
                 raise HostProblem(
                     Kind.REBOOT,
                     f"{host.name}: {one_line(waiting.get('id'))}: {one_line(waiting.get('reason'))}",
-                    "reboot it, then run again; without systemd it does not go on by itself",
+                    "reboot the host, then run the command again; without systemd it does not continue after the reboot",
                 )
-            memory.rebooting_since = memory.rebooting_since or time.monotonic()
-            if time.monotonic() - memory.rebooting_since < REBOOT_PATIENCE_S:
-                self._stage(host, memory, "reboots")
-                return Again(10.0)
-        memory.rebooting_since = None
-        if memory.starts >= STARTS:
+            progress.rebooting_since = progress.rebooting_since or time.monotonic()
+            if time.monotonic() - progress.rebooting_since < REBOOT_PATIENCE_S:
+                self._stage(host, progress, "reboots")
+                return Reschedule(10.0)
+        progress.rebooting_since = None
+        if progress.starts >= STARTS:
             raise HostProblem(
                 Kind.STEP,
-                f"{host.name}: the runner ended {memory.starts} times without an outcome: {one_line(found.get('said'))}",
-                "look at /var/log/gpuinfra/ there and at `journalctl -u gpuinfra-bootstrap`",
+                f"{host.name}: the runner ended {progress.starts} times without a result: {one_line(found.get('said'))}",
+                "read /var/log/gpuinfra/ and `journalctl -u gpuinfra-bootstrap` on the host",
             )
         return None
 
-    def _stage(self, host: Host, memory: _Memory, stage: str) -> None:
-        if stage != memory.stage:
-            memory.stage = stage
-            self._said(host, stage)
+    def _stage(self, host: Host, progress: _Progress, stage: str) -> None:
+        if stage != progress.stage:
+            progress.stage = stage
+            self._on_stage(host, stage)
 
 
 class DryRun:
-    """The task of a fleet that changes nothing."""
+    """The fleet task that reports what a bundle would change."""
 
     def __init__(self, connector: Connector, orders: Mapping[str, Order], pool_of: Callable[[Host], str]) -> None:
         self._connector = connector
         self._orders = orders
         self._pool_of = pool_of
 
-    def __call__(self, host: Host) -> Would:
-        """What the steps say that they would do."""
+    def __call__(self, host: Host) -> DryRunResult:
+        """What the steps of one host would change."""
         order = self._orders[self._pool_of(host)]
         with self._connector.connect(host) as connection:
-            found = ask(connection, {"do": "look"}, limit_s=LOOK_LIMIT_S)
+            found = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)
             payload = b"" if order.bundle.sha256 in found["bundles"] else order.bundle.data
-            told = ask(
+            answer = call_agent(
                 connection,
-                {"do": "rehearse", "sha256": order.bundle.sha256, "node": dict(order.node)},
+                {"do": "dry_run", "sha256": order.bundle.sha256, "node": dict(order.node)},
                 payload,
                 limit_s=DRY_LIMIT_S,
             )
-        lines = tuple(one_line(line).removeprefix("gpuinfra: ") for line in told.get("lines", []))
-        if told.get("exit") != 0:
+        lines = tuple(one_line(line).removeprefix("gpuinfra: ") for line in answer.get("lines", []))
+        if answer.get("exit") != 0:
             raise HostProblem(
-                Kind.UNUSABLE, f"{host.name}: {lines[-1] if lines else 'the dry run said nothing'}", "mend this there"
+                Kind.UNUSABLE,
+                f"{host.name}: {lines[-1] if lines else 'the dry run printed nothing'}",
+                "fix this on the host",
             )
-        return Would(lines=lines)
+        return DryRunResult(lines=lines)
 
 
 def _steps(state: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -246,31 +252,33 @@ def _steps(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
 
 
-def _progress(steps: Sequence[Mapping[str, Any]], total: int) -> str:
+def _stage_text(steps: Sequence[Mapping[str, Any]], total: int) -> str:
     done = sum(step.get("status") == "done" for step in steps)
     now = next((step for step in steps if step.get("status") == "running"), None)
     return f"{done} of {total} steps" + (f", {one_line(now.get('id'))} runs" if now else "")
 
 
-def _refusal(found: Mapping[str, Any]) -> Kind:
+def _refusal_kind(found: Mapping[str, Any]) -> Kind:
     return Kind.BUSY if "another bundle" in str(found["refused"]) else Kind.UNUSABLE
 
 
-def _no_answer(host: Host, code: int, words: str) -> HostProblem:
+def _no_answer(host: Host, code: int, output: str) -> HostProblem:
     if code == 127:
-        return HostProblem(Kind.UNUSABLE, f"{host.name} has no python3", "install python3 (3.9 or newer) there")
-    if host.sudo and "sudo" in words:
+        return HostProblem(Kind.UNUSABLE, f"{host.name} has no python3", "install Python 3.9 or later on the host")
+    if host.sudo and "sudo" in output:
         return HostProblem(
             Kind.UNUSABLE,
-            f"{host.user} may not become root on {host.name} without a password: {words}",
-            "allow it (NOPASSWD), or log in as root",
+            f"{host.user} on {host.name} cannot run sudo without a password: {output}",
+            "allow it (NOPASSWD in sudoers), or log in as root",
         )
     return HostProblem(
-        Kind.UNUSABLE, f"{host.name} gave no answer that is understood (exit code {code}): {words}", "log in and look"
+        Kind.UNUSABLE,
+        f"{host.name} returned no valid answer (exit code {code}): {output}",
+        "log in to the host and check its Python",
     )
 
 
 def one_line(value: object) -> str:
-    """One line of somebody else's text; nothing in it acts on a terminal."""
+    """Text of a host as one line, without control characters."""
     text = " ".join(str(value).split())
     return "".join(c if c.isprintable() else " " for c in text)[:400]

@@ -1,7 +1,7 @@
-"""Short tasks on many hosts at once, each host at its own pace.
+"""Short tasks on many hosts in parallel.
 
-A task ends quickly: with a result, or with the wish to be called again later. So a few dozen threads serve hundreds of
-hosts that install for half an hour, and a host that stalls holds one thread for as long as its own limit, never the rest.
+A task returns a result, or the time of its next call. A few dozen threads can therefore serve hundreds of hosts whose installation takes
+half an hour, and a stalled host occupies one thread, no longer than its own time limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gpuinfra.remote.problem import HostProblem, Kind
 
 Value = TypeVar("Value")
 TRIES = 5
-"""Connections that may fail in a row before a host counts as lost."""
+"""Consecutive transient failures after which a host counts as failed."""
 
 
 @dataclass(frozen=True)
-class Again:
-    """Call the task for this host again after some seconds."""
+class Reschedule:
+    """Call the task for this host again after `after_s` seconds."""
 
     after_s: float
 
 
 @dataclass
 class Outcome(Generic[Value]):
-    """What became of one host."""
+    """The result or the problem of one host."""
 
     host: Host
     value: Value | None = None
@@ -40,56 +40,56 @@ class Outcome(Generic[Value]):
 
 
 @dataclass
-class Ended(Generic[Value]):
-    """What became of all, in the order of the hosts."""
+class FleetResult(Generic[Value]):
+    """The outcomes of all hosts, in their order."""
 
     outcomes: list[Outcome[Value]] = field(default_factory=list)
     interrupted: bool = False
 
 
 def back_off(tries: int, chance: Callable[[], float] = random.random) -> float:
-    """Seconds before the next try: doubling, and spread so that hundreds do not come back together."""
+    """Seconds before the next attempt: exponential with jitter, so that hundreds of hosts do not retry at once."""
     return min(30.0, 1.0 * 2 ** (tries - 1)) * (0.5 + chance())
 
 
 class Fleet(Generic[Value]):
     """Runs one task on all hosts.
 
-    `task` may raise `HostProblem`; one that may pass is tried again.
-    `changed` is told each outcome, from whichever thread had it. `leave` ends what threads wait for.
+    `task` may raise `HostProblem`; a transient one is retried.
+    `on_outcome` and `on_retry` are called from worker threads. `on_stop` must end the waits of all threads.
     """
 
     def __init__(
         self,
         hosts: Sequence[Host],
-        task: Callable[[Host], Value | Again],
+        task: Callable[[Host], Value | Reschedule],
         *,
         parallel: int = 64,
-        changed: Callable[[Outcome[Value]], None] = lambda outcome: None,
-        trouble: Callable[[Host, HostProblem, float], None] = lambda host, problem, pause: None,
-        leave: Callable[[], None] = lambda: None,
+        on_outcome: Callable[[Outcome[Value]], None] = lambda outcome: None,
+        on_retry: Callable[[Host, HostProblem, float], None] = lambda host, problem, pause: None,
+        on_stop: Callable[[], None] = lambda: None,
         tries: int = TRIES,
     ) -> None:
         self._hosts = hosts
         self._task = task
         self._parallel = max(1, min(parallel, len(hosts)))
-        self._changed = changed
-        self._trouble = trouble
-        self._leave = leave
+        self._on_outcome = on_outcome
+        self._on_retry = on_retry
+        self._on_stop = on_stop
         self._tries = tries
         self._guard = threading.Lock()
-        # Apart, because a host that ends must not wake hundreds of workers that have nothing to do.
+        # Two conditions: a finished host must not wake hundreds of idle workers.
         self._work_due = threading.Condition(self._guard)
         self._all_ended = threading.Condition(self._guard)
         self._due: list[tuple[float, int, Host]] = []
         self._order = 0
-        self._left = len(hosts)
+        self._unfinished = len(hosts)
         self._stopped = False
         self._failures: dict[str, int] = {}
         self._outcomes: dict[str, Outcome[Value]] = {}
 
-    def run(self) -> Ended[Value]:
-        """Every host to its end. An interrupt leaves cleanly: what runs on the hosts goes on without us."""
+    def run(self) -> FleetResult[Value]:
+        """Run the task on every host. An interrupt stops the workers; commands on the hosts continue."""
         began = time.monotonic()
         self._began = began
         with self._guard:
@@ -101,14 +101,14 @@ class Fleet(Generic[Value]):
             for thread in threads:
                 thread.start()
             with self._guard:
-                while self._left:
+                while self._unfinished:
                     self._all_ended.wait(0.5)
         except KeyboardInterrupt:
             interrupted = True
         with self._guard:
             self._stopped = True
             self._work_due.notify_all()
-        self._leave()
+        self._on_stop()
         until = time.monotonic() + 10
         for thread in threads:
             if thread.ident is not None:
@@ -117,18 +117,18 @@ class Fleet(Generic[Value]):
             for host in self._hosts:
                 if host.name not in self._outcomes:
                     self._outcomes[host.name] = Outcome(
-                        host, problem=left_behind(host), seconds=time.monotonic() - began
+                        host, problem=interrupted_problem(host), seconds=time.monotonic() - began
                     )
-            return Ended([self._outcomes[host.name] for host in self._hosts], interrupted)
+            return FleetResult([self._outcomes[host.name] for host in self._hosts], interrupted)
 
     def _put(self, due: float, host: Host) -> None:
         self._order += 1
         heapq.heappush(self._due, (due, self._order, host))
 
     def _next(self) -> Host | None:
-        """The host that is due first; None when there is nothing more to do."""
+        """The next host that is due; None if there are none left."""
         with self._guard:
-            while not self._stopped and self._left:
+            while not self._stopped and self._unfinished:
                 now = time.monotonic()
                 if self._due and self._due[0][0] <= now:
                     return heapq.heappop(self._due)[2]
@@ -142,23 +142,23 @@ class Fleet(Generic[Value]):
             try:
                 found = self._task(host)
                 self._failures.pop(host.name, None)
-                if isinstance(found, Again):
+                if isinstance(found, Reschedule):
                     pause = found.after_s
                 else:
                     outcome = Outcome(host, value=found)
             except HostProblem as problem:
                 failures = self._failures[host.name] = self._failures.get(host.name, 0) + 1
                 if self._stopped:
-                    outcome = Outcome(host, problem=left_behind(host))
-                elif problem.kind.passes and failures < self._tries:
+                    outcome = Outcome(host, problem=interrupted_problem(host))
+                elif problem.kind.is_transient and failures < self._tries:
                     pause = back_off(failures)
-                    self._trouble(host, problem, pause)
+                    self._on_retry(host, problem, pause)
                 else:
                     outcome = Outcome(host, problem=problem)
-            except Exception as error:  # one host's surprise is no reason to lose the others
+            except Exception as error:  # an unexpected error of one host must not stop the others
                 text = f"{host.name}: {type(error).__name__}: {error}".splitlines()[0]
-                problem = HostProblem(Kind.DEFECT, text, "please report this")
-                outcome = Outcome(host, problem=left_behind(host) if self._stopped else problem)
+                problem = HostProblem(Kind.DEFECT, text, "report this as a bug")
+                outcome = Outcome(host, problem=interrupted_problem(host) if self._stopped else problem)
             with self._guard:
                 if pause is not None:
                     self._put(time.monotonic() + pause, host)
@@ -166,25 +166,25 @@ class Fleet(Generic[Value]):
                 elif outcome is not None:
                     outcome.seconds = time.monotonic() - self._began
                     self._outcomes[host.name] = outcome
-                    self._left -= 1
-                    if not self._left:
+                    self._unfinished -= 1
+                    if not self._unfinished:
                         self._work_due.notify_all()
                         self._all_ended.notify_all()
             if outcome is not None:
-                self._changed(outcome)
+                self._on_outcome(outcome)
 
 
-def left_behind(host: Host) -> HostProblem:
-    """What is said about a host that was not finished."""
+def interrupted_problem(host: Host) -> HostProblem:
+    """The problem of a host that did not finish before an interrupt."""
     return HostProblem(
         Kind.INTERRUPTED,
-        f"{host.name} was left before it was done",
-        "what was started there goes on; run the same command again to go on watching",
+        f"{host.name} was interrupted before it finished",
+        "started steps continue on the host; run the same command again to follow them",
     )
 
 
 def by_kind(problems: Sequence[HostProblem]) -> list[tuple[Kind, list[HostProblem]]]:
-    """Problems grouped for a summary, most frequent first."""
+    """Problems by kind, most frequent kind first."""
     groups: dict[Kind, list[HostProblem]] = {}
     for problem in problems:
         groups.setdefault(problem.kind, []).append(problem)

@@ -1,7 +1,6 @@
-"""Which hosts there are and how each is reached: a hosts file that a person writes.
+"""Hosts and how to reach them, read from a hosts file.
 
-The nodes of a stack that is up are the same `Host`s, from `tunnels.py`.
-It says nothing about keys being right (`known.py`) and opens nothing (`connect.py`).
+`tunnels.py` creates the same `Host` objects for the nodes of a deployed stack. `known.py` verifies host keys, `connect.py` connects.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}\$?")
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One machine, and how a person reaches it."""
+    """One machine and how to reach it."""
 
     name: str
     address: str
     port: int = 22
     user: str = "root"
     jump: str | None = None
-    """Name of the host that the connection goes through."""
+    """Name of the jump host."""
     proxy_command: tuple[str, ...] | None = None
-    """Words of a command whose standard input and output are the connection; %n name, %h address, %p port, %r user."""
+    """Arguments of a command whose standard input and output carry the connection. Tokens: %n name, %h address, %p port, %r user."""
     identity: tuple[Path, ...] = ()
-    """Private keys; a certificate beside a key (KEY-cert.pub) goes with it. Left out: the agent's keys."""
+    """Private keys. A certificate next to a key (KEY-cert.pub) is used with it. Default: the keys of the SSH agent and of ~/.ssh."""
     host_keys: tuple[str, ...] = ()
-    """`ssh-ed25519 AAAA...`: keys that the handover or the file vouches for. Left out: known_hosts decides."""
+    """Trusted host keys, `ssh-ed25519 AAAA...`, from the handover or the hosts file. Default: the known_hosts files."""
     pool: str | None = None
     sudo: bool = False
     root: Path = Path("/")
-    """Where the machine's files are: another folder prepares a mounted image."""
+    """Root of the machine's files. Another folder prepares a mounted image."""
 
     @property
     def where(self) -> str:
@@ -49,55 +48,55 @@ class Host:
         return f"{self.address}:{self.port}"
 
     def proxy_words(self) -> list[str]:
-        """The proxy command with its tokens filled in. No shell reads it, so a name cannot become a command."""
+        """The proxy command with its tokens replaced. It runs without a shell, so that a name cannot inject a command."""
         tokens = {"%h": self.address, "%n": self.name, "%p": str(self.port), "%r": self.user, "%%": "%"}
         return [re.sub(r"%[hnpr%]", lambda found: tokens[found[0]], word) for word in self.proxy_command or ()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hosts:
-    """All hosts of one order."""
+    """The hosts of one command."""
 
     hosts: tuple[Host, ...]
-    """Those that are worked on."""
+    """The target hosts."""
     jumps: dict[str, Host] = field(default_factory=dict)
-    """Those that are only passed through, and every host by its name."""
+    """Jump hosts and target hosts by name."""
     known_hosts: tuple[Path, ...] = ()
     stack: str | None = None
     pool: str | None = None
 
     def of_pool(self, pool: str | None) -> Hosts:
-        """Only the hosts of one pool."""
+        """The hosts of one pool."""
         if pool is None:
             return self
         chosen = tuple(host for host in self.hosts if (host.pool or self.pool or pool) == pool)
         if not chosen:
             pools = sorted({host.pool for host in self.hosts if host.pool})
-            raise UsageError(f"no host is of pool {pool!r}; hosts are of {', '.join(pools) or 'no pool'}")
+            raise UsageError(f"pool is {pool!r}; pools of the hosts: {', '.join(pools) or 'none'}; name one of them")
         return replace(self, hosts=chosen)
 
 
 def read_hosts(path: Path) -> Hosts:
-    """A hosts file: YAML or JSON. Every mistake of the file is told at once."""
+    """Read a hosts file in YAML or JSON. An error lists every mistake in the file."""
     content = _load(path)
     reader = _Reader(path)
     reader.only(content, "", {"stack", "pool", "known_hosts", "defaults", "hosts", "jumps"})
     defaults = reader.mapping(content.get("defaults", {}), "defaults")
     hosts = reader.section(content.get("hosts"), "hosts", defaults)
-    # A jump host is another machine: it takes none of the nodes' defaults but how a person logs in.
+    # Of the defaults of the nodes, jump hosts use the login fields only.
     login = {name: defaults[name] for name in ("user", "identity") if name in defaults}
     jumps = reader.section(content.get("jumps", {}), "jumps", login)
     if not hosts and not reader.wrong:
-        reader.wrong.append("hosts is empty; name at least one host")
+        reader.wrong.append("hosts is empty; add at least one host")
     by_name = {host.name: host for host in (*jumps, *hosts)}
     if len(by_name) < len(hosts) + len(jumps):
-        reader.wrong.append("jumps and hosts share a name; each machine needs its own")
+        reader.wrong.append("jumps and hosts share a name; give each machine its own name")
     for host in by_name.values():
         reader.route(host, by_name)
     known = content.get("known_hosts", [])
     files = [known] if isinstance(known, str) else known
     if not isinstance(files, list) or not all(isinstance(one, str) for one in files):
-        reader.wrong.append(f"known_hosts is {known!r}; allowed is one path or a list of paths")
+        reader.wrong.append(f"known_hosts is {known!r}; allowed: a path or a list of paths")
         files = []
     if reader.wrong:
         raise UsageError(f"hosts file {path} cannot be used:\n" + "\n".join(f"  {line}" for line in reader.wrong))
@@ -114,7 +113,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"hosts file {path} cannot be read: {error}; docs/remote.md shows one") from None
+        raise UsageError(f"hosts file {path} cannot be read: {error}; docs/remote.md has an example") from None
     try:
         if path.suffix == ".json":
             content = json.loads(text)
@@ -129,7 +128,9 @@ def _load(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"hosts file {path} is not {path.suffix.lstrip('.') or 'YAML'}: {error}") from None
     if not isinstance(content, dict):
-        raise UsageError(f"hosts file {path} holds no mapping; it needs at least `hosts:`, docs/remote.md shows one")
+        raise UsageError(
+            f"hosts file {path} is not a mapping; it needs at least `hosts:`, docs/remote.md has an example"
+        )
     return content
 
 
@@ -139,7 +140,7 @@ def _path(text: str, base: Path) -> Path:
 
 
 class _Reader:
-    """Turns plain values into hosts and collects what is wrong, so that a person mends a file once."""
+    """Converts plain values into hosts and collects all errors."""
 
     fields = frozenset(
         {"address", "port", "user", "jump", "proxy_command", "identity", "host_key", "pool", "sudo", "root"}
@@ -151,7 +152,7 @@ class _Reader:
 
     def mapping(self, value: object, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self.wrong.append(f"{where} is {value!r}; allowed is a mapping")
+            self.wrong.append(f"{where} is {value!r}; allowed: a mapping")
             return {}
         return value
 
@@ -159,16 +160,18 @@ class _Reader:
         for name in given:
             if name not in allowed:
                 near = get_close_matches(str(name), list(allowed), n=1)
-                hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(sorted(allowed))}"
-                self.wrong.append(f"{where + '.' if where else ''}{name} is not known; {hint}")
+                hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(sorted(allowed))}"
+                self.wrong.append(f"{where + '.' if where else ''}{name} is not a known field; {hint}")
 
     def section(self, value: object, where: str, defaults: Mapping[str, Any]) -> list[Host]:
-        """`{name: {...}}`, or a list of names and addresses."""
+        """Hosts from a mapping of names to fields, or from a list of names or addresses."""
         if value is None:
             return []
         if isinstance(value, list):
             if not all(isinstance(one, str) for one in value):
-                self.wrong.append(f"{where} is a list that holds more than names; write a mapping from name to fields")
+                self.wrong.append(
+                    f"{where} is a list with items that are not names; allowed: a list of names, or a mapping of names to fields"
+                )
                 return []
             doubles = sorted({one for one in value if value.count(one) > 1}) if len(set(value)) < len(value) else []
             if doubles:
@@ -186,26 +189,26 @@ class _Reader:
         fields = {**defaults, **self.mapping(given, where)}
         before = len(self.wrong)
         if not _NAME.fullmatch(name):
-            self.wrong.append(f"{where}: a name is letters, digits, dots, dashes and underscores")
+            self.wrong.append(f"{where} is not a valid name; allowed: letters, digits, dots, hyphens and underscores")
         self.only(fields, where, self.fields)
         address, port, user = fields.get("address", name), fields.get("port", 22), fields.get("user", "root")
         if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
-            self.wrong.append(f"{where}.address is {address!r}; allowed is a host name or an IP address")
+            self.wrong.append(f"{where}.address is {address!r}; allowed: a host name or an IP address")
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-            self.wrong.append(f"{where}.port is {port!r}; allowed is 1 to 65535")
+            self.wrong.append(f"{where}.port is {port!r}; allowed: 1 to 65535")
         if not isinstance(user, str) or not _USER.fullmatch(user):
-            self.wrong.append(f"{where}.user is {user!r}; allowed is a user name of the machine")
+            self.wrong.append(f"{where}.user is {user!r}; allowed: a user name of the machine")
         sudo = fields.get("sudo", user != "root")
         if not isinstance(sudo, bool):
-            self.wrong.append(f"{where}.sudo is {sudo!r}; allowed is true or false")
+            self.wrong.append(f"{where}.sudo is {sudo!r}; allowed: true or false")
         jump, proxy = fields.get("jump"), fields.get("proxy_command")
         if jump and proxy:
-            self.wrong.append(f"{where} has jump and proxy_command; one connection goes one way, remove one")
+            self.wrong.append(f"{where} has both jump and proxy_command; remove one")
         words = self.words(proxy, f"{where}.proxy_command")
         lists = {key: self.texts(fields.get(key), f"{where}.{key}") for key in ("identity", "host_key")}
         root = fields.get("root", "/")
         if not isinstance(root, str) or not root.startswith("/"):
-            self.wrong.append(f"{where}.root is {root!r}; allowed is an absolute path on the machine")
+            self.wrong.append(f"{where}.root is {root!r}; allowed: an absolute path on the machine")
         if len(self.wrong) > before:
             return None
         return Host(
@@ -231,7 +234,7 @@ class _Reader:
             self.wrong.append(f"{where} cannot be split into words: {error}")
             return None
         if not words:
-            self.wrong.append(f"{where} is empty; remove it or name a command")
+            self.wrong.append(f"{where} is empty; remove it or set a command")
         return words or None
 
     def texts(self, value: object, where: str) -> tuple[str, ...]:
@@ -239,7 +242,7 @@ class _Reader:
             return ()
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
-            self.wrong.append(f"{where} is {value!r}; allowed is a text or a list of texts")
+            self.wrong.append(f"{where} is {value!r}; allowed: a string or a list of strings")
             return ()
         return tuple(values)
 
@@ -248,14 +251,16 @@ class _Reader:
         return str(value) if value else None
 
     def route(self, host: Host, by_name: Mapping[str, Host]) -> None:
-        """A way through jump hosts has to end."""
+        """Check that the chain of jump hosts ends."""
         seen, at = [host.name], host
         while at.jump is not None:
             if at.jump not in by_name:
-                self.wrong.append(f"{at.name} goes through {at.jump!r}, which is neither in jumps nor in hosts")
+                self.wrong.append(
+                    f"{at.name}.jump is {at.jump!r}, which is neither in jumps nor in hosts; add it to jumps"
+                )
                 return
             if at.jump in seen:
-                self.wrong.append(f"the way to {host.name} goes in a circle: {' -> '.join([*seen, at.jump])}")
+                self.wrong.append(f"the jump hosts of {host.name} form a cycle: {' -> '.join([*seen, at.jump])}")
                 return
             seen.append(at.jump)
             at = by_name[at.jump]

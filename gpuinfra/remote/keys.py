@@ -1,4 +1,4 @@
-"""What a person logs in with: the agent, and private keys with their certificates."""
+"""Login keys: the SSH agent, and private keys with their certificates."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import paramiko
 
 
-def agent() -> paramiko.Agent | None:
-    """The person's agent; each login asks over a connection of its own, because the client takes turns badly."""
+def ssh_agent() -> paramiko.Agent | None:
+    """The user's SSH agent. Each login opens its own connection, because paramiko's client does not handle concurrent requests."""
     try:
         return paramiko.Agent()
     except (paramiko.SSHException, OSError):
@@ -19,7 +19,7 @@ def agent() -> paramiko.Agent | None:
 
 @cache
 def default_keys() -> tuple[Path, ...]:
-    """What OpenSSH would take where nothing is named."""
+    """The default keys of OpenSSH."""
     folder = Path("~/.ssh").expanduser()
     return tuple(path for name in ("id_ed25519", "id_ecdsa", "id_rsa") if (path := folder / name).is_file())
 
@@ -29,14 +29,18 @@ _KEYS_GUARD = threading.Lock()
 
 
 def private_key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
-    """A private key with its certificate; read once, because unlocking hundreds of times costs minutes."""
+    """A private key with its certificate. It is read once, because decrypting it for hundreds of hosts takes minutes."""
     with _KEYS_GUARD:
         if path not in _KEYS:
             try:
                 _KEYS[path] = paramiko.PKey.from_path(path)
             except (paramiko.SSHException, OSError, ValueError, TypeError) as error:
                 locked = "passphrase" in str(error).lower() or "password" in str(error).lower()
-                _KEYS[path] = f"{path} is locked: ssh-add it" if locked else f"{path} cannot be used: {error}"
+                _KEYS[path] = (
+                    f"{path} has a passphrase; add it to the agent (ssh-add)"
+                    if locked
+                    else f"{path} cannot be used: {error}"
+                )
         found = _KEYS[path]
     if isinstance(found, str):
         reasons.append(found)

@@ -1,9 +1,8 @@
-"""Whose host key is whose.
+"""Host key verification.
 
-A key is believed when the hosts file or the handover names it, when a known_hosts file names it, or when a host CA
-named there signed its certificate. Nothing is ever accepted and added: a first connection is the moment in which an
-attacker is cheapest, and a fleet has hundreds of them.
-Files are parsed here and once for the whole fleet, because paramiko's reader needs quadratic time and knows no markers.
+A host key is trusted if the hosts file or the handover names it, if a known_hosts file contains it, or if a host CA from a known_hosts file
+signed its certificate. A key is never added automatically: trust on first use would trust an attacker on any of hundreds of first
+connections. Files are parsed once for the whole fleet; paramiko's parser needs quadratic time and does not support markers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _CERT = "-cert-v01@openssh.com"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One key and where it stands."""
+    """One key and its source."""
 
     blob: bytes = field(repr=False)
     type: str
@@ -38,8 +37,8 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trust:
-    """What is believed about one host."""
+class HostTrust:
+    """The trusted keys and authorities of one host."""
 
     name: str
     keys: tuple[Entry, ...]
@@ -49,7 +48,7 @@ class Trust:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Host key algorithms in the order in which the server is asked: those that can be verified come first."""
+        """Host key algorithms in order of preference: those of trusted keys first."""
         plain = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
         every = (*plain, "rsa-sha2-512", "rsa-sha2-256")
         known = {entry.type for entry in self.keys}
@@ -58,33 +57,33 @@ class Trust:
         return tuple(dict.fromkeys([*of_known, *certified, *every]))
 
     def check(self, blob: bytes, now: float | None = None) -> None:
-        """Raise `HostProblem` unless this key, as the server proved to hold it, is the host's."""
+        """Raise `HostProblem` unless the key that the server presented is trusted."""
         if blob in self.revoked:
             raise HostProblem(
                 Kind.HOST_KEY_REFUSED,
-                f"{self.name} showed the key {fingerprint(blob)}, which {self.files} marks as revoked",
-                "do not log in; replace the machine, or give it a new key",
+                f"{self.name} presented the key {fingerprint(blob)}, which is revoked in {self.files}",
+                "do not log in; replace the machine or its host key",
             )
         if _type(blob).endswith(_CERT):
             self._check_certificate(blob, time.time() if now is None else now)
             return
         if any(hmac.compare_digest(entry.blob, blob) for entry in self.keys):
             return
-        came = f"{_type(blob)} {fingerprint(blob)}"
+        presented = f"{_type(blob)} {fingerprint(blob)}"
         if self.keys:
             expected = ", ".join(str(entry) for entry in self.keys[:3])
             raise HostProblem(
                 Kind.HOST_KEY_CHANGED,
-                f"{self.name} showed {came}, expected is {expected}",
-                "somebody may be in between; where the machine was replaced on purpose, "
-                f"take its new key from its console or its evidence and change {self.keys[0].where}",
+                f"{self.name} presented {presented}, expected {expected}",
+                "this can be a man-in-the-middle attack; if the machine was replaced, "
+                f"take its new key from its console or evidence and update {self.keys[0].where}",
             )
-        signed = f" and no certificate of {self.authorities[0]}" if self.authorities else ""
+        signed = f" without a certificate of {self.authorities[0]}" if self.authorities else ""
         raise HostProblem(
             Kind.HOST_KEY_UNKNOWN,
-            f"{self.name} showed {came}{signed}, and nothing vouches for it in {self.files}",
+            f"{self.name} presented {presented}{signed}, which is not in {self.files}",
             "compare the fingerprint with the machine's console or evidence, then add the key to the hosts file "
-            "(host_key) or to a known_hosts file; gpuinfra never adds one",
+            "(host_key) or to a known_hosts file; gpuinfra never adds keys",
         )
 
     def _check_certificate(self, blob: bytes, now: float) -> None:
@@ -104,65 +103,65 @@ class Trust:
             authority = base64.b64decode(signer.split()[1])
             inner = certificate.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
             certificate.verify_cert_signature()
-        except Exception as error:  # whatever a hostile blob makes the parser raise, it is no proof
+        except Exception as error:  # a malformed certificate may raise anything in the parser
             raise self._bad_certificate(f"that cannot be verified ({type(error).__name__})") from None
         if authority in self.revoked or base64.b64decode(inner.split()[1]) in self.revoked:
             raise self._bad_certificate("whose key or authority is marked as revoked")
         if not any(hmac.compare_digest(entry.blob, authority) for entry in self.authorities):
             raise self._bad_certificate(
-                f"of an authority that nobody named ({fingerprint(authority)})", kind=Kind.HOST_KEY_UNKNOWN
+                f"of an authority that is not trusted ({fingerprint(authority)})", kind=Kind.HOST_KEY_UNKNOWN
             )
         if certificate.type != SSHCertificateType.HOST:
-            raise self._bad_certificate("that is a user's and not a host's")
+            raise self._bad_certificate("for a user, not for a host")
         if not certificate.valid_after <= now < certificate.valid_before:
             raise self._bad_certificate(
                 f"that is valid from {_day(certificate.valid_after)} to {_day(certificate.valid_before)}"
             )
         principals = [one.decode("utf-8", "replace") for one in certificate.valid_principals]
-        # A certificate without a name would be every host's; OpenSSH refuses it for hosts as well.
+        # A certificate without principals would be valid for every host; OpenSSH refuses it too.
         if not any(fnmatchcase(name, one) for one in principals for name in self.name.split(",")):
-            raise self._bad_certificate(f"for {', '.join(principals[:5]) or 'no name at all'}")
+            raise self._bad_certificate(f"for {', '.join(principals[:5]) or 'no host name'}")
         if certificate.critical_options:
-            raise self._bad_certificate("with a critical option, and none is defined for hosts")
+            raise self._bad_certificate("with a critical option, which host certificates do not have")
 
     def _bad_certificate(self, what: str, kind: Kind = Kind.HOST_KEY_REFUSED) -> HostProblem:
-        named = ", ".join(str(entry) for entry in self.authorities[:3]) or "none"
+        trusted = ", ".join(str(entry) for entry in self.authorities[:3]) or "none"
         return HostProblem(
             kind,
-            f"{self.name} showed a certificate {what}; authorities for it are {named}",
-            "sign the host's key again with the host CA for its name, or correct the @cert-authority line",
+            f"{self.name} presented a certificate {what}; trusted authorities: {trusted}",
+            "sign the host key again with the host CA for this host name, or correct the @cert-authority line",
         )
 
 
-class Known:
-    """Everything that known_hosts files say, read once."""
+class KnownHosts:
+    """The contents of known_hosts files, parsed once."""
 
     def __init__(self, files: Iterable[Path] = ()) -> None:
         self._exact: dict[str, list[tuple[str, Entry]]] = {}
         self._patterns: list[tuple[str, str, Entry]] = []
         self.files = tuple(files)
-        self.wrong: list[str] = []
-        """Lines that are not understood. They vouch for nothing."""
+        self.ignored_lines: list[str] = []
+        """Lines that cannot be parsed."""
         for path in self.files:
             self._read(path)
 
-    def of(self, host: Host) -> Trust:
-        """What is believed about one host. Keys that the hosts file or the handover names leave no other word valid."""
+    def trust(self, host: Host) -> HostTrust:
+        """The trusted keys of one host. Keys from the hosts file or the handover replace those of known_hosts files."""
         names = _names(host)
         found = [pair for name in names for pair in self._exact.get(name, ())]
         found += [(marker, entry) for marker, names_, entry in self._patterns if _matches(names_, names)]
         revoked = frozenset(entry.blob for marker, entry in found if marker == "@revoked")
         if host.host_keys:
-            own = tuple(_entry(text, "named with the host") for text in host.host_keys)
-            wrong = [text for text, entry in zip(host.host_keys, own, strict=True) if entry is None]
-            if wrong:
+            own = tuple(_entry(text, "set for this host") for text in host.host_keys)
+            invalid = [text for text, entry in zip(host.host_keys, own, strict=True) if entry is None]
+            if invalid:
                 raise HostProblem(
                     Kind.HOST_KEY_REFUSED,
-                    f"{host.name} is given the host key {wrong[0][:60]!r}, which is no public key",
+                    f"host_key of {host.name} is {invalid[0][:60]!r}, which is not a public key",
                     "write it as `ssh-ed25519 AAAA...`",
                 )
             found = [("", entry) for entry in own if entry is not None]
-        return Trust(
+        return HostTrust(
             name=",".join(dict.fromkeys([host.name, host.address])),
             keys=tuple(entry for marker, entry in found if marker == ""),
             authorities=tuple(entry for marker, entry in found if marker == "@cert-authority"),
@@ -182,7 +181,7 @@ class Known:
             marker = words.pop(0) if words[0].startswith("@") else ""
             entry = _entry(" ".join(words[1:3]), f"{path}:{number}") if len(words) >= 3 else None
             if entry is None or marker not in ("", "@cert-authority", "@revoked"):
-                self.wrong.append(f"{path}:{number} is not understood and vouches for nothing")
+                self.ignored_lines.append(f"{path}:{number} cannot be parsed and is ignored")
             elif any(letter in words[0] for letter in "*?!|"):
                 self._patterns.append((marker, words[0], entry))
             else:
@@ -191,12 +190,12 @@ class Known:
 
 
 def fingerprint(blob: bytes) -> str:
-    """As `ssh-keygen -l` prints it."""
+    """The fingerprint as `ssh-keygen -l` prints it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
 def default_files() -> tuple[Path, ...]:
-    """Where OpenSSH keeps what a person and the machine's owner believe."""
+    """The known_hosts files of the user and of the machine."""
     both = (Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts"))
     return tuple(path for path in both if path.is_file())
 
@@ -213,13 +212,13 @@ def _entry(text: str, where: str) -> Entry | None:
 
 
 def _type(blob: bytes) -> str:
-    """The key type that a blob itself names."""
+    """The key type in the blob itself."""
     length = int.from_bytes(blob[:4], "big")
     return blob[4 : 4 + length].decode("ascii", "replace") if 0 < length <= min(64, len(blob) - 4) else ""
 
 
 def _names(host: Host) -> tuple[str, ...]:
-    """What a known_hosts file may call the host: by name or address, with the port unless it is 22."""
+    """The names of the host in a known_hosts file: name and address, with the port unless it is 22."""
     plain = tuple(dict.fromkeys([host.name.lower(), host.address.lower()]))
     return plain if host.port == 22 else (*(f"[{name}]:{host.port}" for name in plain), *plain)
 
@@ -227,15 +226,15 @@ def _names(host: Host) -> tuple[str, ...]:
 def _matches(patterns: str, names: Sequence[str]) -> bool:
     if patterns.startswith("|1|"):
         return any(_hashed(patterns, name) for name in names)
-    said = False
+    matched = False
     for pattern in patterns.lower().split(","):
-        # [ is no wildcard in known_hosts, where it begins [name]:port.
+        # In known_hosts, [ is not a wildcard; it starts [name]:port.
         bare = pattern.lstrip("!").replace("[", "[[]")
         if any(fnmatchcase(name, bare) for name in names):
             if pattern.startswith("!"):
                 return False
-            said = True
-    return said
+            matched = True
+    return matched
 
 
 def _hashed(text: str, name: str) -> bool:
@@ -248,4 +247,4 @@ def _hashed(text: str, name: str) -> bool:
 
 
 def _day(moment: int) -> str:
-    return "for ever" if moment >= 1 << 62 else time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(moment))
+    return "forever" if moment >= 1 << 62 else time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(moment))

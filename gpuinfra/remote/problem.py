@@ -1,4 +1,4 @@
-"""What can go wrong with one host, in words that a summary of hundreds can be grouped by."""
+"""The errors of one host, by kind, so that a summary of hundreds of hosts can group them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """One reason for which a host is not done. The value is what people and programs read."""
+    """The kind of an error. Its value appears in messages and JSON."""
 
     HOST_KEY_UNKNOWN = "unknown host key"
     HOST_KEY_CHANGED = "changed host key"
@@ -15,21 +15,21 @@ class Kind(StrEnum):
     UNREACHABLE = "not reachable"
     TIMEOUT = "timed out"
     DROPPED = "connection dropped"
-    UNUSABLE = "machine not usable"
+    UNUSABLE = "host not usable"
     BUSY = "busy with another run"
     STEP = "step failed"
-    REBOOT = "waits for a reboot"
+    REBOOT = "needs a reboot"
     INTERRUPTED = "interrupted"
-    DEFECT = "defect in gpuinfra"
+    DEFECT = "internal error"
 
     @property
-    def passes(self) -> bool:
-        """True for what a later try may find mended. A key or a login that was refused is refused again."""
+    def is_transient(self) -> bool:
+        """True if a retry may succeed. A refused host key or login is refused again."""
         return self in (Kind.UNREACHABLE, Kind.TIMEOUT, Kind.DROPPED)
 
 
 class HostProblem(Exception):
-    """One host cannot go on: why, and what a person does about it."""
+    """An error of one host, with its reason and a hint."""
 
     def __init__(self, kind: Kind, reason: str, hint: str) -> None:
         self.kind = kind

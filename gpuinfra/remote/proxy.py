@@ -1,4 +1,4 @@
-"""A proxy command: a process whose standard input and output are a connection, such as a cloud's tunnel."""
+"""Proxy commands: processes whose standard input and output carry an SSH connection, such as the tunnel of a cloud."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
 
 
-class Helper:
-    """A proxy command: a process whose standard input and output are the connection."""
+class ProxyCommand:
+    """A running proxy command."""
 
     def __init__(self, host: Host) -> None:
         words = host.proxy_words()
-        self.socket, theirs = socket.socketpair()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self.socket, child_end = socket.socketpair()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         try:
-            # A session of its own: an interrupt at the operator's terminal ends it through close(), with the rest.
+            # A separate session: Ctrl-C at the terminal does not reach the process; close() ends it.
             self._process = subprocess.Popen(
-                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._said, start_new_session=True
+                words, stdin=child_end.fileno(), stdout=child_end.fileno(), stderr=self._stderr, start_new_session=True
             )
         except OSError as error:
             self.socket.close()
-            self._said.close()
+            self._stderr.close()
             raise HostProblem(
                 Kind.UNUSABLE,
                 f"the proxy command of {host.name} cannot start: {words[0]}: {error.strerror}",
-                "install it or correct proxy_command",
+                "install the program or correct proxy_command",
             ) from None
         finally:
-            theirs.close()
+            child_end.close()
 
-    def last_words(self) -> str:
-        """What it complained about."""
+    def last_error(self) -> str:
+        """The last line of its standard error."""
         with contextlib.suppress(OSError, ValueError):
-            end = self._said.seek(0, os.SEEK_END)
-            self._said.seek(max(0, end - 2000))
-            return last_line(self._said.read()) if end else ""
+            end = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, end - 2000))
+            return last_line(self._stderr.read()) if end else ""
         return ""
 
     def close(self) -> None:
-        """End the process and all that it started."""
+        """End the process and its children."""
         self.socket.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -53,10 +53,10 @@ class Helper:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(2)
                 break
-        self._said.close()
+        self._stderr.close()
 
 
 def last_line(output: bytes) -> str:
-    """The last thing that was said, as one line; nothing in it acts on a terminal."""
+    """The last non-empty line, without control characters."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return "".join(c if c.isprintable() else " " for c in lines[-1][-300:]) if lines else ""

@@ -1,7 +1,7 @@
-"""What this operator ordered and saw: a file in the person's state folder, whole after a kill at any moment.
+"""The record of a bootstrap run: a file in the user's state folder that is complete after a kill at any moment.
 
-The truth about a host is on the host. This record says which run is going on, so that two runs from one account do not
-work against each other, and that a second run after a crash says what it goes on with.
+The journal on each host is authoritative. The record prevents two concurrent runs from one account, and a run after a crash reads from it
+what the interrupted run had finished.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _EVERY_S = 1.0
 
 
 def state_folder() -> Path:
-    """Where a person's programs keep what they need later."""
+    """The folder for persistent state of the user's programs."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()) / "gpuinfra"
 
 
 class Record:
-    """The record of one order: the same stack or hosts file has the same record."""
+    """The record of one target: a stack or a hosts file."""
 
     def __init__(self, what: str, folder: Path | None = None) -> None:
         name = hashlib.sha256(what.encode()).hexdigest()[:16]
@@ -41,28 +41,30 @@ class Record:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise GpuinfraError(f"another `gpuinfra bootstrap` works on {what}; wait for it, or end it") from None
+            raise GpuinfraError(
+                f"another `gpuinfra bootstrap` is running on {what}; wait until it ends, or stop it"
+            ) from None
         self._guard = threading.Lock()
         self._written = 0.0
         self.before = self._read()
-        """The run before this one, when it did not come to its end."""
+        """The previous run, if it was interrupted."""
         self._hosts: dict[str, dict[str, Any]] = {}
         self._body: dict[str, Any] = {"schema": SCHEMA, "what": what, "started": _now(), "ended": None}
 
     def begin(self, bundles: Mapping[str, str]) -> None:
-        """Note what is ordered: pool -> checksum of its bundle."""
+        """Record the requested bundles: pool to checksum."""
         self._body["bundles"] = dict(bundles)
         self._write()
 
     def host(self, name: str, **fields: Any) -> None:
-        """Note what was seen of one host."""
+        """Record the state of one host."""
         with self._guard:
             self._hosts.setdefault(name, {}).update(fields, at=_now())
             if time.monotonic() - self._written >= _EVERY_S:
                 self._write()
 
     def end(self, interrupted: bool) -> None:
-        """Note that the run came to its end, and let a next one in."""
+        """Record that the run ended, and release the lock."""
         with self._guard:
             self._body["ended"] = None if interrupted else _now()
             self._write()

@@ -1,13 +1,14 @@
-"""A host's evidence, taken now and over SSH: the operator's own node part is sent along, runs, and leaves.
+"""Collects new evidence from a host over SSH, with the operator's node part, which is removed afterwards.
 
-So a host is checked by the checks of this gpuinfra, whatever is installed there, and one that was never bootstrapped is
-checked as well. What comes back is evidence like that of the bucket; who judges it is `gpuinfra.verification`.
+The checks are those of the operator's gpuinfra, also on a host that was never bootstrapped. The evidence has the same format as in the
+bucket; `gpuinfra.verification` judges it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import gzip
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,19 +16,19 @@ from typing import Any
 from gpuinfra.bundle import node_part
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.remote.connect import Connector
-from gpuinfra.remote.deliver import ask, one_line
+from gpuinfra.remote.deliver import call_agent, one_line
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
 
-MOST_BYTES = 8 * 1024 * 1024
-"""Twice what a node may write; more is no evidence, however small it came."""
+MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
+"""Limit of the uncompressed evidence: twice what a node may write."""
 STRESS_S = 2700.0
 LIMIT_S = 900.0
-"""Presence and correctness take seconds; checks that measure take minutes."""
+"""Presence and correctness take seconds, measurements take minutes."""
 
 
 class Verify:
-    """The task of a fleet: the evidence of one host, as bytes."""
+    """The fleet task that returns the evidence of one host, as bytes."""
 
     def __init__(
         self,
@@ -41,40 +42,44 @@ class Verify:
     ) -> None:
         self._connector = connector
         self._expected = expected
-        self._part = node_part()
+        self._part = gzip.compress(node_part())
         self._options = [word for phase in phases for word in ("--phase", phase)]
         self._options += [word for check in also for word in ("--also", check)]
         self._limit_s = limit_s
         if burn_in:
             self._options += ["--burn-in", str(burn_in)]
-            # As long as the level takes, whatever is the limit for the rest; stress until the heat is steady comes on top.
+            # The duration of the DCGM level is added to the limit, and for levels above 2 the stress test.
             self._limit_s += LEVELS[burn_in][1] + (STRESS_S if burn_in > 2 else 0.0)
 
     def __call__(self, host: Host) -> bytes:
-        """Check it. Raises `HostProblem`."""
+        """Collect the evidence. Raises `HostProblem`."""
         order = {"do": "verify", "expectation": dict(self._expected(host)), "options": self._options}
         with self._connector.connect(host) as connection:
-            told = ask(connection, order, self._part, limit_s=self._limit_s, keep_bytes=MOST_BYTES)
-        document = _unpacked(host, told.get("document"))
-        if told.get("exit") not in (0, 1) or not document:
-            said = told.get("said") or ["it said nothing"]
+            answer = call_agent(connection, order, self._part, limit_s=self._limit_s, keep_bytes=MAX_EVIDENCE_BYTES)
+        document = _unpacked(host, answer.get("document"))
+        if answer.get("exit") not in (0, 1) or not document:
+            output = answer.get("said") or ["no output"]
             raise HostProblem(
                 Kind.UNUSABLE,
-                f"{host.name} could not be checked: {one_line(said[-1])}",
-                "mend this there, then run again",
+                f"{host.name} could not be checked: {one_line(output[-1])}",
+                "fix this on the host, then run the command again",
             )
         return document
 
 
 def _unpacked(host: Host, text: object) -> bytes:
-    """What was packed, bounded: a host may not fill the operator's memory with a few bytes."""
+    """The uncompressed evidence. Its size is limited, so that a host cannot fill the operator's memory."""
     try:
         unpack = zlib.decompressobj()
-        data = unpack.decompress(base64.b64decode(str(text), validate=True), MOST_BYTES)
+        data = unpack.decompress(base64.b64decode(str(text), validate=True), MAX_EVIDENCE_BYTES)
     except (binascii.Error, ValueError, zlib.error):
         data, whole = b"", False
     else:
         whole = unpack.eof
     if not whole:
-        raise HostProblem(Kind.UNUSABLE, f"{host.name} sent something that is no evidence", "log in and look")
+        raise HostProblem(
+            Kind.UNUSABLE,
+            f"{host.name} returned data that is not evidence",
+            "log in to the host and run the node part there",
+        )
     return data.strip()

@@ -10,7 +10,7 @@ from .servers import Lab
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """A person with a key and no agent, and a place for servers."""
+    """A user key without an SSH agent, and a folder for servers."""
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     made = Lab(tmp_path)
     yield made

@@ -1,4 +1,4 @@
-"""Real OpenSSH servers on loopback, as ordinary children of a test: own configuration, own keys, own ports."""
+"""Real OpenSSH servers on loopback, with their own configuration, keys and ports."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import pytest
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import Known
+from gpuinfra.remote.known import KnownHosts
 
 
 def sshd() -> str | None:
-    """Where OpenSSH's server is; /usr/sbin is on few people's PATH."""
+    """Path of the OpenSSH server, which is often outside PATH."""
     return shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
 
 
 def needed() -> pytest.MarkDecorator:
-    """Skips with the reason where there is no server."""
+    """Skip the test if OpenSSH is not installed."""
     have = sshd() and shutil.which("ssh-keygen") and shutil.which("ssh")
     return pytest.mark.skipif(not have, reason="OpenSSH's sshd is not installed (apt-get install openssh-server)")
 
 
 @dataclass
 class Lab:
-    """A folder with a person's key, and servers that let that person in."""
+    """A folder with a user key, and servers that accept it."""
 
     folder: Path
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Lab:
         return key.with_name(key.name + "-cert.pub")
 
     def serve(self, *, key: Path, addresses: tuple[str, ...] = ("127.0.0.1",), more: str = "") -> int:
-        """One server that listens on loopback addresses; returns its port."""
+        """Start a server on loopback addresses; returns its port."""
         self.made += 1
         port = free_port(addresses)
         config = self.folder / f"sshd-{self.made}.conf"
@@ -69,11 +69,11 @@ class Lab:
             f"{listens}HostKey {key}\nPidFile none\nAuthorizedKeysFile {self.folder}/authorized\nStrictModes no\n"
             f"UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
             f"MaxStartups 400\nMaxSessions 400\nLogLevel VERBOSE\nPrintMotd no\n"
-            # bash reads a person's .bashrc under sshd unless it is a shell in a shell; what is in there is not tested.
+            # Under sshd, bash reads .bashrc unless SHLVL shows a nested shell.
             f"SetEnv SHLVL=5\n{more}"
         )
         if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd as root separates privileges there
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation folder of sshd
         log = (self.folder / f"sshd-{self.made}.log").open("wb")
         server = sshd()
         assert server
@@ -90,13 +90,13 @@ class Lab:
         return Host(name=name, address=address, port=port, user=self.user, **fields)  # type: ignore[arg-type]
 
     def connector(self, *hosts: Host, known: str = "", limits: Limits | None = None) -> Connector:
-        """A connector that believes these known_hosts lines."""
+        """A connector that trusts these known_hosts lines."""
         file = self.folder / "known_hosts"
         file.write_text(known)
-        return Connector(Known([file]), {host.name: host for host in hosts}, limits)
+        return Connector(KnownHosts([file]), {host.name: host for host in hosts}, limits)
 
     def close(self) -> None:
-        """End every server. What they forked ends with its connection."""
+        """Stop every server. Their child processes end with the connections."""
         for process in self.running:
             process.terminate()
         for process in self.running:
@@ -120,11 +120,11 @@ def free_port(addresses: tuple[str, ...]) -> int:
 
 
 def wait_for(address: str, port: int) -> None:
-    """Until somebody listens there."""
+    """Wait until a server listens on the port."""
     for _ in range(500):
         try:
             socket.create_connection((address, port), timeout=1).close()
             return
         except OSError:
             time.sleep(0.02)
-    raise RuntimeError(f"nobody listens on {address}:{port}")
+    raise RuntimeError(f"no server listens on {address}:{port}")

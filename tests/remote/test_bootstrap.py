@@ -1,4 +1,4 @@
-"""`gpuinfra bootstrap` against real OpenSSH, a real bundle and the real runner of steps."""
+"""`gpuinfra bootstrap` with real OpenSSH, a real bundle and the real step runner."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 
 from gpuinfra.bundle import Bundle, _json, node_part, pack
 from gpuinfra.remote.connection import Limits
-from gpuinfra.remote.deliver import Bootstrap, Done, DryRun, Order
-from gpuinfra.remote.fleet import Ended, Fleet
+from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun, Order
+from gpuinfra.remote.fleet import Fleet, FleetResult
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import Kind
 
@@ -41,7 +41,7 @@ class _Pool:
 
 
 def order(**scripts: str) -> Order:
-    """A bundle of these steps, laid out as the product's own."""
+    """A bundle of these steps, with the real layout."""
     names = [name.replace("_", "-").removeprefix("s") for name in scripts]
     files: dict[str, bytes] = {
         "bootstrap/lib.sh": LIB.read_bytes(),
@@ -66,7 +66,7 @@ def order(**scripts: str) -> Order:
 
 @pytest.fixture
 def machine(lab: Lab) -> Callable[[str], Host]:
-    """Machines of one server, each with a folder of its own for its files."""
+    """Hosts on one server, each with its own root folder."""
     key = lab.keygen("host")
     port = lab.serve(key=key)
 
@@ -78,18 +78,20 @@ def machine(lab: Lab) -> Callable[[str], Host]:
     return make
 
 
-def run(lab: Lab, hosts: list[Host], what: Order, **options: Any) -> Ended[Done]:
-    """One run over all hosts."""
+def run(lab: Lab, hosts: list[Host], what: Order, **options: Any) -> FleetResult[BootstrapResult]:
+    """Bootstrap all hosts."""
     connector = lab.connector(*hosts, limits=Limits(connect_s=5, handshake_s=20))
-    return Fleet(hosts, Bootstrap(connector, {"gpu": what}, lambda host: "gpu", **options), leave=connector.close).run()
+    return Fleet(
+        hosts, Bootstrap(connector, {"gpu": what}, lambda host: "gpu", **options), on_stop=connector.close
+    ).run()
 
 
-def test_steps_run_on_each_host_and_a_second_run_has_nothing_to_do(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """A bundle is delivered, its steps are done, and the same order again changes nothing and says so."""
+def test_second_run_changes_nothing(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """The first run installs the bundle and runs its steps; the second run changes no file."""
     hosts = [machine("a"), machine("b")]
     what = order(s10_one=GOOD, s20_two=GOOD)
     first = run(lab, hosts, what)
-    assert [outcome.value for outcome in first.outcomes] == [Done(steps=2, changed=2, already=False)] * 2
+    assert [outcome.value for outcome in first.outcomes] == [BootstrapResult(steps=2, changed=2, already=False)] * 2
     state = json.loads((hosts[0].root / "var/lib/gpuinfra/state.json").read_text())
     assert state["bundle_sha256"] == what.bundle.sha256
     before = sorted(path.stat().st_mtime_ns for path in hosts[0].root.rglob("*"))
@@ -98,23 +100,21 @@ def test_steps_run_on_each_host_and_a_second_run_has_nothing_to_do(lab: Lab, mac
     assert sorted(path.stat().st_mtime_ns for path in hosts[0].root.rglob("*")) == before
 
 
-def test_a_step_that_fails_is_told_with_its_reason_and_tried_again_by_the_next_run(
-    lab: Lab, machine: Callable[[str], Host]
-) -> None:
-    """The reason of the step on the host is the reason that the operator reads; after mending, the next run goes on."""
+def test_failed_step_is_reported_and_retried_by_the_next_run(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """The operator reads the reason of the step; after a fix, the next run continues from that step."""
     host = machine("a")
-    bad = f'#!/bin/bash\n[[ -e {host.root}/mended ]] || {{ echo "no space for the driver" >&2; exit 1; }}\n' + GOOD
+    bad = f'#!/bin/bash\n[[ -e {host.root}/fixed ]] || {{ echo "no space for the driver" >&2; exit 1; }}\n' + GOOD
     what = order(s10_one=GOOD, s30_driver=bad)
     outcome = run(lab, [host], what).outcomes[0]
     assert outcome.problem is not None
     assert outcome.problem.kind is Kind.STEP
     assert "30-driver: no space for the driver" in outcome.problem.reason
-    (host.root / "mended").touch()
-    assert run(lab, [host], what).outcomes[0].value == Done(steps=2, changed=2, already=False)
+    (host.root / "fixed").touch()
+    assert run(lab, [host], what).outcomes[0].value == BootstrapResult(steps=2, changed=2, already=False)
 
 
-def test_a_run_goes_on_after_the_operators_machine_died(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """The steps outlive a killed operator, and a second run watches the same runner in place of starting another."""
+def test_steps_continue_after_the_operator_is_killed(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """The steps continue after the operator's process is killed, and a second run follows the same runner."""
     host = machine("a")
     slow = f"#!/bin/bash\necho x >>{host.root}/starts\nwhile [[ ! -e {host.root}/go ]]; do sleep 0.05; done\n" + GOOD
     what = order(s10_slow=slow)
@@ -136,42 +136,42 @@ def test_a_run_goes_on_after_the_operators_machine_died(lab: Lab, machine: Calla
         seen.append(stage)
         (host.root / "go").touch()
 
-    outcome = run(lab, [host], what, said=said).outcomes[0]
-    assert outcome.value == Done(steps=1, changed=1, already=True)
+    outcome = run(lab, [host], what, on_stage=said).outcomes[0]
+    assert outcome.value == BootstrapResult(steps=1, changed=1, already=True)
     assert seen[0] == "0 of 1 steps, 10-slow runs"
     assert (host.root / "starts").read_text() == "x\n"
 
 
-def test_another_bundle_that_is_being_installed_is_left_alone(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """A host that installs something else is busy, and nothing of it is touched."""
+def test_host_that_installs_another_bundle_is_busy(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """A host that installs another bundle is reported as busy and is not changed."""
     host = machine("a")
     slow = f"#!/bin/bash\nwhile [[ ! -e {host.root}/go ]]; do sleep 0.05; done\n" + GOOD
     first, other = order(s10_slow=slow), order(s10_one=GOOD)
     try:
         begun = run(lab, [host], first, limit_s=1.0).outcomes[0]
         assert begun.problem is not None
-        assert "was not done within 1 s" in begun.problem.reason
+        assert "did not finish within 1 s" in begun.problem.reason
         outcome = run(lab, [host], other).outcomes[0]
         assert outcome.problem is not None
         assert outcome.problem.kind is Kind.BUSY
         assert not (host.root / "opt/gpuinfra" / other.bundle.sha256).exists()
     finally:
         (host.root / "go").touch()
-    assert run(lab, [host], first).outcomes[0].value == Done(steps=1, changed=1, already=True)
+    assert run(lab, [host], first).outcomes[0].value == BootstrapResult(steps=1, changed=1, already=True)
 
 
-def test_a_machine_of_another_cluster_is_refused(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """A machine that belongs elsewhere is not taken over."""
+def test_host_of_another_cluster_is_refused(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """A host that belongs to another cluster is not changed."""
     host = machine("a")
     (host.root / "etc/gpuinfra").mkdir(parents=True)
     (host.root / "etc/gpuinfra/node.json").write_text('{"cluster": "other", "pool": "gpu"}')
     outcome = run(lab, [host], order(s10_one=GOOD)).outcomes[0]
     assert outcome.problem is not None
-    assert "is of cluster 'other' and not of 'lab'" in outcome.problem.reason
+    assert "belongs to cluster 'other', not to 'lab'" in outcome.problem.reason
 
 
-def test_a_reboot_without_systemd_is_asked_of_a_person(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """A step that needs a reboot ends the run with that word, because nothing would go on by itself."""
+def test_reboot_without_systemd_is_reported(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """Without systemd, a step that needs a reboot ends the run, because the steps cannot continue after it."""
     host = machine("a")
     reboot = '#!/bin/bash\nprintf "reboot\\tthe new kernel has to run\\n" >>"$GPUINFRA_REPORT"\nexit 194\n'
     outcome = run(lab, [host], order(s10_one=GOOD, s20_kernel=reboot)).outcomes[0]
@@ -180,8 +180,8 @@ def test_a_reboot_without_systemd_is_asked_of_a_person(lab: Lab, machine: Callab
     assert "the new kernel has to run" in outcome.problem.reason
 
 
-def test_a_dry_run_tells_and_leaves_nothing(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """What the steps would do is told, and no file of the host is there that was not there before."""
+def test_dry_run_changes_nothing(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """A dry run reports what the steps would change and leaves no file on the host."""
     host = machine("a")
     would = (
         '#!/bin/bash\n[[ -n $GPUINFRA_DRY_RUN ]] && printf "would\\tinstall the driver\\n" >>"$GPUINFRA_REPORT"\n'
@@ -195,8 +195,8 @@ def test_a_dry_run_tells_and_leaves_nothing(lab: Lab, machine: Callable[[str], H
     assert list(host.root.iterdir()) == []
 
 
-def test_a_damaged_bundle_is_refused(lab: Lab, machine: Callable[[str], Host]) -> None:
-    """Bytes that do not have the checksum are not unpacked."""
+def test_damaged_bundle_is_refused(lab: Lab, machine: Callable[[str], Host]) -> None:
+    """Content with another checksum is not unpacked."""
     host, what = machine("a"), order(s10_one=GOOD)
     damaged = Order(
         pool=what.pool, node=what.node, bundle=Bundle(data=what.bundle.data[:-1] + b"x", sha256=what.bundle.sha256)
@@ -207,12 +207,12 @@ def test_a_damaged_bundle_is_refused(lab: Lab, machine: Callable[[str], Host]) -
     assert not list((host.root / "opt/gpuinfra").iterdir())
 
 
-def test_the_command_names_each_host_and_groups_failures(lab: Lab) -> None:
-    """The command exits with 1 and says of each kind of failure which hosts, why and what to do."""
+def test_command_reports_each_host(lab: Lab) -> None:
+    """The command exits with 1 and reports the kind and reason of each host's failure."""
     key = lab.keygen("host")
     port = lab.serve(key=key)
     hosts = {
-        "strange": {"address": "127.0.0.1", "port": port},
+        "untrusted": {"address": "127.0.0.1", "port": port},
         "gone": {"address": "127.0.0.1", "port": port, "proxy_command": "false"},
     }
     file = lab.folder / "hosts.json"
@@ -236,7 +236,10 @@ def test_the_command_names_each_host_and_groups_failures(lab: Lab) -> None:
         env={**os.environ, "XDG_STATE_HOME": str(lab.folder / "state")},
     )
     assert done.returncode == 1, done.stderr
-    told = {entry["name"]: entry for entry in json.loads(done.stdout)["hosts"]}
-    assert told["strange"]["outcome"] == "unknown host key"
-    assert told["gone"]["outcome"] == "not reachable" or "was not done within" in told["gone"]["reason"]
+    hosts_by_name = {entry["name"]: entry for entry in json.loads(done.stdout)["hosts"]}
+    assert hosts_by_name["untrusted"]["outcome"] == "unknown host key"
+    assert (
+        hosts_by_name["gone"]["outcome"] == "not reachable"
+        or "did not finish within" in hosts_by_name["gone"]["reason"]
+    )
     assert "Traceback" not in done.stderr

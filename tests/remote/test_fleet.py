@@ -1,4 +1,4 @@
-"""Many hosts at once: with tasks that are only functions, and over real OpenSSH."""
+"""Tasks on many hosts in parallel, with plain functions and over real OpenSSH."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.remote.connection import Limits
-from gpuinfra.remote.fleet import Again, Fleet, back_off, by_kind
+from gpuinfra.remote.fleet import Fleet, Reschedule, back_off, by_kind
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import Known
+from gpuinfra.remote.known import KnownHosts
 from gpuinfra.remote.problem import HostProblem, Kind
 
 from .servers import Lab, needed
-from .test_openssh import deaf
+from .test_openssh import stalled_port
 
 
 def hosts(count: int) -> list[Host]:
-    """Hosts that nobody connects to."""
+    """Hosts without a server."""
     return [Host(name=f"h{number}", address="127.0.0.1") for number in range(count)]
 
 
-def test_a_task_that_asks_for_more_is_called_again() -> None:
-    """A task is called until it has a result, and outcomes are in the order of the hosts."""
+def test_task_is_called_until_it_returns_a_result() -> None:
+    """A task that returns Reschedule is called again, and outcomes have the order of the hosts."""
     calls: Counter[str] = Counter()
 
-    def task(host: Host) -> str | Again:
+    def task(host: Host) -> str | Reschedule:
         calls[host.name] += 1
-        return f"{host.name} done" if calls[host.name] == 3 else Again(0.001)
+        return f"{host.name} done" if calls[host.name] == 3 else Reschedule(0.001)
 
     ended = Fleet(hosts(20), task, parallel=4).run()
     assert [outcome.value for outcome in ended.outcomes] == [f"h{number} done" for number in range(20)]
     assert set(calls.values()) == {3}
 
 
-def test_what_may_pass_is_tried_again_and_what_may_not_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that cannot be reached is tried as often as allowed; a refused key ends it at once."""
+def test_only_transient_problems_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unreachable host is retried up to the limit; a refused host key or login is not retried."""
     monkeypatch.setattr("gpuinfra.remote.fleet.back_off", lambda tries: 0.001)
     calls: Counter[str] = Counter()
     kinds = {"h0": Kind.UNREACHABLE, "h1": Kind.HOST_KEY_CHANGED, "h2": Kind.LOGIN, "h3": Kind.DROPPED}
@@ -54,7 +54,7 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_not(monkeypatch: pytes
         calls[host.name] += 1
         if host.name == "h3" and calls["h3"] == 4:
             return "came back"
-        raise HostProblem(kinds[host.name], "no", "mend")
+        raise HostProblem(kinds[host.name], "no", "fix")
 
     ended = Fleet(hosts(4), task, tries=5).run()
     assert calls == {"h0": 5, "h1": 1, "h2": 1, "h3": 4}
@@ -67,8 +67,8 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_not(monkeypatch: pytes
     }
 
 
-def test_a_surprise_with_one_host_leaves_the_others() -> None:
-    """An error that nobody foresaw is that host's outcome and ends nothing else."""
+def test_unexpected_error_of_one_host_does_not_stop_the_others() -> None:
+    """An unexpected exception becomes the outcome of its host."""
 
     def task(host: Host) -> str:
         if host.name == "h1":
@@ -81,15 +81,15 @@ def test_a_surprise_with_one_host_leaves_the_others() -> None:
     assert ended.outcomes[1].problem.kind is Kind.DEFECT
 
 
-def test_back_off_grows_is_bounded_and_is_spread() -> None:
-    """Hosts that failed together do not come back together."""
+def test_back_off_is_exponential_with_a_limit_and_jitter() -> None:
+    """Hosts that failed at the same time do not retry at the same time."""
     assert [back_off(tries, lambda: 0.5) for tries in (1, 2, 3, 10)] == [1.0, 2.0, 4.0, 30.0]
     assert back_off(1, lambda: 0.0) == 0.5
     assert back_off(10, lambda: 1.0) == 45.0
 
 
-def test_an_interrupt_leaves_cleanly() -> None:
-    """After Ctrl-C what is done counts, the rest is named, every thread ends, and nobody waits for the slow."""
+def test_interrupt_ends_all_threads() -> None:
+    """After Ctrl-C, finished hosts keep their result, the others are interrupted, and every thread ends."""
     program = """
 import threading, time
 from gpuinfra.remote.fleet import Fleet
@@ -102,7 +102,7 @@ def task(host):
         print("waits", flush=True)
     stop.wait(60)
     raise OSError("closed")
-ended = Fleet([Host(name=f"h{n}", address="x") for n in range(3)], task, parallel=2, leave=stop.set).run()
+ended = Fleet([Host(name=f"h{n}", address="x") for n in range(3)], task, parallel=2, on_stop=stop.set).run()
 print(ended.interrupted, [o.value or o.problem.kind.value for o in ended.outcomes], threading.active_count())
 """
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -117,7 +117,7 @@ print(ended.interrupted, [o.value or o.problem.kind.value for o in ended.outcome
 
 
 def many(lab: Lab, count: int) -> tuple[list[Host], str]:
-    """Hosts on loopback aliases; OpenSSH listens on 16 addresses at most, so several daemons share them."""
+    """Hosts on loopback aliases, 15 per server, because OpenSSH listens on at most 16 addresses."""
     key = lab.keygen("host")
     made: list[Host] = []
     for start in range(0, count, 15):
@@ -128,10 +128,10 @@ def many(lab: Lab, count: int) -> tuple[list[Host], str]:
 
 
 def run_many(lab: Lab, count: int, parallel: int) -> None:
-    """All hosts but the last answer; the last one stalls and holds none of the others."""
+    """All hosts but one answer; that one stalls and does not delay the others."""
     before = threading.active_count()
     nodes, known = many(lab, count - 1)
-    with deaf() as port:
+    with stalled_port() as port:
         nodes.append(lab.host(port, "slow"))
         connector = lab.connector(known=known, limits=Limits(connect_s=60, handshake_s=200, login_s=200))
         first = threading.Event()
@@ -150,7 +150,7 @@ def run_many(lab: Lab, count: int, parallel: int) -> None:
                 connector.close()
 
         nodes.insert(0, nodes.pop())
-        ended = Fleet(nodes, task, parallel=parallel, changed=changed, tries=1).run()
+        ended = Fleet(nodes, task, parallel=parallel, on_outcome=changed, tries=1).run()
     assert first.is_set()
     assert ended_at[-1] == "slow"
     assert {outcome.host.name: outcome.value for outcome in ended.outcomes if outcome.host.name != "slow"} == {
@@ -165,20 +165,20 @@ def run_many(lab: Lab, count: int, parallel: int) -> None:
 
 
 @needed()
-def test_one_slow_host_of_forty_holds_none_of_the_others(lab: Lab) -> None:
-    """A host that stalls costs one place; every other host answers before it is given up."""
+def test_one_stalled_host_of_40_does_not_delay_the_others(lab: Lab) -> None:
+    """A stalled host occupies one connection; every other host answers before it times out."""
     run_many(lab, 40, parallel=8)
 
 
 @needed()
 @pytest.mark.long
-def test_one_slow_host_of_three_hundred_holds_none_of_the_others(lab: Lab) -> None:
-    """The same with 300 hosts, all with a connection at one time."""
+def test_one_stalled_host_of_300_does_not_delay_the_others(lab: Lab) -> None:
+    """The same with 300 parallel connections."""
     run_many(lab, 300, parallel=300)
 
 
 def bootstrap_many(lab: Lab, count: int, parallel: int) -> None:
-    """A real bundle on many hosts at once, each with a folder of its own for its files."""
+    """Install a real bundle on many hosts in parallel, each with its own root folder."""
     from gpuinfra.remote.deliver import Bootstrap
 
     from .test_bootstrap import GOOD, order
@@ -194,31 +194,31 @@ def bootstrap_many(lab: Lab, count: int, parallel: int) -> None:
     def said(host: Host, stage: str) -> None:
         seen[stage.split(" ")[0]] += 1
 
-    task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", said=said)
-    ended = Fleet(nodes, task, parallel=parallel, leave=connector.close).run()
+    task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", on_stage=said)
+    ended = Fleet(nodes, task, parallel=parallel, on_stop=connector.close).run()
     assert [outcome.problem for outcome in ended.outcomes if outcome.problem] == []
-    assert seen["delivers"] == count
+    assert seen["sends"] == count
     for host in nodes:
         journal = json.loads((host.root / "var/lib/gpuinfra/state.json").read_text())
         assert [step["status"] for step in journal["steps"]] == ["done", "done"]
 
 
 @needed()
-def test_twenty_hosts_are_bootstrapped_at_once(lab: Lab) -> None:
-    """Several daemons, a bundle for each host, each journal whole."""
+def test_20_hosts_are_bootstrapped_in_parallel(lab: Lab) -> None:
+    """Each host receives the bundle and has a complete journal."""
     bootstrap_many(lab, 20, parallel=20)
 
 
 @needed()
 @pytest.mark.long
-def test_three_hundred_hosts_are_bootstrapped_at_once(lab: Lab) -> None:
-    """The same with 300 hosts, each with a connection at one time."""
+def test_300_hosts_are_bootstrapped_in_parallel(lab: Lab) -> None:
+    """The same with 300 parallel connections."""
     bootstrap_many(lab, 300, parallel=300)
 
 
 @needed()
-def test_each_host_of_many_is_judged_by_its_own_key(lab: Lab) -> None:
-    """Among hosts with known keys, one with a changed key and one that is unknown are told apart."""
+def test_each_host_is_verified_by_its_own_key(lab: Lab) -> None:
+    """A changed host key and an unknown host key are different problems, also among many hosts."""
     nodes, known = many(lab, 6)
     other = lab.keygen("other")
     lines = known.splitlines()
@@ -242,9 +242,9 @@ def test_each_host_of_many_is_judged_by_its_own_key(lab: Lab) -> None:
 
 
 @needed()
-def test_an_interrupt_of_the_command_says_how_to_go_on(lab: Lab) -> None:
-    """Ctrl-C ends the command with 130 within seconds, and the next run says what it goes on with."""
-    with deaf() as port:
+def test_interrupted_command_explains_how_to_continue(lab: Lab) -> None:
+    """Ctrl-C ends the command with exit code 130, and the next run reports that it continues."""
+    with stalled_port() as port:
         file = lab.folder / "hosts.json"
         (lab.folder / "known").write_text("")
         file.write_text(
@@ -278,13 +278,13 @@ def test_an_interrupt_of_the_command_says_how_to_go_on(lab: Lab) -> None:
         again.communicate(timeout=30)
 
 
-def test_ten_thousand_known_hosts_cost_little(tmp_path: Path) -> None:
-    """A fleet's known_hosts file is read once: each further host is a look-up and not another reading."""
+def test_known_hosts_file_is_parsed_once(tmp_path: Path) -> None:
+    """10,000 known_hosts lines are parsed once; each host is a lookup."""
     blob = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"k" * 32).decode()
     names = [f"10.{n // 62500}.{n // 250 % 250}.{n % 250}" for n in range(10_000)]
     file = tmp_path / "known_hosts"
     file.write_text("".join(f"{name} ssh-ed25519 {blob}\n" for name in names))
     began = time.process_time()
-    known = Known([file])
-    assert all(len(known.of(Host(name=name, address=name)).keys) == 1 for name in names)
+    known = KnownHosts([file])
+    assert all(len(known.trust(Host(name=name, address=name)).keys) == 1 for name in names)
     assert time.process_time() - began < 10

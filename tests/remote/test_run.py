@@ -16,7 +16,7 @@ pytestmark = needed()
 
 
 def gpuinfra(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command, to its end."""
+    """Run the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "gpuinfra", *words], capture_output=True, text=True, check=False, timeout=120
     )
@@ -33,33 +33,33 @@ def hosts_file(lab: Lab, hosts: dict[str, Any], **more: Any) -> str:
 
 @pytest.fixture
 def fleet(lab: Lab) -> dict[str, Any]:
-    """Three hosts that are known, and one that is not."""
+    """Three hosts with trusted keys, and one without."""
     key = lab.keygen("host")
     port = lab.serve(key=key)
     known = {"address": "127.0.0.1", "port": port, "host_key": lab.public(key)}
     return {"a": known, "b": known, "c": known, "stranger": {"address": "127.0.0.1", "port": port}}
 
 
-def test_what_is_alike_is_told_once_and_what_is_not_stands_out(lab: Lab, fleet: dict[str, Any]) -> None:
-    """Output is grouped by what was said, a host that cannot be used is named with its reason, and the exit code says so."""
+def test_identical_output_is_grouped(lab: Lab, fleet: dict[str, Any]) -> None:
+    """Hosts with identical output form one group; a host that fails is listed with its reason and sets the exit code to 1."""
     file = hosts_file(lab, fleet)
     done = gpuinfra("run", "--hosts", file, "--", "echo same; printf '\\033[2J'")
     assert done.returncode == 1
     assert "a, b, c:\n  same\n  ?[2J" in done.stdout
     assert "unknown" not in done.stdout
-    assert "nothing vouches for it" in done.stderr
-    assert "3 of 4 hosts ended with 0" in done.stderr
+    assert "which is not in" in done.stderr
+    assert "3 of 4 hosts: exit code 0" in done.stderr
     only = {name: fleet[name] for name in ("a", "b")}
     good = gpuinfra("run", "--hosts", hosts_file(lab, only), "--json", "--", "sh", "-c", "echo $0 two words", "x y")
     assert good.returncode == 0, good.stderr
     assert [entry["output"] for entry in json.loads(good.stdout)["hosts"]] == ["x y two words\n"] * 2
     bad = gpuinfra("run", "--hosts", hosts_file(lab, only), "exit 3")
     assert bad.returncode == 1
-    assert "a, b ended with 3:" in bad.stdout
+    assert "a, b (exit code 3):" in bad.stdout
 
 
-def test_a_command_that_was_cut_off_is_not_run_again(lab: Lab, fleet: dict[str, Any]) -> None:
-    """Nobody knows what a command did before its connection broke, so it is not tried again."""
+def test_interrupted_command_is_not_repeated(lab: Lab, fleet: dict[str, Any]) -> None:
+    """A command whose connection broke may have had effects and is not retried."""
     tally = lab.folder / "tally"
     file = hosts_file(lab, {"a": fleet["a"]})
     done = gpuinfra("run", "--hosts", file, f"echo x >>{tally}; kill -9 $PPID; sleep 1")
@@ -68,8 +68,8 @@ def test_a_command_that_was_cut_off_is_not_run_again(lab: Lab, fleet: dict[str, 
     assert tally.read_text() == "x\n"
 
 
-def test_a_login_verifies_the_host_key_and_gives_the_commands_exit_code(lab: Lab, fleet: dict[str, Any]) -> None:
-    """OpenSSH's own client believes the key that the file names for this host, and no other."""
+def test_ssh_verifies_the_host_key_and_returns_the_exit_code(lab: Lab, fleet: dict[str, Any]) -> None:
+    """The OpenSSH client trusts only the key that the hosts file sets for this host."""
     other = lab.keygen("other")
     hosts = {**fleet, "changed": {**fleet["a"], "host_key": lab.public(other)}}
     file = hosts_file(lab, hosts)
@@ -85,9 +85,9 @@ def test_a_login_verifies_the_host_key_and_gives_the_commands_exit_code(lab: Lab
     assert "did you mean stranger?" in wrong.stderr
 
 
-def test_a_login_goes_through_jump_hosts_and_proxy_commands(lab: Lab, tmp_path: Path) -> None:
-    """The way to a node is the same for a person's login as for a fleet."""
-    keys = [lab.keygen("door"), lab.keygen("node")]
+def test_ssh_uses_jump_hosts_and_proxy_commands(lab: Lab, tmp_path: Path) -> None:
+    """`gpuinfra ssh` uses the same route to a node as `gpuinfra run`."""
+    keys = [lab.keygen("bastion"), lab.keygen("node")]
     ports = [lab.serve(key=key) for key in keys]
     relay = tmp_path / "re lay.py"
     relay.write_text(
@@ -97,11 +97,11 @@ def test_a_login_goes_through_jump_hosts_and_proxy_commands(lab: Lab, tmp_path: 
     )
     node = {"address": "127.0.0.1", "port": ports[1], "host_key": lab.public(keys[1])}
     hosts = {
-        "far": {**node, "jump": "door"},
+        "behind": {**node, "jump": "bastion"},
         "tunnel": {**node, "proxy_command": [sys.executable, str(relay), "%h", "%p", "100%%"]},
     }
-    door = {"address": "127.0.0.1", "port": ports[0], "host_key": lab.public(keys[0])}
-    file = hosts_file(lab, hosts, jumps={"door": door})
+    bastion = {"address": "127.0.0.1", "port": ports[0], "host_key": lab.public(keys[0])}
+    file = hosts_file(lab, hosts, jumps={"bastion": bastion})
     for name in hosts:
         done = gpuinfra("ssh", name, "--hosts", file, "echo $SSH_CONNECTION")
         assert done.returncode == 0, done.stderr

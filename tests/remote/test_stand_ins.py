@@ -13,10 +13,10 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.nodes.ssh_ports import person
 from gpuinfra.remote.connect import Connector
-from gpuinfra.remote.deliver import Bootstrap, Done, DryRun
+from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun
 from gpuinfra.remote.fleet import Fleet
 from gpuinfra.remote.hosts import Host
-from gpuinfra.remote.known import Known
+from gpuinfra.remote.known import KnownHosts
 from gpuinfra.remote.problem import Kind
 from gpuinfra.remote.verify import Verify
 from gpuinfra.rules import load_stack
@@ -32,20 +32,20 @@ NAME = "i-00000000000000001"
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """The shipped stack."""
+    """The plan of the shipped stack."""
     today = date(2026, 11, 21)
     return make_plan(load_stack("aws-p4d", today).spec, today)
 
 
 @pytest.fixture
 def node(nodes: Nodes) -> tuple[Nodes, Host]:  # noqa: F811
-    """A stand-in machine that no user data configured, as its owner reaches it."""
+    """A stand-in node without user data, as its operator reaches it."""
     nodes.launch(cloud="aws")
     return nodes, host_of(nodes)
 
 
 def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
-    """With the host keys that the machine itself would put into its evidence."""
+    """A host with the host keys that the node puts into its evidence."""
     keys = sorted(nodes.host._nodes[name].root.glob("etc/ssh/ssh_host_*_key.pub"))
     return Host(
         name=name,
@@ -58,27 +58,27 @@ def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
 
 
 def orders(plan: Plan, host: Host) -> dict[str, Any]:
-    """What the command would order."""
+    """The orders of the command."""
     from gpuinfra.cli.bootstrap import _orders
     from gpuinfra.remote.hosts import Hosts
 
     return _orders(plan, Hosts(hosts=(host,)), None)
 
 
-def test_the_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[Nodes, Host], plan: Plan) -> None:
-    """Delivery, every step under the node's systemd, a second run with nothing to do, and a verification over SSH."""
+def test_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[Nodes, Host], plan: Plan) -> None:
+    """Bundle, every step under the node's systemd, a second run without changes, and a verification over SSH."""
     there, host = node
     what = orders(plan, host)
-    connector = Connector(Known([]), {})
-    told = Fleet([host], DryRun(connector, what, lambda _: "gpu")).run().outcomes[0]
-    assert told.value is not None, told.problem
+    connector = Connector(KnownHosts([]), {})
+    dry = Fleet([host], DryRun(connector, what, lambda _: "gpu")).run().outcomes[0]
+    assert dry.value is not None, dry.problem
     assert "gpuinfra" not in there.run("ls /opt")
     stages: list[str] = []
-    task = Bootstrap(connector, what, lambda _: "gpu", said=lambda _, stage: stages.append(stage))
+    task = Bootstrap(connector, what, lambda _: "gpu", on_stage=lambda _, stage: stages.append(stage))
     outcome = Fleet([host], task).run().outcomes[0]
-    assert isinstance(outcome.value, Done), outcome.problem
+    assert isinstance(outcome.value, BootstrapResult), outcome.problem
     assert outcome.value.steps == len(plan.pools[0].steps)
-    assert stages[0].startswith("delivers ")
+    assert stages[0].startswith("sends ")
     journal = json.loads(there.run("cat /var/lib/gpuinfra/state.json"))
     assert journal["bundle_sha256"] == what["gpu"].bundle.sha256
     assert {step["status"] for step in journal["steps"]} == {"done"}
@@ -93,16 +93,16 @@ def test_the_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tu
     found = found_of(seen.outcomes, {host.name: ("gpu", expected)})
     assert found.absent == ()
     judged = judge_all(found, lambda _: expected)[0]
-    # A machine that no cloud configured has no shared file system; everything else is as the pool wants it.
+    # A node without user data has no shared file system; every other check passes.
     assert {str(check["id"]) for check in judged.blockers} <= {"L1"}
     assert len([check for check in judged.checks if check["outcome"] == "pass"]) > 30
 
 
-def test_a_fault_of_the_machine_is_seen_over_ssh(nodes: Nodes, plan: Plan) -> None:  # noqa: F811
-    """What is broken shows in evidence that is taken now, with the node that shows it and what to do."""
+def test_fault_of_a_node_is_found_over_ssh(nodes: Nodes, plan: Plan) -> None:  # noqa: F811
+    """Evidence that is collected over SSH shows the fault."""
     nodes.launch(cloud="aws", faults=("gpu-missing",))
     host, expected = host_of(nodes), plan.pools[0].expectation
-    connector = Connector(Known([]), {})
+    connector = Connector(KnownHosts([]), {})
     seen = Fleet([host], Verify(connector, lambda _: expected, phases=["presence"])).run()
     connector.close()
     judged = judge_all(found_of(seen.outcomes, {host.name: ("gpu", expected)}), lambda _: expected)[0]
@@ -110,14 +110,12 @@ def test_a_fault_of_the_machine_is_seen_over_ssh(nodes: Nodes, plan: Plan) -> No
     assert "G1" in {str(check["id"]) for check in judged.checks if check["outcome"] == "fail"}
 
 
-def test_a_node_whose_key_nobody_vouches_for_is_not_checked(
-    node: tuple[Nodes, Host], plan: Plan, tmp_path: Path
-) -> None:
-    """A stand-in is no exception: without a key from the handover or a file it is refused and shown as absent."""
+def test_node_with_an_untrusted_host_key_is_absent(node: tuple[Nodes, Host], plan: Plan, tmp_path: Path) -> None:
+    """Without a trusted host key, a stand-in node is refused and listed as absent."""
     _, host = node
     stranger = Host(**{**host.__dict__, "host_keys": ()})
     expected = plan.pools[0].expectation
-    connector = Connector(Known([]), {})
+    connector = Connector(KnownHosts([]), {})
     seen = Fleet([stranger], Verify(connector, lambda _: expected)).run()
     connector.close()
     absent = found_of(seen.outcomes, {host.name: ("gpu", expected)}).absent[0]
@@ -126,8 +124,8 @@ def test_a_node_whose_key_nobody_vouches_for_is_not_checked(
 
 
 @pytest.mark.long
-def test_a_reboot_that_a_step_asks_for_is_waited_for(nodes: Nodes, tmp_path: Path) -> None:  # noqa: F811
-    """The machine reboots into the wanted kernel under its own systemd, and the same order watches it to its end."""
+def test_bootstrap_waits_for_a_reboot(nodes: Nodes, tmp_path: Path) -> None:  # noqa: F811
+    """The node reboots into the requested kernel under its systemd, and the same run follows it to the end."""
     from tests.rehearsal.nodes.test_steps import STACK
 
     today = date(2026, 11, 21)
@@ -137,10 +135,10 @@ def test_a_reboot_that_a_step_asks_for_is_waited_for(nodes: Nodes, tmp_path: Pat
     nodes.launch(cloud="aws", os="ubuntu-22.04", prebuilt=False)
     host = host_of(nodes)
     stages: list[str] = []
-    connector = Connector(Known([]), {})
-    task = Bootstrap(connector, orders(plan, host), lambda _: "gpu", said=lambda _, stage: stages.append(stage))
+    connector = Connector(KnownHosts([]), {})
+    task = Bootstrap(connector, orders(plan, host), lambda _: "gpu", on_stage=lambda _, stage: stages.append(stage))
     outcome = Fleet([host], task, tries=20).run().outcomes[0]
     connector.close()
-    assert isinstance(outcome.value, Done), (outcome.problem, stages, nodes.host.console(NAME)[-3000:])
+    assert isinstance(outcome.value, BootstrapResult), (outcome.problem, stages, nodes.host.console(NAME)[-3000:])
     assert nodes.host._nodes[NAME].boots >= 2
     assert nodes.run("uname -r") == "6.8.0-1044-aws"

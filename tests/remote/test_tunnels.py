@@ -1,5 +1,5 @@
-"""Tunnels of the clouds, as proxy commands of real SSH connections. The clouds' own programs are played: they check what
-they are asked, as the documentation has it, and pass bytes on to a real sshd."""
+"""Tunnels of the clouds as proxy commands of real SSH connections. Stand-ins of the clouds' programs check their arguments against the
+documented ones and forward bytes to a real sshd."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Play = Callable[..., None]
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Puts a program of a cloud on PATH."""
+    """Add a stand-in of a cloud's program to PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -65,7 +65,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
 
 def of(lab: Lab, host: Host, key: Path) -> Host:
-    """The same host, with this lab's person and the key of the handover."""
+    """The same host with the user of this lab and a host key of the handover."""
     more = {"user": lab.user, "identity": (lab.key,), "host_keys": (lab.public(key),)}
     return Host(**{**host.__dict__, **more})
 
@@ -77,10 +77,10 @@ def of(lab: Lab, host: Host, key: Path) -> Host:
         ("gcp", "gcloud", "compute start-iap-tunnel train-gpu-0 22 --listen-on-stdin --verbosity=warning --zone a-1 --project p"),
     ],
 )  # fmt: skip
-def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
+def test_nodes_of_a_stack_are_reached_through_the_tunnel_of_their_cloud(
     lab: Lab, play: Play, cloud: str, program: str, wanted: str
 ) -> None:
-    """The cloud's program is asked as documented, and inside its tunnel the key of the handover is verified."""
+    """The cloud's program gets the documented arguments, and the host key of the handover is verified inside the tunnel."""
     key, other = lab.keygen("host"), lab.keygen("other")
     play(program, STDIO, wanted=wanted.split(), port=lab.serve(key=key))
     resource = "projects/p/zones/a-1/instances/train-gpu-0" if cloud == "gcp" else ""
@@ -88,9 +88,9 @@ def test_nodes_of_a_stack_are_reached_through_their_clouds_tunnel(
     found = hosts_of([node], cloud=cloud, region="somewhere-1", direct=False, user=lab.user).hosts[0]
     with lab.connector().connect(of(lab, found, key)) as connection:
         assert connection.run("echo through").output == b"through\n"
-    with pytest.raises(HostProblem) as told, lab.connector().connect(of(lab, found, other)):
+    with pytest.raises(HostProblem) as error, lab.connector().connect(of(lab, found, other)):
         pass
-    assert told.value.kind is Kind.HOST_KEY_CHANGED
+    assert error.value.kind is Kind.HOST_KEY_CHANGED
 
 
 TARGET = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/gpu/virtualMachines/0"
@@ -98,8 +98,8 @@ AZ = ["network", "bastion", "tunnel", "--name", "door", "--resource-group", "g",
 AZ += ["--resource-port", "22", "--port"]
 
 
-def test_nodes_of_an_azure_stack_are_reached_through_its_own_bastion(lab: Lab, play: Play) -> None:
-    """The Bastion comes from the stack's state, the machine's resource id from the handover."""
+def test_nodes_of_an_azure_stack_are_reached_through_its_bastion(lab: Lab, play: Play) -> None:
+    """The Bastion is read from the stack's state, the resource ID of the node from the handover."""
     key = lab.keygen("host")
     group = TARGET.partition("/providers/")[0]
     wanted = [*AZ[:-2], "22", "--port"]
@@ -126,7 +126,7 @@ def behind_bastion(lab: Lab, key: Path) -> Host:
 
 
 def test_azure_bastion_is_a_proxy_command(lab: Lab, play: Play) -> None:
-    """The tunnel that `az` opens on a port becomes standard input and output, and ends with the connection."""
+    """The tunnel that `az` opens on a port is relayed to standard input and output, and ends with the connection."""
     key = lab.keygen("host")
     play("az", LISTENING, wanted=AZ, port=lab.serve(key=key))
     with lab.connector().connect(behind_bastion(lab, key)) as connection:
@@ -134,21 +134,21 @@ def test_azure_bastion_is_a_proxy_command(lab: Lab, play: Play) -> None:
         assert connection.run("cat", b"x" * 300_000).output == b"x" * 300_000
 
 
-def test_a_tunnel_that_azure_refuses_is_quoted(lab: Lab, play: Play) -> None:
-    """What `az` complained about is the reason; where it is missing, that is."""
+def test_error_of_az_is_quoted(lab: Lab, play: Play) -> None:
+    """The error quotes `az`, or states that no tunnel opened."""
     key = lab.keygen("host")
     play("az", "sys.exit('(ResourceNotFound) no such Bastion')")
-    with pytest.raises(HostProblem) as told, lab.connector().connect(behind_bastion(lab, key)):
+    with pytest.raises(HostProblem) as error, lab.connector().connect(behind_bastion(lab, key)):
         pass
-    assert "opened no tunnel" in told.value.reason or "ResourceNotFound" in told.value.reason
-    assert told.value.kind is Kind.UNREACHABLE
+    assert "did not open a tunnel" in error.value.reason or "ResourceNotFound" in error.value.reason
+    assert error.value.kind is Kind.UNREACHABLE
 
 
-def test_without_azures_program_the_reason_is_said(lab: Lab, play: Play) -> None:
-    """A machine without `az` gets one sentence with what to install."""
+def test_missing_az_is_reported_with_a_hint(lab: Lab, play: Play) -> None:
+    """Without `az`, the error names the program to install."""
     play("nothing", "")
     with (
-        pytest.raises(HostProblem, match="install Azure's command line"),
+        pytest.raises(HostProblem, match="install the Azure CLI"),
         lab.connector().connect(behind_bastion(lab, lab.keygen("host"))),
     ):
         pass

@@ -16,7 +16,7 @@ import pytest
 
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem
-from gpuinfra.remote.verify import MOST_BYTES, _unpacked
+from gpuinfra.remote.verify import MAX_EVIDENCE_BYTES, _unpacked
 from tests.remote.conftest import lab  # noqa: F401
 from tests.remote.servers import Lab, needed
 
@@ -57,7 +57,7 @@ def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: L
     assert checks["P1"] in ("fail", "error")
     assert "B1" not in checks
     assert (strange["label"], strange["outcome"]) == ("strange", "unknown host key")
-    assert "gpuinfra never adds one" in strange["what_to_do"]
+    assert "gpuinfra never adds keys" in strange["what_to_do"]
     assert said["totals"] == {"nodes": 2, "nodes_verified": 0, "gpus": 16, "gpus_verified": 0}
     suites = ElementTree.parse(junit).getroot()
     assert [suite.get("errors") for suite in suites if suite.get("name") == "strange"] == ["1"]
@@ -93,14 +93,14 @@ def test_nothing_of_a_check_stays_on_the_host(lab: Lab) -> None:  # noqa: F811
 )
 def test_what_is_no_evidence_is_refused(text: str) -> None:
     """Whatever a host sends in place of evidence is one sentence and no traceback."""
-    with pytest.raises(HostProblem, match="no evidence"):
+    with pytest.raises(HostProblem, match="not evidence"):
         _unpacked(HOST, text)
 
 
 def test_a_few_bytes_cannot_fill_the_operators_memory() -> None:
     """Packed zeros that would unpack to more than any evidence are refused after so much as evidence may have."""
-    bomb = base64.b64encode(zlib.compress(b"\0" * (MOST_BYTES * 4))).decode()
-    with pytest.raises(HostProblem, match="no evidence"):
+    bomb = base64.b64encode(zlib.compress(b"\0" * (MAX_EVIDENCE_BYTES * 4))).decode()
+    with pytest.raises(HostProblem, match="not evidence"):
         _unpacked(HOST, bomb)
 
 
