@@ -12,7 +12,7 @@ import pytest
 from gpuinfra.day import VARIABLE, read_day, today
 from gpuinfra.errors import UsageError
 from gpuinfra.rehearsal.cloud.aws import schedules
-from gpuinfra.rehearsal.session import Order, read_order
+from gpuinfra.rehearsal.session import Options, read_options
 
 AFTER = date(2028, 1, 1)
 BEFORE = date(2026, 11, 21)
@@ -31,8 +31,8 @@ def test_the_day_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_example_whose_window_has_passed_says_what_to_do() -> None:
     """A block that has ended is refused before anything starts, with the field, the end and the way to rehearse it all the same."""
     with pytest.raises(Exception, match=r"capacity\[0\]\.ends_at is 2027-05-17\S+, which has passed; .* --on "):
-        read_order(Order(stack="aws-p5-block", on=AFTER))
-    _, _, loaded = read_order(Order(stack="aws-p5-block", on=BEFORE))
+        read_options(Options(stack="aws-p5-block", on=AFTER))
+    _, _, loaded = read_options(Options(stack="aws-p5-block", on=BEFORE))
     assert loaded is not None
 
 

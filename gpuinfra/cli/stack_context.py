@@ -50,10 +50,10 @@ class ActiveStack:
     def found(self) -> tuple[Found, dict[str, Mapping[str, Any]]]:
         """Its evidence and the expectation of each node; see `gpuinfra.verification.store`."""
         from gpuinfra.handover.ports import PortUnavailable
-        from gpuinfra.rehearsal import applied_environment as private
+        from gpuinfra.rehearsal.applied_environment import applied
         from gpuinfra.verification.store import found_of
 
-        with private.worn(self.session.pulumi.env) if self.session else nullcontext():
+        with applied(self.session.pulumi.env) if self.session else nullcontext():
             try:
                 return found_of(self.resources)
             except PortUnavailable as error:
@@ -83,10 +83,10 @@ def active_stack(name: str, rehearsals: Path | None) -> Iterator[ActiveStack]:
         _require_handover(name, resources, f"pulumi up --stack {short_name(name)}")
         yield ActiveStack(name=name, resources=resources)
         return
-    from gpuinfra.rehearsal.session import Order, opened
+    from gpuinfra.rehearsal.session import Options, open_session
     from gpuinfra.rehearsal.view import view_for
 
-    with opened(Order(stack=name, folder=rehearsals), view_for(sys.stderr)) as session:
+    with open_session(Options(stack=name, folder=rehearsals), view_for(sys.stderr)) as session:
         resources = session.pulumi.resources()
         _require_handover(name, resources, f"gpuinfra rehearse up {name}")
         yield ActiveStack(name=name, resources=resources, session=session)

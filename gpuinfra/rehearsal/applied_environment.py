@@ -1,7 +1,7 @@
-"""The environment of everything that a rehearsal starts: made from nothing, not from a person's with parts removed.
+"""The environment of every process that a rehearsal starts. It is built from nothing, not filtered from the user's.
 
-A rehearsal reads the named stack file and nothing else of a person's: no Pulumi state, no token, no cloud credentials,
-no settings under HOME. What is passed on is a short list, and everything else is ours.
+A rehearsal reads the named stack file and nothing else of the user's: no Pulumi state, no token, no cloud credentials,
+no settings under HOME. Only the variables of `PASSED_ON` are inherited.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.folder import Folder
 
-MARK = "GPUINFRA_REHEARSAL"
-"""In the environment of every process of a rehearsal, with its folder, so that a next run finds what a kill left."""
+MARKER = "GPUINFRA_REHEARSAL"
+"""Holds the rehearsal's folder in every process of a rehearsal. The next run finds leftover processes by it."""
 
 PASSED_ON = (
     "LANG",
@@ -34,16 +34,16 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
-    """What every process of this rehearsal gets; the engine's folder is put on PATH by the engine."""
+    """The base environment of this rehearsal. The engine adds its own folder to PATH."""
     interpreter = str(python or sys.executable)
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     env |= {
-        MARK: str(folder.ground),
-        "HOME": str(folder.person),
+        MARKER: str(folder.base),
+        "HOME": str(folder.empty_home),
         "PATH": f"{Path(interpreter).parent}:{SYSTEM_PATH}",
         "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
         "PYTHONDONTWRITEBYTECODE": "1" if not os.access(Path(__file__).parents[1], os.W_OK) else "",
-        "PULUMI_HOME": str(folder.home),
+        "PULUMI_HOME": str(folder.pulumi_home),
         "PULUMI_BACKEND_URL": f"file://{folder.state}",
         "PULUMI_CONFIG_PASSPHRASE": folder.passphrase(),
         "PULUMI_SKIP_UPDATE_CHECK": "1",
@@ -51,8 +51,8 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
         "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
         "PULUMI_PYTHON_CMD": interpreter,
         "PULUMI_DEBUG_COMMANDS": "true",
-        "AWS_CONFIG_FILE": str(folder.person / "no-aws-config"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(folder.person / "no-aws-credentials"),
+        "AWS_CONFIG_FILE": str(folder.empty_home / "no-aws-config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(folder.empty_home / "no-aws-credentials"),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     root = Path(__file__).resolve().parents[2]
@@ -61,8 +61,8 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
     return {name: value for name, value in env.items() if value}
 
 
-def with_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, region: str) -> dict[str, str]:
-    """The environment once the stand-in cloud answers: engine plugins attached, the SDKs' own endpoint variables set."""
+def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, region: str) -> dict[str, str]:
+    """The environment once the stand-in cloud answers: its provider plugins, and the endpoint variables of the SDKs."""
     providers, operator = ready["providers"], ready["operator"]
     assert isinstance(providers, dict)
     assert isinstance(operator, dict)
@@ -74,8 +74,8 @@ def with_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, 
 
 
 @contextmanager
-def worn(env: Mapping[str, str]) -> Iterator[None]:
-    """Wear this environment in our own process, for SDKs that read it; the person's comes back afterwards."""
+def applied(env: Mapping[str, str]) -> Iterator[None]:
+    """Replace the environment of this process for the length of a `with`, for SDKs that read it."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(env)

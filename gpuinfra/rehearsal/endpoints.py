@@ -1,81 +1,38 @@
-"""Which variables send each cloud's own tools to the stand-in cloud, for nodes and for whoever rehearses.
+"""Environment variables that send each cloud's own tools and SDKs to the stand-in cloud, for the operator.
 
-Only variables that the clouds' tools document, and where none exists one of ours that docs/stand-in-cloud.md names.
-The clouds' variables do not meet, so an operator gets those of all clouds: a program may use several.
+They are variables that the clouds' own tools document, and where no such variable exists, one of gpuinfra's (docs/stand-in-cloud.md).
+The operator gets the variables of all clouds, because a program may use several; their names do not collide.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 REGION_FALLBACK = "us-east-1"
-"""AWS's SDKs refuse to work without a region."""
-
-
-def of_node(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
-    """The environment that a stand-in node's image carries. `endpoint` is `http://127.0.0.1:PORT`."""
-    return _NODES[cloud](endpoint, instance_id)
+"""AWS's SDKs require a region."""
+_GOOGLE_OVERRIDES = {
+    "COMPUTE": "compute/v1/",
+    "CLOUDKMS": "cloudkms/",
+    "LOGGING": "logging/",
+    "LUSTRE": "lustre/",
+    "FILE": "file/",
+}
+"""Service, as in `CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>` -> its path on the stand-in cloud."""
 
 
 def of_operator(endpoint: str, operator: Mapping[str, Any], cloud: str, region: str) -> dict[str, str]:
-    """The environment of the engine and the handover; `operator` is what the stand-in cloud said when it was ready.
+    """The environment of the engine and the handover. `operator` is the credentials that the stand-in cloud printed at its start.
 
-    `region` is where the stack goes on `cloud`.
+    `region` is the stack's region on `cloud`.
     """
-    made: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for name, variables in _OPERATORS.items():
-        made |= variables(endpoint, operator, region if name == cloud else "")
-    return made
+        environment |= variables(endpoint, operator, region if name == cloud else "")
+    return environment
 
 
-def _aws_node(endpoint: str, instance_id: str) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{endpoint}/.imds/{instance_id}",
-    }
-
-
-def _azure_node(endpoint: str, instance_id: str) -> dict[str, str]:
-    return {
-        "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/{instance_id}",
-        "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
-        "AZURE_AUTHORITY_HOST": f"{endpoint}/.azure/login",
-        "GPUINFRA_HEALTH_ADDRESS": health_address(endpoint, instance_id),
-    }
-
-
-def health_address(endpoint: str, instance_id: str) -> str:
-    """A loopback address of this node's own: stand-in nodes share one network, and each answers for its health."""
-    digest = hashlib.sha256(f"{endpoint} {instance_id}".encode()).digest()
-    return f"127.{64 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
-
-
-def _azure_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """An identity as a machine of one's own on Azure has it, because azure-identity asks for its other kinds with TLS only."""
-    known = operator.get("azure")
-    if not known:
-        return {}
-    return {
-        "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/operator-{known['secret']}",
-        "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential",
-        "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
-        "GPUINFRA_AZURE_RESOURCE_MANAGER": f"{endpoint}/.azure/arm",
-        "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(known["certificates"]),
-    }
-
-
-def _gcp_node(endpoint: str, instance_id: str) -> dict[str, str]:
-    """Google's libraries put the scheme before the metadata host themselves."""
-    return {
-        "GCE_METADATA_HOST": f"{endpoint.partition('://')[2]}/.gcp/imds/{instance_id}",
-        "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/v1/",
-    }
-
-
-def _aws_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
+def _aws(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": str(operator["access_key_id"]),
@@ -85,27 +42,39 @@ def _aws_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> di
     }
 
 
-def _gcp_operator(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """A key file of the stand-in's own, whose tokens come from the stand-in; Google has no variable for its public keys."""
-    known = operator.get("gcp")
-    if not known:
+def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
+    """A managed identity: azure-identity sends its other kinds of credentials over TLS only."""
+    azure = operator.get("azure")
+    if not azure:
         return {}
     return {
-        "GOOGLE_APPLICATION_CREDENTIALS": str(known["credentials_file"]),
-        "GOOGLE_CLOUD_PROJECT": str(known["project"]),
-        "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/v1/",
-        "GPUINFRA_GOOGLE_JWKS_URL": f"{endpoint}/.gcp/oauth2/v3/certs",
+        "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{endpoint}/.azure/imds/operator-{azure['secret']}",
+        "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential",
+        "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
+        "GPUINFRA_AZURE_RESOURCE_MANAGER": f"{endpoint}/.azure/arm",
+        "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(azure["certificates"]),
     }
 
 
-_NODES: dict[str, Callable[[str, str], dict[str, str]]] = {
-    "aws": _aws_node,
-    "azure": _azure_node,
-    "gcp": _gcp_node,
-}
+def _gcp(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
+    """A key file whose tokens the stand-in cloud issues. Google has no variable for the address of its public keys."""
+    gcp = operator.get("gcp")
+    if not gcp:
+        return {}
+    return {
+        "GOOGLE_APPLICATION_CREDENTIALS": str(gcp["credentials_file"]),
+        "GOOGLE_CLOUD_PROJECT": str(gcp["project"]),
+        "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
+        "GPUINFRA_GOOGLE_JWKS_URL": f"{endpoint}/.gcp/oauth2/v3/certs",
+        **{
+            f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{service}": f"{endpoint}/.gcp/{path}"
+            for service, path in _GOOGLE_OVERRIDES.items()
+        },
+    }
+
+
 _OPERATORS: dict[str, Callable[[str, Mapping[str, Any], str], dict[str, str]]] = {
-    "aws": _aws_operator,
-    "azure": _azure_operator,
-    "gcp": _gcp_operator,
+    "aws": _aws,
+    "azure": _azure,
+    "gcp": _gcp,
 }

@@ -1,4 +1,4 @@
-"""Run Pulumi's own CLI on a rehearsal's project: one command, its events, its exit code."""
+"""Run Pulumi's CLI on the project of a rehearsal: one command, its events and its exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from gpuinfra.rehearsal import processes
 from gpuinfra.rehearsal.events import Progress, Tail
 from gpuinfra.rehearsal.folder import Folder
 
-QUIET = ("--non-interactive", "--color", "never")
-INTERRUPT_PATIENCE_S = 20.0
+COMMON_FLAGS = ("--non-interactive", "--color", "never")
+INTERRUPT_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """How one operation of the engine ended."""
+    """The result of one operation of the engine."""
 
     name: str
     exit_code: int
@@ -33,23 +33,23 @@ class Operation:
 
     @property
     def ok(self) -> bool:
-        """True when the engine was content."""
+        """Whether the engine succeeded."""
         return self.exit_code == 0
 
 
 @dataclass
 class Pulumi:
-    """The CLI, this rehearsal's project and this rehearsal's environment."""
+    """The CLI with the project and the environment of this rehearsal."""
 
     path: Path
     version: str
     folder: Folder
     env: Mapping[str, str]
     others: Mapping[str, int] = field(default_factory=dict)
-    """Processes that run beside the engine, for the record."""
+    """Other processes of the rehearsal (name -> process id), recorded together with the engine."""
 
     def quick(self, *arguments: str, check: bool = True) -> str:
-        """A command without events; returns what it printed."""
+        """Run a command without events; returns its output."""
         with self._recorded(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate()
         if check and process.returncode != 0:
@@ -57,9 +57,8 @@ class Pulumi:
         return out
 
     def operate(self, name: str, *arguments: str, watch: Callable[[Progress, str | None], None]) -> Operation:
-        """An operation with events; `watch` is called for each one and, without one, a few times a second."""
-        with contextlib.suppress(FileNotFoundError):
-            self.folder.events.unlink()
+        """Run an operation with events; `watch` is called for each event and, between events, a few times a second."""
+        self.folder.events.unlink(missing_ok=True)
         begun, tail, progress = time.monotonic(), Tail(self.folder.events), Progress()
         argv = (
             name,
@@ -73,7 +72,7 @@ class Pulumi:
         with self.folder.log.open("a", encoding="utf-8") as log:
             log.write(f"\n== pulumi {' '.join(argv)}\n")
             log.flush()
-            place = log.tell()
+            start = log.tell()
             with self._recorded(argv, log, log) as process:
                 while True:
                     code = process.poll()
@@ -85,17 +84,21 @@ class Pulumi:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.15)
         with self.folder.log.open(encoding="utf-8", errors="replace") as log:
-            log.seek(place)
+            log.seek(start)
             output = log.read()
         return Operation(
             name=name, exit_code=code, seconds=round(time.monotonic() - begun, 1), progress=progress, output=output
         )
 
     @contextlib.contextmanager
-    def _recorded(self, arguments: Sequence[str], stdout: Any, stderr: Any) -> Any:
-        """A running CLI, written down; an interrupt is passed on once and waited for."""
+    def _recorded(self, arguments: Sequence[str], stdout: Any, stderr: Any) -> Iterator[subprocess.Popen[str]]:
+        """A running CLI, recorded for cleanup. An interrupt is forwarded once, and the CLI is given time to end."""
         process = processes.start(
-            [str(self.path), *arguments, *QUIET], env=self.env, cwd=self.folder.project, stdout=stdout, stderr=stderr
+            [str(self.path), *arguments, *COMMON_FLAGS],
+            env=self.env,
+            cwd=self.folder.project,
+            stdout=stdout,
+            stderr=stderr,
         )
         processes.record(self.folder, {**self.others, "pulumi": process.pid})
         try:
@@ -103,7 +106,7 @@ class Pulumi:
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(INTERRUPT_PATIENCE_S)
+                process.wait(INTERRUPT_TIMEOUT_S)
             except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.kill()
                 process.wait()
@@ -115,11 +118,11 @@ class Pulumi:
 
     @property
     def checkpoint(self) -> Path | None:
-        """The state file, if the stack exists."""
+        """The state file if the stack exists."""
         return next(iter(sorted(self.folder.state.glob(f".pulumi/stacks/*/{self.folder.stack}.json"))), None)
 
     def deployment(self) -> dict[str, Any]:
-        """The state as the engine last wrote it: `resources`, `pending_operations`; empty when there is none."""
+        """The state that the engine wrote last (`resources`, `pending_operations`); empty if there is none."""
         path = self.checkpoint
         if path is None:
             return {}
@@ -127,10 +130,10 @@ class Pulumi:
         return latest if isinstance(latest, dict) else {}
 
     def resources(self) -> list[dict[str, Any]]:
-        """The resources of the state, without the engine's own (stack, providers)."""
+        """The resources of the state without the stack and the providers."""
         return [r for r in self.deployment().get("resources") or [] if not str(r.get("type", "")).startswith("pulumi:")]
 
     def ensure_stack(self) -> None:
-        """Make the stack if it is not there."""
+        """Create the stack if it does not exist."""
         if self.checkpoint is None:
             self.quick("stack", "init", self.folder.stack)

@@ -1,6 +1,6 @@
-"""The engine's own events, one JSON object per line, as they are written.
+"""The engine's event log: one JSON object per line, read while the engine writes it.
 
-What happened is read from here and not from the text that the engine prints for people.
+Results are taken from events, not from the text that the engine prints.
 """
 
 from __future__ import annotations
@@ -13,39 +13,31 @@ from pathlib import Path
 from typing import Any
 
 MARKUP = re.compile(r"<\{%[^%]*%\}>")
-CHANGES = ("create", "update", "delete", "replace", "import", "discard", "read")
-"""Operations that mean that something changed; `same` is not one. Refresh reports its own as update and delete."""
 
 
 @dataclass
 class Progress:
-    """What the events say so far."""
+    """The events so far."""
 
     done: dict[str, int] = field(default_factory=dict)
-    """Operation -> resources that it finished on."""
-    begun: int = 0
+    """Operation -> number of finished resources."""
     current: dict[str, str] = field(default_factory=dict)
-    """URN -> operation in hand."""
-    failed: list[str] = field(default_factory=list)
-    """URNs whose operation failed."""
+    """URN -> operation in progress."""
     diagnostics: list[tuple[str, str, str]] = field(default_factory=list)
     """(severity, URN, text), warnings and errors only."""
     status: dict[str, str] = field(default_factory=dict)
-    """URN -> its last line of progress."""
+    """URN -> last status line."""
     summary: dict[str, int] | None = None
-    """Operation -> count, as the engine sums it up at the end."""
+    """Operation -> count, from the engine's summary at the end."""
     changed: list[tuple[str, str]] = field(default_factory=list)
-    """(operation, URN) of everything that changed."""
-    infos: list[tuple[str, str]] = field(default_factory=list)
-    """(URN, text) of information, such as a program's own lines."""
+    """(operation, URN) of each change."""
 
     def take(self, event: Mapping[str, Any]) -> str | None:
-        """Take one event in; returns what kind it was when it is worth a line."""
+        """Add one event; returns its kind if it should be displayed."""
         if pre := event.get("resourcePreEvent"):
             meta = pre.get("metadata", {})
             if meta.get("op") not in ("same", "read"):
                 self.current[meta.get("urn", "")] = meta.get("op", "")
-            self.begun += 1
         elif (out := event.get("resOutputsEvent")) is not None:
             meta = out.get("metadata", {})
             urn, op = meta.get("urn", ""), meta.get("op", "")
@@ -55,44 +47,40 @@ class Progress:
                 self.changed.append((op, urn))
                 return "resource"
         elif failed := event.get("resOpFailedEvent"):
-            urn = failed.get("metadata", {}).get("urn", "")
-            self.current.pop(urn, None)
-            self.failed.append(urn)
+            self.current.pop(failed.get("metadata", {}).get("urn", ""), None)
             return "failed"
-        elif said := event.get("diagnosticEvent"):
-            return self._diagnostic(said)
+        elif diagnostic := event.get("diagnosticEvent"):
+            return self._diagnostic(diagnostic)
         elif end := event.get("summaryEvent"):
             self.summary = {str(op): int(count) for op, count in (end.get("resourceChanges") or {}).items()}
             return "summary"
         return None
 
-    def _diagnostic(self, said: Mapping[str, Any]) -> str | None:
-        text = plain(str(said.get("message", ""))).rstrip()
-        urn, severity = str(said.get("urn", "")), str(said.get("severity", ""))
-        if said.get("ephemeral"):
+    def _diagnostic(self, diagnostic: Mapping[str, Any]) -> str | None:
+        text = plain(str(diagnostic.get("message", ""))).rstrip()
+        urn, severity = str(diagnostic.get("urn", "")), str(diagnostic.get("severity", ""))
+        if diagnostic.get("ephemeral"):
             if text:
                 self.status[urn] = text.splitlines()[-1].strip()
                 return "status"
         elif severity in ("error", "warning"):
             self.diagnostics.append((severity, urn, text))
             return severity
-        elif severity.startswith("info") and text:
-            self.infos.append((urn, text))
         return None
 
     @property
     def changes(self) -> int:
-        """How many resources changed, by the engine's own sum."""
+        """Number of changed resources, from the engine's summary."""
         return sum(count for op, count in (self.summary or {}).items() if op != "same")
 
     @property
     def errors(self) -> list[str]:
-        """Error texts, each once."""
+        """Error messages, each once."""
         return list(dict.fromkeys(text for severity, _, text in self.diagnostics if severity == "error" and text))
 
 
 def plain(text: str) -> str:
-    """Text without the engine's colour marks."""
+    """Text without the engine's colour markup."""
     return MARKUP.sub("", text)
 
 
@@ -105,7 +93,7 @@ class Tail:
         self._rest = b""
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Events that were written since the last call."""
+        """Events written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

@@ -1,7 +1,7 @@
 """The folder of one rehearsal, `.rehearsal/<stack>/`, and the Pulumi project in it.
 
-`stack init` writes into a stack file and secrets need a key, so a rehearsal works on a copy; the person's file is only read.
-The project file is made anew for every run, with absolute paths, because the program stays where it is.
+`stack init` writes to a stack file and secrets need a key, so a rehearsal works on a copy and only reads your file.
+Each run writes the project file again, with absolute paths, because the program stays where it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,20 +24,22 @@ from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.shipped import shipped
 
 SECRET_STAND_IN = "a-rehearsal-has-no-secrets"
+DEFAULT_FOLDER = Path(".rehearsal")
+"""The default folder of rehearsals, which has one folder for each stack."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """Where everything of one rehearsal is."""
+    """The files of one rehearsal."""
 
     root: Path
     stack: str
     shared: Path | None = None
-    """Folder of the rehearsal whose state and stand-in cloud this one shares, because its stack stands on that one's; None for its own."""
+    """The rehearsal whose state and stand-in cloud this one shares, because its stack uses that one's; None if it has its own."""
 
     @property
-    def ground(self) -> Path:
-        """Where state and stand-in cloud are."""
+    def base(self) -> Path:
+        """The folder that holds the state and the stand-in cloud."""
         return self.shared or self.root
 
     @property
@@ -47,87 +49,87 @@ class Folder:
 
     @property
     def stack_file(self) -> Path:
-        """The copy that the engine may write into."""
+        """The copy that the engine writes to."""
         return self.project / f"Pulumi.{self.stack}.yaml"
 
     @property
     def state(self) -> Path:
-        """Pulumi's own state."""
-        return self.ground / "state"
+        """Pulumi's state backend."""
+        return self.base / "state"
 
     @property
-    def home(self) -> Path:
+    def pulumi_home(self) -> Path:
         """PULUMI_HOME."""
         return self.root / "home"
 
     @property
-    def person(self) -> Path:
-        """HOME of everything in the rehearsal: empty, so that no tool finds a person's settings."""
+    def empty_home(self) -> Path:
+        """HOME of every process in the rehearsal: empty, so that no tool finds your settings."""
         return self.root / "home" / "person"
 
     @property
     def processes(self) -> Path:
-        """Who runs now."""
-        return self.ground / "processes.json"
+        """The processes that run now."""
+        return self.base / "processes.json"
 
     @property
     def events(self) -> Path:
-        """The engine's events of the last operation."""
+        """Events of the engine's last operation."""
         return self.root / "events.jsonl"
 
     @property
     def log(self) -> Path:
-        """What the engine printed."""
+        """Output of the engine."""
         return self.root / "engine.log"
 
     @property
     def report(self) -> Path:
-        """The report for programs; the page is beside it."""
+        """The machine-readable report; the page is beside it."""
         return self.root / "report.json"
 
     @property
     def page(self) -> Path:
-        """The report for people."""
+        """The report as a page."""
         return self.root / "report.html"
 
     @property
-    def kept(self) -> Path:
-        """What a destroy left in the stand-in cloud, with its ids, so that the next `up` adopts it."""
-        return self.root / "kept.json"
+    def retained(self) -> Path:
+        """Resources that a destroy retained in the stand-in cloud. The next `up` adopts them."""
+        return self.root / "retained.json"
 
     def make(self) -> None:
-        """Make the folders."""
-        for path in (self.project, self.state, self.home, self.person):
+        """Create the folders."""
+        for path in (self.project, self.state, self.pulumi_home, self.empty_home):
             path.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)
 
     def passphrase(self) -> str:
-        """The passphrase of this rehearsal's state: random, kept here, of no use elsewhere."""
-        path = self.ground / "passphrase"
+        """The random passphrase of this rehearsal's state."""
+        path = self.base / "passphrase"
         if not path.exists():
             write_atomically(path, secrets.token_hex(16))
         return path.read_text(encoding="utf-8")
 
     def operations(self) -> int:
-        """A number for the next operation, never used twice."""
-        path = self.ground / "operations"
+        """The number of the next operation; a number is used once."""
+        path = self.base / "operations"
         number = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
         write_atomically(path, str(number))
         return number
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One rehearsal of a stack at a time; the lock goes with its process, however that ends."""
-        for path in (self.root, self.ground):
+        """Allow one rehearsal of a stack at a time. The lock ends with its process."""
+        for path in (self.root, self.base):
             path.mkdir(parents=True, exist_ok=True)
-        with (self.ground / "lock").open("a+") as file:
+        with (self.base / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
                 raise DeploymentError(
-                    f"another rehearsal of {self.stack} runs in {self.ground} (process {file.read().strip() or 'unknown'}); "
-                    "let it end, or give another --folder"
+                    f"a rehearsal of {self.stack} already runs in {self.base} (process {file.read().strip() or 'unknown'}); "
+                    "wait until it ends, or set another --folder"
                 ) from None
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -147,7 +149,7 @@ class Program:
 
 
 def find_program(stack_file: Path) -> Program:
-    """The program of a stack file: its own project's, or the one that ships with gpuinfra for a file without a project."""
+    """The program of a stack file: that of its project, or the one that ships with gpuinfra if the file has no project."""
     for folder in stack_file.resolve().parents:
         candidate = folder / "Pulumi.yaml"
         if candidate.is_file():
@@ -158,13 +160,13 @@ def find_program(stack_file: Path) -> Program:
 
 
 def _from_project(path: Path) -> Program:
-    document = _load(path)
+    document = read_yaml(path)
     runtime = document.get("runtime")
     options: Mapping[str, Any] = {}
     if isinstance(runtime, dict):
         options, runtime = runtime.get("options") or {}, runtime.get("name")
     if runtime != "python":
-        raise UsageError(f"{path}: runtime is {runtime!r}; a rehearsal runs Python programs")
+        raise UsageError(f"{path}: runtime is {runtime!r}; allowed: python")
     main = path.parent / str(document.get("main") or ".")
     if not (main / "__main__.py").is_file():
         raise UsageError(f"{path}: main is {main}, which has no __main__.py")
@@ -181,21 +183,21 @@ def _from_project(path: Path) -> Program:
     )
 
 
-def _environment(wanted: Path | None) -> Path | None:
-    """The virtual environment that the program runs in: the project's where it exists, else the one we run in."""
-    if wanted is not None and (wanted / "bin" / "python").exists():
-        return wanted.resolve()
+def _environment(configured: Path | None) -> Path | None:
+    """The virtual environment of the program: the project's if it exists, else the one of this process."""
+    if configured is not None and (configured / "bin" / "python").exists():
+        return configured.resolve()
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
 def write_project(folder: Folder, program: Program, stack_file: Path) -> list[str]:
-    """Write project and stack file; returns what was changed in the copy, for people."""
+    """Write project and stack file; returns one note for each value that differs in the copy."""
     runtime: dict[str, Any] = {"name": "python"}
     if program.virtualenv is not None:
         runtime["options"] = {"virtualenv": str(program.virtualenv)}
     document: dict[str, Any] = {
         "name": program.project,
-        "description": "a rehearsal; made anew for every run",
+        "description": "a rehearsal; written again by every run",
         "runtime": runtime,
         "main": str(program.main),
         "plugins": {"providers": [{"name": "gpuinfra", "path": str(program.plugin)}]},
@@ -203,12 +205,12 @@ def write_project(folder: Folder, program: Program, stack_file: Path) -> list[st
     if program.config:
         document["config"] = program.config
     _dump(document, folder.project / "Pulumi.yaml")
-    copy = _load(stack_file)
+    copy = read_yaml(stack_file)
     if "config" not in copy and "where" in copy:
         copy = {"config": {"gpuinfra:cluster": copy}}
     notes = _without_secrets(copy)
     if folder.stack_file.exists():
-        salt = _load(folder.stack_file).get("encryptionsalt")
+        salt = read_yaml(folder.stack_file).get("encryptionsalt")
         if salt:
             copy["encryptionsalt"] = salt
     _dump(copy, folder.stack_file)
@@ -216,7 +218,7 @@ def write_project(folder: Folder, program: Program, stack_file: Path) -> list[st
 
 
 def _without_secrets(document: dict[str, Any]) -> list[str]:
-    """Take out what only the person's own key can open."""
+    """Remove what only your own key can decrypt."""
     for key in ("encryptionsalt", "encryptedkey", "secretsprovider", "environment"):
         document.pop(key, None)
     config = document.get("config")
@@ -225,24 +227,25 @@ def _without_secrets(document: dict[str, Any]) -> list[str]:
         for key, value in config.items():
             if isinstance(value, dict) and set(value) == {"secure"}:
                 config[key] = SECRET_STAND_IN
-                replaced.append(f"the secret {key} is {SECRET_STAND_IN!r} here")
+                replaced.append(f"the secret {key} is replaced by {SECRET_STAND_IN!r}")
     return replaced
 
 
-def edit_stack(folder: Folder, change: Any) -> None:
-    """Let `change` edit the copy's declaration in place."""
-    document = _load(folder.stack_file)
+def edit_stack(folder: Folder, change: Callable[[dict[str, Any]], None]) -> None:
+    """Edit the declaration in the copy of the stack file with `change`."""
+    document = read_yaml(folder.stack_file)
     change(document["config"]["gpuinfra:cluster"])
     _dump(document, folder.stack_file)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file that holds a mapping; raises UsageError for any other content."""
     try:
         value = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except (YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(value, dict):
-        raise UsageError(f"{path} holds no mapping")
+        raise UsageError(f"{path} is not a YAML mapping")
     return value
 
 
@@ -257,7 +260,7 @@ def _dump(document: Mapping[str, Any], path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a kill leaves either the old one or the new one."""
+    """Replace a file in one step, so that a kill leaves the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
@@ -265,5 +268,5 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """A JSON document, written atomically."""
+    """Replace a JSON file in one step."""
     write_atomically(path, json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")

@@ -1,56 +1,54 @@
-"""A rehearsal under the permissions that `gpuinfra permissions` prints: what is written for the stand-in cloud, and what came of it."""
+"""A rehearsal under the permissions that `gpuinfra permissions` prints: the policy for the stand-in cloud, and which of it was used."""
 
 from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpuinfra.clouds.permissions import Permissions, permissions_of
 from gpuinfra.errors import UsageError
+from gpuinfra.clouds.permissions import Permissions, permissions_of
 from gpuinfra.planning import make_plan
+from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal.folder import Folder, write_json
+from gpuinfra.rehearsal.standin import StandInCloud
 from gpuinfra.spec.load import LoadedStack
 
-if TYPE_CHECKING:
-    from gpuinfra.rehearsal.session import Session
 
-
-def write(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
-    """The file for the stand-in cloud. Raises UsageError where no declaration can be read: its program knows it only while it runs."""
+def write_policy(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
+    """Write the operator's policy for the stand-in cloud. Raises UsageError if the declaration is not in the stack file."""
     if loaded is None:
         raise UsageError(
-            "--under-least-permissions needs the declaration in the stack file; this program declares in Python"
+            "--under-least-permissions requires the declaration in the stack file; this program declares in Python"
         )
     path = folder.root / "operator.json"
     write_json(path, list(permissions_of(make_plan(loaded.spec, day)).documents))
     return path
 
 
-def outcome(session: Session) -> dict[str, Any] | None:
-    """What was allowed, used and refused; None where the operator was allowed everything."""
-    seen = session.cloud.ask("permissions")
-    plan = session.plan()
+def usage(cloud: StandInCloud, plan: Plan | None) -> dict[str, Any] | None:
+    """Which permissions were allowed, used and refused; None if the operator was not restricted."""
+    seen = cloud.ask("permissions")
     if not seen.get("restricted") or plan is None:
         return None
-    return judged(permissions_of(plan), seen)
+    return compare(permissions_of(plan), seen)
 
 
-def judged(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:
-    """Each permission that nobody used is a finding, unless it is for an operation that this rehearsal did not do."""
-    used, done = set(seen["used"]), {tuple(one) for one in seen["operations"]}
-    idle = [need for need in permissions.needs if need.action not in used]
-    waiting = [need.action for need in idle if not any(_happened(use, done) for use in need.uses)]
+def compare(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:
+    """An unused permission is a finding, unless this rehearsal did not perform the operation that it is for."""
+    used, performed = set(seen["used"]), {tuple(one) for one in seen["operations"]}
+    unused = [need for need in permissions.needs if need.action not in used]
+    not_exercised = [need.action for need in unused if not any(_performed(use, performed) for use in need.uses)]
     return {
         "allowed": len(permissions.needs),
         "used": sorted(used),
         "refused": list(seen["refused"]),
-        "not_exercised": waiting,
-        "unused": [need.action for need in idle if need.action not in waiting],
+        "not_exercised": not_exercised,
+        "unused": [need.action for need in unused if need.action not in not_exercised],
     }
 
 
-def _happened(use: tuple[str, str], done: set[tuple[str, ...]]) -> bool:
-    """Whether what a permission is for was done. A creation reads back what it made."""
+def _performed(use: tuple[str, str], performed: set[tuple[str, ...]]) -> bool:
+    """Whether the operation that a permission is for was performed. A create or update includes a read."""
     type_, operation = use
-    return use in done or (operation == "read" and {(type_, "create"), (type_, "update")} & done != set())
+    return use in performed or (operation == "read" and {(type_, "create"), (type_, "update")} & performed != set())

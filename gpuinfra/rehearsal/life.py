@@ -1,133 +1,226 @@
-"""`gpuinfra rehearse life`: a whole life of a cluster, each step with what has to be seen.
+"""`gpuinfra rehearse life`: the life cycle of a cluster as a series of steps, each with an expected effect.
 
-up, up again, one node more, drift, a replaced node, destroy, up again. A step that does not show what it has to ends the
-life: what follows would only tell about the same defect again.
+preview, up, up again, add a node, drift, replace a node, destroy, adopt, up after destroy. A step without its expected
+effect ends the run, because the steps after it would report the same defect.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from gpuinfra.adopt import Key, Retained
 from gpuinfra.handover import wire
 from gpuinfra.inventory import handovers_of, nodes_of
+from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.engine import Operation
+from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.folder import edit_stack
 from gpuinfra.rehearsal.report import changes_text
-from gpuinfra.rehearsal.retained import remembered
-from gpuinfra.rehearsal.run import Result, finish, perform, problems_of
+from gpuinfra.rehearsal.retained import recorded
 from gpuinfra.rehearsal.session import Session
 
 DRIFT_TAG = "changed-by-hand"
 REPLACE_TIMEOUT_S = 60.0
 
 
-class Broken(Exception):
-    """A step did not show what it has to."""
+class StepFailed(Exception):
+    """A step did not have its expected effect."""
 
 
-@dataclass
-class _Life:
-    session: Session
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def declares_nodes(self) -> bool:
-        """Whether there is a handover: a layer below the cluster has none, and what Python declares is taken to have one."""
-        plan = self.session.plan()
-        return plan is None or bool(plan.pools)
-
-    def step(self, name: str, do: Callable[[], str]) -> None:
-        """Do one step and write down what was seen."""
+def run_life(session: Session) -> Result:
+    """Run the steps and write the report."""
+    life = _Life(session)
+    problems: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for name, step in life.steps():
         begun = time.monotonic()
         try:
-            found, ok = do(), True
-        except Broken as error:
+            found, ok = step(), True
+        except StepFailed as error:
             found, ok = str(error), False
-        self.steps.append({"step": name, "ok": ok, "found": found, "seconds": round(time.monotonic() - begun, 1)})
-        self.session.view.line(f"{'ok    ' if ok else 'FAILED'} {name}: {found}")
+        rows.append({"step": name, "ok": ok, "found": found, "seconds": round(time.monotonic() - begun, 1)})
+        session.view.line(f"{'ok    ' if ok else 'FAILED'} {name}: {found}")
         if not ok:
-            self.problems.append(f"{name}: {found}")
-            raise Broken
+            problems.append(f"{name}: {found}")
+            break
+    return finish(session, "life", ok=not problems, problems=tuple(problems), extra={"life": rows})
 
-    def engine(self, action: str) -> Operation:
-        """One action of the engine that has to succeed."""
+
+class _Life:
+    """The steps of one life cycle."""
+
+    def __init__(self, session: Session) -> None:
+        plan = session.plan()
+        self.session = session
+        # A layer below the cluster has no nodes. A declaration in Python is assumed to have some.
+        self.declares_nodes = plan is None or bool(plan.pools)
+        self.rehearses_nodes = session.cloud.nodes_available()[0]
+        self.retained: list[Retained] = []
+        """What `destroy` left."""
+        self.imported: set[Key] = set()
+        """Type and name of what `adopt` imported. Resources that a create finds again, such as IAM members, are not imported."""
+
+    def steps(self) -> list[tuple[str, Callable[[], str]]]:
+        """Name and function of each step that this stack has."""
+        steps = [("preview", self.preview), ("up", self.up), ("up again", self.up_again)]
+        if self.declares_nodes:
+            steps.append(("add a node", self.add_node))
+        steps.append(("drift", self.drift))
+        if self.declares_nodes and self.rehearses_nodes:
+            steps.append(("replace a node", self.replace_node))
+        return [*steps, ("destroy", self.destroy), ("adopt", self.adopt), ("up after destroy", self.up_after_destroy)]
+
+    def preview(self) -> str:
+        before = len(self.session.cloud.resources())
+        operation = self._perform("preview")
+        after = len(self.session.cloud.resources())
+        if after != before:
+            raise StepFailed(f"preview changed the cloud from {before} to {after} resources")
+        return f"{(operation.progress.summary or {}).get('create', 0)} to create, the cloud is unchanged"
+
+    def up(self) -> str:
+        operation = self._perform("up")
+        return f"{(operation.progress.summary or {}).get('create', 0)} created; {self._verified()}"
+
+    def up_again(self) -> str:
+        before = self._journals()
+        operation = self._perform("up")
+        if operation.progress.changes:
+            raise StepFailed(f"the second up changed {changes_text(operation.progress.changed)}")
+        if self._journals() != before:
+            raise StepFailed("the second up changed the journal or the boot of a node")
+        return f"no changes, nodes untouched; {self._verified()}"
+
+    def add_node(self) -> str:
+        if self.session.loaded is None:
+            return "not rehearsed: the declaration is not in the stack file"
+        before = self._journals()
+        edit_stack(self.session.folder, _add_node)
+        self.session.reload()
+        self._perform("up")
+        after = self._journals()
+        touched = [name for name, journal in before.items() if after.get(name) != journal]
+        if touched:
+            raise StepFailed(f"adding a node changed other nodes: {', '.join(touched)}")
+        if len(after) != len(before) + 1 and self.rehearses_nodes:
+            raise StepFailed(f"{len(before)} nodes became {len(after)}; expected {len(before) + 1}")
+        return f"{len(before)} nodes became {len(after)}, the others untouched; {self._verified()}"
+
+    def drift(self) -> str:
+        target = _taggable(self.session.pulumi.resources())
+        if target is None:
+            raise StepFailed("the state has no resource with tags or labels")
+        outputs = target.get("outputs") or {}
+        field = "labels" if _has_map(target, "labels") else "tags"
+        tags = {**(outputs.get(field) or {}), DRIFT_TAG: "yes"}
+        # `tagsAll` is computed by the provider and follows the tags, as in the cloud.
+        change = {name: tags for name in (field, "tagsAll") if name == field or name in outputs}
+        self.session.cloud.ask("drift", {"type": target["type"], "id": target["id"], "set": change})
+        urn = str(target["urn"])
+        refresh = self._perform("refresh")
+        if urn not in [changed for _, changed in refresh.progress.changed]:
+            raise StepFailed(f"refresh did not report the changed tags of {name_of(urn)}")
+        up = self._perform("up")
+        if urn not in [changed for _, changed in up.progress.changed]:
+            raise StepFailed(f"up did not restore the tags of {name_of(urn)}")
+        return f"refresh reported {changes_text(refresh.progress.changed)}; up restored it"
+
+    def replace_node(self) -> str:
+        cloud = self.session.cloud
+        nodes = self._running()
+        victim = nodes[0]
+        cloud.ask("terminate", {"instance_id": victim["instance_id"]})
+        limit = time.monotonic() + REPLACE_TIMEOUT_S
+        while True:
+            now = {n["instance_id"] for n in self._running()}
+            if len(now) >= len(nodes) and victim["instance_id"] not in now:
+                break
+            if time.monotonic() > limit:
+                raise StepFailed(f"the group of {victim['label']} did not replace it within {REPLACE_TIMEOUT_S:.0f} s")
+            time.sleep(0.2)
+        refresh = self._perform("refresh")
+        if not any(wire.TYPE in urn for _, urn in refresh.progress.changed):
+            raise StepFailed("refresh did not report the replaced node as drift")
+        self._perform("up")
+        text = self._verified()
+        here = {node.id for node in nodes_of(self.session.pulumi.resources())}
+        if victim["instance_id"] in here or not now & here:
+            raise StepFailed("the handover still counts the terminated node")
+        return f"{victim['label']} ({victim['instance_id']}) terminated; refresh reported it; {text}"
+
+    def destroy(self) -> str:
+        self._perform("destroy")
+        self.retained = recorded(self.session.folder)
+        allowed = {(one.type, one.id) for one in self.retained}
+        left = [r for r in self.session.cloud.resources() if (str(r["type"]), str(r["id"])) not in allowed]
+        if left:
+            names = ", ".join(str(r.get("name") or r["id"]) for r in left[:8])
+            raise StepFailed(f"destroy left resources that the plan does not retain: {names}")
+        if state := self.session.pulumi.resources():
+            raise StepFailed(f"the state still has {len(state)} resources")
+        if nodes := self._running():
+            raise StepFailed(f"{len(nodes)} nodes still run")
+        for one in self.retained:
+            self.session.view.line(f"retained: {one.name} ({one.type}, {one.id})")
+        return f"{len(self.retained)} resources retained, everything else deleted"
+
+    def adopt(self) -> str:
+        count = self.session.adopt()
+        self.imported = {(str(r["type"]), name_of(str(r["urn"]))) for r in self.session.pulumi.resources()}
+        if self.retained and not count:
+            raise StepFailed("`gpuinfra adopt` found no retained resource")
+        return f"{count} of {len(self.retained)} retained resources imported"
+
+    def up_after_destroy(self) -> str:
+        operation = self._perform("up")
+        state = {(str(r["type"]), str(r.get("id"))) for r in self.session.pulumi.resources()}
+        lost = sorted(one.name for one in self.retained if (one.type, one.id) not in state)
+        if lost:
+            raise StepFailed(f"up replaced retained resources: {', '.join(lost)}")
+        changed = [one for one in operation.progress.changed if (kind_of(one[1]), name_of(one[1])) in self.imported]
+        if changed:
+            raise StepFailed(f"up changed imported resources: {changes_text(changed)}")
+        return f"{len(self.retained)} retained resources in the state, the imported ones unchanged; {self._verified()}"
+
+    def _perform(self, action: str) -> Operation:
+        """Run one action of the engine that must succeed."""
         operation = perform(self.session, action)
         if not operation.ok:
-            raise Broken("\n".join(problems_of(operation)))
+            raise StepFailed("\n".join(errors_of(operation)))
         return operation
 
+    def _running(self) -> list[dict[str, Any]]:
+        return [n for n in self.session.cloud.nodes() if n.get("state") == "running"]
 
-def live(session: Session) -> Result:
-    """The life, and its report."""
-    life = _Life(session)
-    rehearsed = session.cloud.nodes_available()[0]
-    steps: list[tuple[str, Callable[[], str]]] = [
-        ("preview", lambda: _preview(life)),
-        ("up", lambda: _up(life)),
-        ("up again", lambda: _up_again(life)),
-    ]
-    if life.declares_nodes:
-        steps.append(("one node more", lambda: _one_more(life)))
-    steps.append(("drift made by hand", lambda: _drift(life)))
-    if rehearsed and life.declares_nodes:
-        steps.append(("a node replaced by its group", lambda: _replaced(life)))
-    steps += [("destroy", lambda: _destroy(life)), ("up again after destroy", lambda: _up_after_destroy(life))]
-    try:
-        for name, do in steps:
-            life.step(name, do)
-    except Broken:
-        pass
-    ok = not life.problems
-    return finish(session, "life", ok=ok, problems=tuple(life.problems), extra={"life": life.steps})
+    def _nodes_ready(self) -> Mapping[str, Any]:
+        found = handovers_of(self.session.pulumi.resources())
+        return found[0].get("outputs") or {} if found else {}
 
+    def _verified(self) -> str:
+        """The summary of the handover, which must report all nodes as verified."""
+        if not self.declares_nodes:
+            return "no nodes are declared"
+        if not self.rehearses_nodes:
+            return "nodes are not rehearsed on this system"
+        outputs = self._nodes_ready()
+        if outputs.get("ready") is not True:
+            raise StepFailed(f"the nodes are not ready: {outputs.get('summary', 'the state has no NodesReady')}")
+        return str(outputs.get("summary", ""))
 
-def _preview(life: _Life) -> str:
-    before = len(life.session.cloud.resources())
-    operation = life.engine("preview")
-    held = len(life.session.cloud.resources())
-    if held != before:
-        raise Broken(f"a preview changed the cloud: {before} resources before, {held} after")
-    counts = operation.progress.summary or {}
-    return f"{counts.get('create', 0)} to create, nothing was made"
-
-
-def _up(life: _Life) -> str:
-    operation = life.engine("up")
-    return f"{(operation.progress.summary or {}).get('create', 0)} created; {_verified(life)}"
-
-
-def _up_again(life: _Life) -> str:
-    before = _journals(life)
-    operation = life.engine("up")
-    if operation.progress.changes:
-        raise Broken(f"the second up changed something: {changes_text(operation.progress.changed)}")
-    if _journals(life) != before:
-        raise Broken("the second up touched a node: its journal or boot changed")
-    return f"no changes, no node touched; {_verified(life)}"
-
-
-def _one_more(life: _Life) -> str:
-    if life.session.loaded is None:
-        return "not rehearsed: the declaration is not in the stack file"
-    before = _journals(life)
-    edit_stack(life.session.folder, _add_node)
-    life.session.reload()
-    life.engine("up")
-    after = _journals(life)
-    touched = [name for name, journal in before.items() if after.get(name) != journal]
-    if touched:
-        raise Broken(f"a node more touched the nodes that were there: {', '.join(touched)}")
-    if len(after) != len(before) + 1 and life.session.cloud.nodes_available()[0]:
-        raise Broken(f"there were {len(before)} nodes, now there are {len(after)}")
-    return f"{len(before)} nodes became {len(after)}, the others untouched; {_verified(life)}"
+    def _journals(self) -> dict[str, str]:
+        """Instance id -> journal of a running node, which changes when a step runs or the node boots."""
+        folder = self.session.folder.base / "nodes"
+        found: dict[str, str] = {}
+        for node in self._running():
+            journal = folder / str(node["instance_id"]) / "root" / "var" / "lib" / "gpuinfra" / "state.json"
+            found[str(node["instance_id"])] = journal.read_text(encoding="utf-8") if journal.is_file() else ""
+        return found
 
 
 def _add_node(declaration: dict[str, Any]) -> None:
-    """One more in the last capacity entry of the first pool."""
+    """Add one to the last capacity entry of the first pool."""
     pool = declaration["pools"][0]
     entry = pool["capacity"][-1] if isinstance(pool.get("capacity"), list) else pool.get("capacity")
     if isinstance(entry, dict) and "count" in entry:
@@ -136,122 +229,22 @@ def _add_node(declaration: dict[str, Any]) -> None:
         pool["count"] = int(pool.get("count", 1)) + 1
 
 
-def _drift(life: _Life) -> str:
-    target = _taggable(life.session.pulumi.resources())
-    if target is None:
-        raise Broken("no resource with tags or labels was found to change by hand")
-    outputs = target.get("outputs") or {}
-    field = "labels" if _marked(target, "labels") else "tags"
-    marks = {**(outputs.get(field) or {}), DRIFT_TAG: "yes"}
-    # What the provider adds of its own beside them moves along, as in the cloud.
-    change = {name: marks for name in (field, "tagsAll") if name == field or name in outputs}
-    life.session.cloud.ask("drift", {"type": target["type"], "id": target["id"], "set": change})
-    refresh = life.engine("refresh")
-    urn = str(target["urn"])
-    if urn not in [changed for _, changed in refresh.progress.changed]:
-        raise Broken(f"refresh did not find that {urn.split('::')[3]} was changed by hand")
-    mended = life.engine("up")
-    if urn not in [changed for _, changed in mended.progress.changed]:
-        raise Broken(f"up did not put {urn.split('::')[3]} back")
-    return f"refresh found {changes_text(refresh.progress.changed)}; up put it back"
+_PREFERRED = (
+    "aws:ec2/vpc:Vpc",
+    "aws:ec2/securityGroup:SecurityGroup",
+    "aws:s3/bucket:Bucket",
+    "aws:s3/bucketV2:BucketV2",
+    "azure-native:network:VirtualNetwork",
+    "gcp:storage/bucket:Bucket",
+)
+"""Types whose tags can change without an effect on nodes."""
 
 
 def _taggable(resources: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """A resource that a hand may change without moving a node: the network's own, or a bucket."""
-    preferred = (
-        "aws:ec2/vpc:Vpc",
-        "aws:ec2/securityGroup:SecurityGroup",
-        "aws:s3/bucket:Bucket",
-        "aws:s3/bucketV2:BucketV2",
-        "azure-native:network:VirtualNetwork",
-        "gcp:storage/bucket:Bucket",
-    )
-    tagged = [r for r in resources if r.get("custom") and (_marked(r, "tags") or _marked(r, "labels"))]
-    return next((r for kind in preferred for r in tagged if r["type"] == kind), tagged[0] if tagged else None)
+    """The resource whose tags the drift step changes."""
+    tagged = [r for r in resources if r.get("custom") and (_has_map(r, "tags") or _has_map(r, "labels"))]
+    return next((r for kind in _PREFERRED for r in tagged if r["type"] == kind), tagged[0] if tagged else None)
 
 
-def _marked(resource: Mapping[str, Any], field: str) -> bool:
-    """Whether it carries tags, or labels as Google calls them."""
+def _has_map(resource: Mapping[str, Any], field: str) -> bool:
     return isinstance((resource.get("inputs") or {}).get(field), dict)
-
-
-def _replaced(life: _Life) -> str:
-    cloud = life.session.cloud
-    nodes = [n for n in cloud.nodes() if n.get("state") == "running"]
-    victim = nodes[0]
-    cloud.ask("terminate", {"instance_id": victim["instance_id"]})
-    limit = time.monotonic() + REPLACE_TIMEOUT_S
-    while time.monotonic() < limit:
-        now = {n["instance_id"] for n in cloud.nodes() if n.get("state") == "running"}
-        if len(now) >= len(nodes) and victim["instance_id"] not in now:
-            break
-        time.sleep(0.2)
-    else:
-        raise Broken(f"the group of {victim['label']} did not replace it within {REPLACE_TIMEOUT_S:.0f} s")
-    refresh = life.engine("refresh")
-    if not any(wire.TYPE in urn for _, urn in refresh.progress.changed):
-        raise Broken("refresh did not show the replaced node as drift")
-    life.engine("up")
-    text = _verified(life)
-    here = {node.id for node in nodes_of(life.session.pulumi.resources())}
-    if victim["instance_id"] in here or not now & here:
-        raise Broken("the handover still counts the node that is gone")
-    return f"{victim['label']} ({victim['instance_id']}) was lost; refresh showed it, its replacement earned its place; {text}"
-
-
-def _destroy(life: _Life) -> str:
-    life.engine("destroy")
-    kept = remembered(life.session.folder)
-    allowed = {(t.type, t.id) for t in kept}
-    left = [r for r in life.session.cloud.resources() if (str(r["type"]), str(r["id"])) not in allowed]
-    if left:
-        raise Broken(
-            f"destroy left what is not on the keep list: {', '.join(str(r.get('name') or r['id']) for r in left[:8])}"
-        )
-    state = life.session.pulumi.resources()
-    if state:
-        raise Broken(f"the state still holds {len(state)} resources")
-    nodes = [n for n in life.session.cloud.nodes() if n.get("state") == "running"]
-    if nodes:
-        raise Broken(f"{len(nodes)} nodes still run")
-    for thing in kept:
-        life.session.view.line(f"kept on purpose: {thing.name} ({thing.type}, {thing.id})")
-    return f"nothing is left but {len(kept)} things that are kept on purpose"
-
-
-def _up_after_destroy(life: _Life) -> str:
-    kept = {(t.type, t.id) for t in remembered(life.session.folder)}
-    life.engine("up")
-    state = {(str(r["type"]), str(r.get("id"))) for r in life.session.pulumi.resources()}
-    lost = kept - state
-    if lost:
-        raise Broken(f"not taken back: {', '.join(identity for _, identity in sorted(lost))}")
-    return f"{len(kept)} kept things taken back; {_verified(life)}"
-
-
-def _gate(life: _Life) -> Mapping[str, Any]:
-    gates = handovers_of(life.session.pulumi.resources())
-    return gates[0].get("outputs") or {} if gates else {}
-
-
-def _verified(life: _Life) -> str:
-    """The handover's own word, which has to be that all are verified."""
-    if not life.declares_nodes:
-        return "no nodes are declared"
-    gate = _gate(life)
-    if not life.session.cloud.nodes_available()[0]:
-        return "the nodes are not rehearsed on this system"
-    if gate.get("ready") is not True:
-        raise Broken(f"the nodes are not ready: {gate.get('summary', 'there is no NodesReady in the state')}")
-    return str(gate.get("summary", ""))
-
-
-def _journals(life: _Life) -> dict[str, str]:
-    """Instance id -> boot id and journal of a running node, to see whether anybody touched it."""
-    folder = life.session.folder.ground / "nodes"
-    found: dict[str, str] = {}
-    for node in life.session.cloud.nodes():
-        if node.get("state") == "running":
-            journal = folder / str(node["instance_id"]) / "root" / "var" / "lib" / "gpuinfra" / "state.json"
-            found[str(node["instance_id"])] = journal.read_text(encoding="utf-8") if journal.is_file() else ""
-    return found

@@ -1,8 +1,7 @@
-"""Processes of a rehearsal: recorded while they run, ended when a kill left them behind.
+"""Processes of a rehearsal: started, recorded, and ended if an interrupted run left them behind.
 
-Two nets: every process is started so that it ends when its parent does, and every one carries a mark in its environment
-by which a later run finds it. A process is ended only if it carries this folder's mark, or if id and start time both are
-what was recorded; a number alone may belong to somebody else by then.
+Each process ends with its parent and carries a marker in its environment, by which a later run finds it. A process is
+ended only if it carries this folder's marker, or if both its id and its start time match the record: process ids are reused.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from gpuinfra.rehearsal.applied_environment import MARK
+from gpuinfra.rehearsal.applied_environment import MARKER
 from gpuinfra.rehearsal.folder import Folder, write_json
 
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class RecordedProcess:
     """One process as it was recorded."""
 
     name: str
     pid: int
     started: str
-    """Start time in clock ticks since boot, as /proc has it; with the id it is unique."""
+    """Start time in clock ticks since boot, from /proc. Together with the id it identifies the process."""
 
 
 def start(
@@ -44,14 +43,14 @@ def start(
     stderr: int | IO[Any],
     death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[str]:
-    """Start a process in a session of its own that ends when we do, however we end.
+    """Start a process in a session of its own that ends when this process ends.
 
-    Its own session keeps a terminal's Ctrl-C away from it: we pass an interrupt on ourselves, in order."""
+    In its own session it does not receive a terminal's Ctrl-C; the caller forwards interrupts in order."""
     libc, parent = ctypes.CDLL(None), os.getpid()
 
     def tie() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, death_signal)
-        if os.getppid() != parent:  # We ended before the line above.
+        if os.getppid() != parent:  # this process ended before prctl took effect
             os._exit(1)
 
     return subprocess.Popen(
@@ -68,16 +67,16 @@ def start(
 
 
 def record(folder: Folder, running: Mapping[str, int]) -> None:
-    """Write down who runs now."""
+    """Record the running processes (name -> id)."""
     rows = [{"name": name, "pid": pid, "started": start_time(pid)} for name, pid in running.items()]
     write_json(folder.processes, {"schema": "gpuinfra.processes/1", "leader": os.getpid(), "processes": rows})
 
 
 def sweep(folder: Folder) -> list[str]:
-    """End what an earlier run left behind; returns their names."""
+    """End processes that an earlier run left; returns their names."""
     left = {p.pid: p for p in _recorded(folder) if start_time(p.pid) == p.started and p.started}
     names = {pid: p.name for pid, p in left.items()}
-    for pid in marked(folder.ground):
+    for pid in marked(folder.base):
         names.setdefault(pid, _command(pid))
     names.pop(os.getpid(), None)
     for pid in names:
@@ -86,14 +85,13 @@ def sweep(folder: Folder) -> list[str]:
     limit = time.monotonic() + 10
     while time.monotonic() < limit and any(start_time(pid) and not _zombie(pid) for pid in names):
         time.sleep(0.02)
-    with contextlib.suppress(FileNotFoundError):
-        folder.processes.unlink()
+    folder.processes.unlink(missing_ok=True)
     return sorted(set(names.values()))
 
 
 def marked(root: Path) -> list[int]:
-    """Processes whose environment carries this folder's mark."""
-    wanted = f"{MARK}={root}".encode()
+    """Ids of processes whose environment carries this folder's marker."""
+    variable = f"{MARKER}={root}".encode()
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
@@ -102,13 +100,13 @@ def marked(root: Path) -> list[int]:
             variables = Path(entry.path, "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if wanted in variables:
+        if variable in variables:
             found.append(int(entry.name))
     return found
 
 
 def start_time(pid: int) -> str:
-    """Start time of a process in ticks, empty when there is none."""
+    """Start time of a process in clock ticks; empty if it does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -125,11 +123,12 @@ def _zombie(pid: int) -> bool:
         return True
 
 
-def _recorded(folder: Folder) -> list[Running]:
+def _recorded(folder: Folder) -> list[RecordedProcess]:
     try:
         document = json.loads(folder.processes.read_text(encoding="utf-8"))
         return [
-            Running(name=str(p["name"]), pid=int(p["pid"]), started=str(p["started"])) for p in document["processes"]
+            RecordedProcess(name=str(p["name"]), pid=int(p["pid"]), started=str(p["started"]))
+            for p in document["processes"]
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -16,7 +16,7 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.watch import NOT_DUE_TEXT, never_reported
 from gpuinfra.inventory import handovers_of
 from gpuinfra.plan.model import Plan
-from gpuinfra.rehearsal import applied_environment as private
+from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.folder import Folder, write_atomically, write_json
 from gpuinfra.report import SCHEMA, node_entry, page, totals
@@ -54,7 +54,7 @@ def collect(
         "ok": ok,
         "finished": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "seconds": round(sum(op.seconds for _, op in session.operations), 1),
-        "faults": list(session.order.faults),
+        "faults": list(session.options.faults),
         "problems": list(problems),
         "notes": [*session.notes, *([NOT_DUE_TEXT] if verdict and not verdict.expected else [])],
         "engine": _engine(session),
@@ -105,7 +105,7 @@ def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]
     last: FleetVerdict | None = None
     for handover in handovers_of(session.pulumi.resources()):
         try:
-            with private.worn(session.pulumi.env):
+            with applied(session.pulumi.env):
                 seen = poll(handover)
                 last = seen.verdict
                 for node in last.nodes:

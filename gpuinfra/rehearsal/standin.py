@@ -1,4 +1,4 @@
-"""The stand-in cloud as a running process, and the few things asked of it beside what the engine and the nodes ask."""
+"""The stand-in cloud as a process, and its control API."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ END_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloud:
-    """A stand-in cloud that answers."""
+class StandInCloud:
+    """A running stand-in cloud."""
 
     ready: dict[str, Any]
     process: subprocess.Popen[str]
     stack: str = ""
-    """The stack that asks; other stacks of its account are none of its business."""
+    """The stack of this rehearsal; resources of other stacks in the same account are not listed."""
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         return self.process.pid
 
     def ask(self, path: str, body: Mapping[str, object] | None = None, timeout: float = 10.0) -> dict[str, Any]:
-        """One question to the control API."""
+        """Send one request to the control API."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.ready['http']}/.control/{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -55,35 +55,35 @@ class Cloud:
             ) from None
         except (OSError, ValueError) as error:
             raise DeploymentError(
-                f"the stand-in cloud does not answer {path}: {error}; its log is in the rehearsal folder, cloud.log"
+                f"the stand-in cloud does not answer {path}: {error}; read cloud.log in the rehearsal's folder"
             ) from None
         return value if isinstance(value, dict) else {}
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The stand-in nodes and their stages."""
+        """The stand-in nodes with their stages."""
         return [n for n in self.ask("nodes").get("nodes", []) if isinstance(n, dict)]
 
     def nodes_available(self) -> tuple[bool, str]:
-        """Whether this system can run stand-in nodes."""
+        """Whether this system can run stand-in nodes, and the reason if it cannot."""
         answer = self.ask("nodes")
         return bool(answer.get("available", True)), str(answer.get("reason") or "")
 
     def resources(self) -> list[dict[str, Any]]:
-        """Everything that the stand-in cloud holds of this stack, and what nobody's stack made."""
+        """Resources of this stack, and resources that belong to no stack."""
         held = [r for r in self.ask("resources").get("resources", []) if isinstance(r, dict)]
         ours = f"urn:pulumi:{self.stack}::"
         return [r for r in held if not self.stack or not r.get("urn") or str(r["urn"]).startswith(ours)]
 
 
 @contextmanager
-def running(
+def running_cloud(
     folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str], operator: Path | None = None
-) -> Iterator[Cloud]:
-    """Start the stand-in cloud, and end it so that its nodes are suspended and not lost.
+) -> Iterator[StandInCloud]:
+    """The stand-in cloud for the length of a `with`. At the end its nodes are suspended.
 
-    `operator` is a file with what the operator may do; without one he may do everything.
+    `operator` is the file with the operator's policy. Without one, the operator may do everything.
     """
-    argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.ground)]
+    argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.base)]
     for fault in faults:
         argv += ["--fault", fault]
     if operator is not None:
@@ -94,13 +94,13 @@ def running(
         )
         try:
             processes.record(folder, {"stand-in cloud": process.pid})
-            yield Cloud(ready=_ready(process, folder), process=process, stack=folder.stack)
+            yield StandInCloud(ready=_ready(process, folder), process=process, stack=folder.stack)
         finally:
-            end(process)
+            _end(process)
 
 
 def _ready(process: subprocess.Popen[str], folder: Folder) -> dict[str, Any]:
-    """Its one line, or why there is none."""
+    """The line that it prints when it is ready; raises DeploymentError with the end of its log if it does not start."""
     assert process.stdout is not None
     limit = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < limit:
@@ -112,11 +112,11 @@ def _ready(process: subprocess.Popen[str], folder: Folder) -> dict[str, Any]:
         if process.poll() is not None:
             break
     tail = (folder.root / "cloud.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-    raise DeploymentError("the stand-in cloud did not start:\n  " + "\n  ".join(tail or ["it said nothing"]))
+    raise DeploymentError("the stand-in cloud did not start:\n  " + "\n  ".join(tail or ["its log is empty"]))
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Ask it to end, then end it."""
+def _end(process: subprocess.Popen[str]) -> None:
+    """Terminate it, and kill it if it does not end in time."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

@@ -1,6 +1,6 @@
-"""The last lines of a rehearsal: the nodes, the price, the page, what was not shown, and what to type for the real thing.
+"""The last lines of a rehearsal: nodes, price, report, what a rehearsal cannot show, and the command for a deployment.
 
-When something failed, what is wrong comes last, because that is where a person looks.
+After a failure the errors come last, where you look first.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Any
 
 from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
-from gpuinfra.rehearsal.run import Result
+from gpuinfra.rehearsal.actions import Result
 from gpuinfra.report.document import checks_text
 
-MOST_NODES = 8
+MAX_FAILED_NODES = 8
+MAX_NODES = 32
 
 
-def ending(result: Result, folder: Path) -> list[str]:
-    """The lines."""
+def summary_lines(result: Result, folder: Path) -> list[str]:
+    """The summary of a result; `folder` is the folder of rehearsals."""
     report = result.report
     lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
-    place = _short(folder.resolve() / report["stack"] / "report.html")
-    lines.append(f"report: {place} (for programs: report.json beside it)")
+    path = _relative(folder.resolve() / report["stack"] / "report.html")
+    lines.append(f"report: {path} (machine-readable: report.json beside it)")
     if result.ok:
-        lines += [*_kept(report), *_not_shown(report), *_real(report)]
-        return lines
+        return [*lines, *_retained(report), *_not_shown(report), *_deployment(report)]
     lines.append(f"{report['action']} failed:")
     for problem in result.problems:
         lines += [f"  {line}" for line in problem.splitlines()]
-    return [*lines, *_in_short(report), *result.closing]
+    return [*lines, *_failed_nodes(report), *result.closing]
 
 
-def _in_short(report: Mapping[str, Any]) -> list[str]:
-    """Who it is and what to do, once more and last: long findings push both off a screen."""
+def _failed_nodes(report: Mapping[str, Any]) -> list[str]:
+    """Failed nodes and what to do, repeated at the end because long findings scroll them off the screen."""
     bad = [n for n in report["nodes"] if n["outcome"] not in ("verified", "not rehearsed")]
     lines = ["in short:"] if bad else []
-    for node in bad[:MOST_NODES]:
+    for node in bad[:MAX_FAILED_NODES]:
         first = next((c for c in node["checks"] if c["id"] in node["blocking"][:1]), None)
         why = (first["reason"] or describe(first)) if first else node["reason"]
         lines.append(f"  {node['label']} ({node['instance_id']}) {node['outcome']}: {why}")
         lines.append(f"    what to do: {first['hint'] if first else node['hint']}")
-    if len(bad) > MOST_NODES:
-        lines.append(f"  and {len(bad) - MOST_NODES} more nodes, in the report")
+    if len(bad) > MAX_FAILED_NODES:
+        lines.append(f"  and {len(bad) - MAX_FAILED_NODES} more nodes; see the report")
     return lines
 
 
@@ -63,59 +63,58 @@ def _life(report: Mapping[str, Any]) -> list[str]:
 
 
 def _nodes(report: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for node in report["nodes"][:32]:
-        lines.append(
-            f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} {node['gpus_expected']} GPUs, {checks_text(node)}"
-        )
-    if len(report["nodes"]) > 32:
-        lines.append(f"and {len(report['nodes']) - 32} more nodes, see the report")
-    if report["nodes"]:
-        sums = report["totals"]
-        lines.append(
-            f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified"
-        )
-    return lines or [note for note in report.get("notes", ()) if note == NOT_DUE_TEXT]
+    nodes = report["nodes"]
+    if not nodes:
+        return [note for note in report.get("notes", ()) if note == NOT_DUE_TEXT]
+    lines = [
+        f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} "
+        f"{node['gpus_expected']} GPUs, {checks_text(node)}"
+        for node in nodes[:MAX_NODES]
+    ]
+    if len(nodes) > MAX_NODES:
+        lines.append(f"and {len(nodes) - MAX_NODES} more nodes; see the report")
+    sums = report["totals"]
+    verified = (
+        f"{sums['nodes_verified']} of {sums['nodes']} nodes and {sums['gpus_verified']} of {sums['gpus']} GPUs verified"
+    )
+    return [*lines, verified]
 
 
 def _permissions(report: Mapping[str, Any]) -> list[str]:
     rights = report.get("rights") or {}
-    lines = [f"finding: nodes have a right that none of them used: {right}" for right in rights.get("unused", ())]
-    under = report.get("permissions")
-    if not under:
+    lines = [f"finding: nodes have a permission that they did not use: {right}" for right in rights.get("unused", ())]
+    usage = report.get("permissions")
+    if not usage:
         return lines
-    lines += [
-        f"under least permissions: {len(under['used'])} of {under['allowed']} actions used, {len(under['not_exercised'])} are for operations that were not done"
-    ]
-    lines += [f"  finding: {action} is allowed, and what it is for was done without it" for action in under["unused"]]
+    lines.append(
+        f"under least permissions: {len(usage['used'])} of {usage['allowed']} actions used, "
+        f"{len(usage['not_exercised'])} belong to operations that this rehearsal did not perform"
+    )
+    lines += [f"  finding: {action} is allowed and was not needed for its operation" for action in usage["unused"]]
     return lines
 
 
 def _cost(report: Mapping[str, Any]) -> list[str]:
     cost = report.get("cost")
-    if not cost:
-        return []
-    return [f"the real thing would cost {cost['in_words']}; `gpuinfra plan {report['stack']}` says what for"]
+    return [f"a deployment costs {cost['in_words']}; details: gpuinfra plan {report['stack']}"] if cost else []
 
 
-def _kept(report: Mapping[str, Any]) -> list[str]:
+def _retained(report: Mapping[str, Any]) -> list[str]:
     if report["action"] != "destroy" or not report["kept"]:
         return []
-    lines = ["kept on purpose, taken back by the next up:"]
-    return lines + [f"  {k['name']} ({k['type']}){': ' + k['why'] if k.get('why') else ''}" for k in report["kept"]]
+    rows = [f"  {k['name']} ({k['type']}){': ' + k['why'] if k.get('why') else ''}" for k in report["kept"]]
+    return ["retained resources, which the next up adopts:", *rows]
 
 
 def _not_shown(report: Mapping[str, Any]) -> list[str]:
     return ["a rehearsal cannot show:", *(f"  - {text}" for text in report["not_shown"])]
 
 
-def _real(report: Mapping[str, Any]) -> list[str]:
-    words = {"preview": "preview", "refresh": "refresh", "destroy": "destroy"}
-    return [
-        f"this was a rehearsal, nothing was deployed; the real thing: pulumi {words.get(report['action'], 'up')} --stack {report['stack']}"
-    ]
+def _deployment(report: Mapping[str, Any]) -> list[str]:
+    action = report["action"] if report["action"] in ("preview", "refresh", "destroy") else "up"
+    return [f"this was a rehearsal, nothing was deployed; to deploy: pulumi {action} --stack {report['stack']}"]
 
 
-def _short(path: Path) -> str:
+def _relative(path: Path) -> str:
     here = os.path.relpath(path)
     return here if not here.startswith("..") else str(path)

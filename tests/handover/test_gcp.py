@@ -20,7 +20,7 @@ from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortU
 from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node import upload
 from gpuinfra.node.evidence import Kept
-from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -28,6 +28,7 @@ from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
 from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
+from gpuinfra.rehearsal.nodes import endpoints
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client, Made
 
@@ -93,7 +94,7 @@ def ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> Ports:
     """The operator's ports, configured only by the environment of a rehearsal."""
     known = {"gcp": {"credentials_file": gcp_tokens.operator_file(site.cloud), "project": ids.PROJECT}}
     operator = {"access_key_id": "x", "secret_access_key": "x", **known}
-    for name, value in endpoints._gcp_operator(site.cloud.endpoint, operator, "us-central1").items():
+    for name, value in operator_endpoints._gcp(site.cloud.endpoint, operator, "us-central1").items():
         monkeypatch.setenv(name, value)
     return ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
 

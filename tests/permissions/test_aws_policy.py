@@ -15,7 +15,7 @@ from gpuinfra.rehearsal.cloud.aws import operator as judge
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.store import Resource
-from gpuinfra.rehearsal.least_privilege import judged
+from gpuinfra.rehearsal.least_privilege import compare
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
 
@@ -167,7 +167,7 @@ def test_an_unused_permission_is_a_finding_where_its_operation_was_done() -> Non
     permissions = _permissions("aws-p4d")
     asked = {"ec2:CreateVpc"}
     seen = {"used": sorted(asked), "refused": [], "operations": [["aws:ec2/vpc:Vpc", "create"]], "restricted": True}
-    found = judged(permissions, seen)
+    found = compare(permissions, seen)
     assert "ec2:ModifyVpcAttribute" in found["unused"]
     assert "ec2:DescribeVpcs" in found["unused"]
     assert "ec2:DeleteVpc" in found["not_exercised"]

@@ -4,9 +4,9 @@ import io
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.rehearsal.actions import errors_of
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import Progress, Tail, kind_of, name_of
-from gpuinfra.rehearsal.run import problems_of
 from gpuinfra.rehearsal.view import Bars, Lines
 
 URN = "urn:pulumi:s::p::a:b:C$aws:ec2/vpc:Vpc::net"
@@ -17,14 +17,14 @@ def error(text: str, urn: str = URN) -> dict[str, Any]:
     return {"diagnosticEvent": {"urn": urn, "severity": "error", "message": f"<{{%reset%}}>{text}<{{%reset%}}>\n"}}
 
 
-def test_urns_are_taken_apart() -> None:
-    """The type is the last of the chain, the name may hold colons."""
+def test_type_and_name_of_a_urn() -> None:
+    """The type is the last one of the chain, and the name may contain colons."""
     assert (kind_of(URN), name_of(URN)) == ("aws:ec2/vpc:Vpc", "net")
     assert name_of("urn:pulumi:s::p::t::a::b") == "a::b"
 
 
-def test_progress_counts_what_changed() -> None:
-    """Creations are changes, sames are not, and the engine's own sum is kept."""
+def test_progress_counts_changes() -> None:
+    """A create is a change, a same is not, and the engine's summary is used."""
     progress = Progress()
     for op in ("create", "same"):
         progress.take({"resourcePreEvent": {"metadata": {"urn": URN, "op": op}}})
@@ -35,14 +35,14 @@ def test_progress_counts_what_changed() -> None:
 
 
 def test_status_is_not_an_error() -> None:
-    """An ephemeral line is progress beside its resource and not a diagnostic."""
+    """An ephemeral message is the status of its resource, not a diagnostic."""
     progress = Progress()
     progress.take({"diagnosticEvent": {"urn": URN, "severity": "info", "message": "1 of 4", "ephemeral": True}})
     assert (progress.status, progress.diagnostics) == ({URN: "1 of 4"}, [])
 
 
-def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:
-    """A line that is still being written is read when it is whole; one that is broken is passed over."""
+def test_tail_waits_for_complete_lines(tmp_path: Path) -> None:
+    """A partial line is read when it is complete, and an invalid line is skipped."""
     path = tmp_path / "events.jsonl"
     tail = Tail(path)
     assert list(tail.new()) == []
@@ -53,27 +53,27 @@ def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:
     assert list(tail.new()) == [{"sequence": 2}, {"sequence": 3}]
 
 
-def test_problems_name_the_resource_and_drop_the_frame() -> None:
-    """The engine's frame around reasons is taken off, repeated and empty errors are told once, and what to do stands below."""
+def test_errors_name_the_resource_without_the_engine_s_frame() -> None:
+    """The engine's frame around reasons is removed, repeated and empty errors appear once, and a hint follows."""
     progress = Progress()
     progress.take(error("1 error occurred:\n\t* no capacity\n\n"))
     progress.take(error("1 error occurred:\n\t* no capacity\n\n"))
     progress.take(error("update failed", ""))
-    problems = problems_of(Operation(name="up", exit_code=1, seconds=1, progress=progress))
+    problems = errors_of(Operation(name="up", exit_code=1, seconds=1, progress=progress))
     (problem,) = problems
-    told, advice = problem.splitlines()
-    assert told == "net (aws:ec2/vpc:Vpc): no capacity"
-    assert "what to do" in advice
+    message, hint = problem.splitlines()
+    assert message == "net (aws:ec2/vpc:Vpc): no capacity"
+    assert "what to do" in hint
 
 
-def test_a_failure_without_words_shows_the_log() -> None:
-    """When the engine gives no error event, the end of what it printed is the problem."""
-    problems = problems_of(Operation(name="up", exit_code=255, seconds=1, output="a\nerror: something else\n"))
+def test_a_failure_without_error_events_shows_the_log() -> None:
+    """Without an error event, the end of the engine's output is the error."""
+    problems = errors_of(Operation(name="up", exit_code=255, seconds=1, output="a\nerror: something else\n"))
     assert problems[-1] == "error: something else"
 
 
-def test_every_plain_line_says_that_it_is_a_rehearsal() -> None:
-    """Titles, nodes, counts and errors of several lines all carry the word."""
+def test_every_plain_line_has_the_rehearsal_prefix() -> None:
+    """Titles, nodes, counts and each line of a longer error have the prefix."""
     stream = io.StringIO()
     view = Lines(stream)
     view.begin("up of try", 3, 1)
@@ -87,7 +87,7 @@ def test_every_plain_line_says_that_it_is_a_rehearsal() -> None:
 
 
 def test_plain_lines_do_not_repeat_a_stage() -> None:
-    """A node's stage is one line, however often it is shown."""
+    """A stage of a node is printed once."""
     stream = io.StringIO()
     view = Lines(stream)
     for _ in range(5):
@@ -95,8 +95,8 @@ def test_plain_lines_do_not_repeat_a_stage() -> None:
     assert stream.getvalue().count("gpu-1 (i-1)") == 1
 
 
-def test_bars_end_and_leave_the_lines() -> None:
-    """The bar is gone afterwards and the lines stay, also where node texts look like markup."""
+def test_bars_are_removed_and_lines_stay() -> None:
+    """After the end the bar is removed and the lines stay, also where texts look like markup."""
     stream = io.StringIO()
     view = Bars(stream)
     view.begin("up of [bold]try", 3, 1)

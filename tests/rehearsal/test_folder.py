@@ -12,8 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gpuinfra.errors import DeploymentError, UsageError
-from gpuinfra.rehearsal import applied_environment as private
-from gpuinfra.rehearsal import processes
+from gpuinfra.rehearsal import applied_environment, processes
 from gpuinfra.rehearsal.folder import SECRET_STAND_IN, find_program, write_project
 from gpuinfra.shipped import shipped
 
@@ -23,12 +22,12 @@ DECLARATION = "config:\n  gpuinfra:cluster: {name: train, pools: []}\n"
 
 
 def yaml(path: Path) -> dict[str, object]:
-    """A file as a mapping."""
+    """The content of a YAML file."""
     return dict(YAML(typ="safe").load(path.read_text()))
 
 
 def test_program_of_a_project_is_found_by_absolute_paths(tmp_path: Path) -> None:
-    """The rehearsal's project names the person's program, environment and plugin absolutely, and writes nothing there."""
+    """The rehearsal's project has absolute paths of the user's program, environment and plugin, and nothing is written there."""
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__main__.py").write_text("")
     (tmp_path / "Pulumi.yaml").write_text(
@@ -49,7 +48,7 @@ def test_program_of_a_project_is_found_by_absolute_paths(tmp_path: Path) -> None
 
 
 def test_file_without_a_project_runs_the_shipped_program(tmp_path: Path) -> None:
-    """A declaration alone is rehearsed by the program that ships with gpuinfra, under config of its own."""
+    """A file with only a declaration is rehearsed by the program that ships with gpuinfra."""
     stack = tmp_path / "Pulumi.try.yaml"
     stack.write_text("name: train\nwhere: {cloud: aws, region: us-east-1}\npools: []\n")
     program = find_program(stack)
@@ -59,8 +58,8 @@ def test_file_without_a_project_runs_the_shipped_program(tmp_path: Path) -> None
     assert yaml(folder.stack_file)["config"]["gpuinfra:cluster"]["name"] == "train"  # type: ignore[index]
 
 
-def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
-    """Secrets that only the person's key opens are replaced and said; the rehearsal's own salt survives a second run."""
+def test_secrets_are_not_copied(tmp_path: Path) -> None:
+    """Encrypted values are replaced with a note, and the rehearsal's own salt survives a second run."""
     stack = tmp_path / "Pulumi.try.yaml"
     stack.write_text(
         "secretsprovider: awskms://alias/mine\nencryptedkey: AAAA\nencryptionsalt: v1:theirs\n"
@@ -82,21 +81,21 @@ def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("name: x\nruntime: nodejs\n", "a rehearsal runs Python programs"),
+        ("name: x\nruntime: nodejs\n", "runtime is 'nodejs'; allowed: python"),
         ("name: x\nruntime: python\nmain: nowhere\n", "no __main__.py"),
         ("name: [\n", "is not YAML"),
-        ("- a list\n", "holds no mapping"),
+        ("- a list\n", "is not a YAML mapping"),
     ],
 )
 def test_projects_that_cannot_be_rehearsed(tmp_path: Path, text: str, words: str) -> None:
-    """A project that cannot be rehearsed is refused with one sentence."""
+    """A project that cannot be rehearsed is rejected with one sentence."""
     (tmp_path / "Pulumi.yaml").write_text(text)
     with pytest.raises(UsageError, match=words):
         find_program(tmp_path / "Pulumi.try.yaml")
 
 
-def test_environment_is_made_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a person's environment nothing but a short harmless list is passed on."""
+def test_environment_is_built_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the variables of a short list are inherited."""
     for name in (
         "AWS_PROFILE",
         "AWS_ACCESS_KEY_ID",
@@ -107,7 +106,7 @@ def test_environment_is_made_from_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, "theirs")
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example")
-    env = private.environment(folder_in(tmp_path))
+    env = applied_environment.environment(folder_in(tmp_path))
     assert "theirs" not in env.values()
     assert "HTTPS_PROXY" not in env
     assert env["LANG"] == "C.UTF-8"
@@ -116,21 +115,21 @@ def test_environment_is_made_from_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert env["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}")
 
 
-def test_worn_environment_is_taken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our own process wears the private environment and gets the person's back, also after an error."""
+def test_applied_environment_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of this process is replaced and restored, also after an error."""
     monkeypatch.setenv("AWS_PROFILE", "theirs")
 
     def fail() -> None:
         assert dict(os.environ) == {"ONLY": "this"}
         raise KeyError
 
-    with pytest.raises(KeyError), private.worn({"ONLY": "this"}):
+    with pytest.raises(KeyError), applied_environment.applied({"ONLY": "this"}):
         fail()
     assert os.environ["AWS_PROFILE"] == "theirs"
 
 
 def test_one_rehearsal_at_a_time(tmp_path: Path) -> None:
-    """A second rehearsal of the same stack is refused while the first one runs, and not after it was killed."""
+    """A second rehearsal of a stack is rejected while the first one runs, and accepted after the first one was killed."""
     folder = folder_in(tmp_path)
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom gpuinfra.rehearsal.folder import Folder\n"
@@ -146,20 +145,20 @@ def test_one_rehearsal_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_left_over_processes_are_ended_and_others_are_not(tmp_path: Path) -> None:
-    """A next run ends what carries its mark or was recorded with its start time; nobody else's process is touched."""
+def test_leftover_processes_are_ended_and_others_are_not(tmp_path: Path) -> None:
+    """The next run ends processes with its marker and recorded processes with the recorded start time, and no others."""
     folder = folder_in(tmp_path)
     sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
-    marked = subprocess.Popen(sleep, env={**os.environ, private.MARK: str(folder.root)})
-    stranger = subprocess.Popen(sleep, env={**os.environ, private.MARK: str(folder.root) + "-other"})
+    marked = subprocess.Popen(sleep, env={**os.environ, applied_environment.MARKER: str(folder.root)})
+    stranger = subprocess.Popen(sleep, env={**os.environ, applied_environment.MARKER: str(folder.root) + "-other"})
     recorded = subprocess.Popen(sleep)
     try:
         processes.record(folder, {"engine": recorded.pid})
         document = json.loads(folder.processes.read_text())
         document["processes"].append({"name": "reused number", "pid": stranger.pid, "started": "1"})
         folder.processes.write_text(json.dumps(document))
-        while private.MARK.encode() not in Path(f"/proc/{marked.pid}/environ").read_bytes():
-            time.sleep(0.01)  # Until it has become Python, it is a copy of us.
+        while applied_environment.MARKER.encode() not in Path(f"/proc/{marked.pid}/environ").read_bytes():
+            time.sleep(0.01)  # before exec it is a copy of this process
         left = processes.sweep(folder)
         assert "engine" in left
         assert marked.wait(5) == -signal.SIGKILL
@@ -173,7 +172,7 @@ def test_left_over_processes_are_ended_and_others_are_not(tmp_path: Path) -> Non
 
 
 def test_children_end_with_their_parent(tmp_path: Path) -> None:
-    """A process of a rehearsal is gone soon after the leading one was killed."""
+    """A process of a rehearsal ends soon after its parent was killed."""
     folder = folder_in(tmp_path)
     script = (
         "import subprocess, sys, time, os\nfrom pathlib import Path\nfrom gpuinfra.rehearsal import processes\n"

@@ -11,8 +11,8 @@ import pytest
 from gpuinfra.report import report_schema
 from tests.oracle.claims import oracle, problems
 
+from .commands import assert_commands_work_on_it
 from .conftest import Rehearse, Told, cloud_resources
-from .standing import assert_commands_work_on_it
 from .validate import violations
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")

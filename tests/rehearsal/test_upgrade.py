@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gpuinfra.rehearsal.session import Order, opened
+from gpuinfra.rehearsal.session import Options, open_session
 from gpuinfra.rehearsal.view import view_for
 from tests.clouds.aws.test_upgrade import WANTED
 from tests.clouds.aws.upgrade import STATE
@@ -29,7 +29,7 @@ def test_the_engine_replaces_nothing_of_the_first_version(tmp_path: Path) -> Non
     magic = hashlib.sha256(version.encode()).hexdigest()  # the engine's mark that nobody has edited the file
     manifest = {"time": "2026-11-21T00:00:00Z", "magic": magic, "version": version}
     export = tmp_path / "export.json"
-    with opened(Order(stack="aws-p4d", folder=tmp_path / "r"), view_for(io.StringIO())) as session:
+    with open_session(Options(stack="aws-p4d", folder=tmp_path / "r"), view_for(io.StringIO())) as session:
         salt = YAML(typ="safe").load(session.folder.stack_file.read_text(encoding="utf-8"))["encryptionsalt"]
         keys = {"type": "passphrase", "state": {"salt": salt}}
         deployment = {"manifest": manifest, "secrets_providers": keys, "resources": rows}

@@ -26,8 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal import endpoints
-from gpuinfra.rehearsal.nodes import enter, root
+from gpuinfra.rehearsal.nodes import endpoints, enter, root
 from gpuinfra.rehearsal.nodes.library import Library
 from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
 from gpuinfra.rehearsal.nodes.possible import ISOLATED

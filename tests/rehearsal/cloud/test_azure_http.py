@@ -23,13 +23,14 @@ from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.ports import GroupExpected, IdentityRefused, PortUnavailable
 from gpuinfra.node import azure as node_azure
 from gpuinfra.node.cloud import CloudError, Exists
-from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.azure import identity as azure_identity
 from gpuinfra.rehearsal.cloud.azure.signer import Signer
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.nodes import endpoints
 from tests.rehearsal.cloud import microsoft
 from tests.rehearsal.cloud.conftest import Client, Made
 from tests.rehearsal.cloud.microsoft import URL
@@ -90,7 +91,7 @@ def on_node(cloud: Cloud, machine: dict[str, Any]) -> node_azure.Azure:
 def environment(cloud: Cloud) -> dict[str, str]:
     """What the operator's tools are told."""
     said = {"secret": azure_identity.secret_of_operator(cloud), "certificates": str(Signer(cloud.folder).prepare())}
-    return endpoints.of_operator(
+    return operator_endpoints.of_operator(
         cloud.endpoint, {"access_key_id": "", "secret_access_key": "", "azure": said}, "azure", ""
     )
 

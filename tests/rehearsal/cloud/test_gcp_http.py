@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
+from gpuinfra.rehearsal.nodes import endpoints
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client
 
@@ -144,7 +145,7 @@ def test_tokens_are_renewed_and_end(cloud: Cloud, node: dict[str, Any]) -> None:
 def operator(cloud: Cloud, server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """The operator's environment, as a rehearsal sets it; the bucket of the tests is there."""
     known = {"gcp": {"credentials_file": gcp_tokens.operator_file(cloud), "project": ids.PROJECT}}
-    for name, value in endpoints._gcp_operator(cloud.endpoint, known, "us-central1").items():
+    for name, value in operator_endpoints._gcp(cloud.endpoint, known, "us-central1").items():
         monkeypatch.setenv(name, value)
     return cloud.endpoint
 

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.node.health import PATH, PORT
-from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.groups import Made
+from gpuinfra.rehearsal.nodes import endpoints
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud

@@ -6,6 +6,7 @@ Answers have the shape that AWS's own SDKs parse. An action that is not here is 
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, sigv4
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
+from gpuinfra.rehearsal.cloud.aws.http import describe
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.server import Request, Response
@@ -44,6 +46,8 @@ class Queries:
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
             ("ec2", "DescribeAvailabilityZones"): self._zones,
+            ("ec2", "DescribeSecurityGroups"): self._security_groups,
+            ("ec2", "DescribeSubnets"): self._subnets,
         }
 
     def __call__(self, request: Request) -> Response:
@@ -54,8 +58,10 @@ class Queries:
                 lambda key: credentials.by_id(self.cloud, key),
             )
             service = verified.service
+            if (target := request.headers.get("x-amz-target")) is not None:
+                return self._json(target, request, verified)
             asked = dict(parse_qsl(request.body.decode(), keep_blank_values=True)) | request.query
-            action = asked.get("Action", request.headers.get("x-amz-target", "no action"))
+            action = asked.get("Action", "no action")
             found = self._actions.get((service, action))
             if found is None:
                 raise CloudError(
@@ -68,6 +74,28 @@ class Queries:
             if error.status in (400, 403):
                 self.cloud.store.log("POST", service, request.body[:200].decode(errors="replace"), "", error.code)
             return _error(service, error)
+
+    def _json(self, target: str, request: Request, verified: sigv4.Verified) -> Response:
+        """An action of the JSON protocol."""
+        kind = "application/x-amz-json-1.1"
+        try:
+            self._read_only(verified)
+            action = describe.JSON_ACTIONS.get(target)
+            if action is None:
+                raise CloudError("UnknownOperationException", f"The action {target} is not part of a rehearsal")
+            answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)
+            return Response(200, json.dumps(answer).encode(), kind)
+        except CloudError as error:
+            self.cloud.store.log("POST", verified.service, target, "", error.code)
+            return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
+
+    def _security_groups(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        return describe.describe_security_groups(self.cloud, _filters(asked), verified.region)
+
+    def _subnets(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+        self._read_only(verified)
+        return describe.describe_subnets(self.cloud, _filters(asked), verified.region)
 
     # STS
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gpuinfra.rehearsal.cloud.azure import groups, identity, operator
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
 from gpuinfra.rehearsal.cloud.core.server import Request, Response
 
@@ -77,7 +77,11 @@ class ResourceManager:
             return [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if known else []
         if _LOG.fullmatch(place) and request.method == "GET":
             return {"value": self._activities(request.query.get("$filter", ""))}
+        if place == "/subscriptions" and request.method == "GET":
+            return {"value": [{"id": f"/subscriptions/{ids.SUBSCRIPTION}", "subscriptionId": ids.SUBSCRIPTION}]}
         match = _SET.fullmatch(place)
+        if match is None and request.method == "GET":
+            return self._read(place)
         if match is None:
             raise AzureError("InvalidResourceType", f"{place} is not part of a rehearsal", status=404)
         group = self._group(match["set"])
@@ -93,6 +97,14 @@ class ResourceManager:
         if rest == "networkInterfaces":
             return self._page(request, [_interface(one) for one in self._members(group)])
         raise AzureError("InvalidResourceType", f"{rest} of a scale set is not part of a rehearsal", status=404)
+
+    def _read(self, place: str) -> dict[str, Any]:
+        """Any resource by its id, as `gpuinfra adopt` reads it."""
+        found = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
+        if found is None:
+            raise AzureError("ResourceNotFound", f"The Resource '{place}' was not found.", status=404)
+        self.cloud.operator.calls(operator, operator.asks(self.cloud, "read", found.type, {}, found.region, found))
+        return {"id": found.id, "name": found.id.rsplit("/", 1)[-1], "properties": wire.plain(found.outputs)}
 
     def _group(self, id: str) -> Resource:
         found = next((one for one in self.cloud.store.list(groups.GROUP) if one.id.lower() == id.lower()), None)

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `imds/<number>/computeMetadata/v1/...` | an instance's metadata server | a node: GCE_METADATA_HOST |
 | `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, operators: STORAGE_EMULATOR_HOST |
+| `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`, `compute/v1/projects/<project>/global/...` | reads of retained resources | operators: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `compute/v1/projects/...` | groups, instances, serial ports | operators: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
 | `token` | access tokens for a signed statement | operators: `token_uri` of the key file, GOOGLE_APPLICATION_CREDENTIALS |
 | `oauth2/v3/certs` | the keys that identity tokens are signed with | operators: GPUINFRA_GOOGLE_JWKS_URL |
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.server import Request, Response
 from gpuinfra.rehearsal.cloud.gcp import tokens
+from gpuinfra.rehearsal.cloud.gcp.http import reads
 from gpuinfra.rehearsal.cloud.gcp.http.compute import Compute
 from gpuinfra.rehearsal.cloud.gcp.http.metadata import Metadata
 from gpuinfra.rehearsal.cloud.gcp.http.storage import Storage
@@ -42,6 +44,8 @@ class Google:
                 return self._metadata(request, rest)
             if where == "storage":
                 return self._storage(request, rest)
+            if reads.serves(where, rest):
+                return reads.read(self.cloud, where, request, rest)
             if where == "compute":
                 return self._compute(request, rest)
             if request.raw_path == tokens.TOKEN_PATH and request.method == "POST":

@@ -1,4 +1,4 @@
-"""The last lines of a rehearsal that failed say what to do next."""
+"""The last lines of a failed rehearsal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gpuinfra.handover.watch import NOT_DUE_TEXT
+from gpuinfra.rehearsal.actions import Result, errors_of
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import Progress
 from gpuinfra.rehearsal.folder import Folder
 from gpuinfra.rehearsal.retry_hints import broken_nodes
-from gpuinfra.rehearsal.run import Result, problems_of
-from gpuinfra.rehearsal.summary import ending
+from gpuinfra.rehearsal.summary import summary_lines
 
 URN = "urn:pulumi:try::gpuinfra::gpuinfra:index:GpuCluster$aws:fsx/lustreFileSystem:LustreFileSystem::train-lustre"
 CHECK = {
@@ -24,9 +24,9 @@ CHECK = {
 
 
 def failed(text: str, urn: str = URN) -> tuple[str, ...]:
-    """What is told of one error of the engine."""
+    """The messages for one error of the engine."""
     progress = Progress(diagnostics=[("error", urn, text)])
-    return problems_of(Operation(name="up", exit_code=255, seconds=1.0, progress=progress, output=""))
+    return errors_of(Operation(name="up", exit_code=255, seconds=1.0, progress=progress, output=""))
 
 
 def node(label: str, instance_id: str, outcome: str, *checks: dict[str, Any]) -> dict[str, Any]:
@@ -38,20 +38,20 @@ def node(label: str, instance_id: str, outcome: str, *checks: dict[str, Any]) ->
     }  # fmt: skip
 
 
-def told(root: Path, nodes: list[dict[str, Any]], closing: tuple[str, ...] = ()) -> list[str]:
-    """The ending of an `up` that failed on these nodes."""
+def lines_after_failure(root: Path, nodes: list[dict[str, Any]], closing: tuple[str, ...] = ()) -> list[str]:
+    """The summary of an `up` that failed on these nodes."""
     report = {
         "stack": "try", "action": "up", "nodes": nodes, "engine": {"version": "3", "runs": []}, "cost": None,
         "totals": {"nodes_verified": 0, "nodes": len(nodes), "gpus_verified": 0, "gpus": 8 * len(nodes)},
     }  # fmt: skip
-    return ending(Result(ok=False, report=report, problems=("x",), closing=closing), root)
+    return summary_lines(Result(ok=False, report=report, problems=("x",), closing=closing), root)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("api error ServiceUnavailable: StatusCode: 503", "this failure may pass: run the same command again"),
-        ("Throttling: Rate exceeded", "this failure may pass: run the same command again"),
+        ("api error ServiceUnavailable: StatusCode: 503", "the failure may be temporary: run the same command again"),
+        ("Throttling: Rate exceeded", "the failure may be temporary: run the same command again"),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=409 Code="SkuNotAvailable" Message="..."',
             "the cloud has no capacity for this machine type",
@@ -62,35 +62,35 @@ def told(root: Path, nodes: list[dict[str, Any]], closing: tuple[str, ...] = ())
         ),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=400 Code="InvalidParameter" Message="..."',
-            "mend what the text above names",
+            "fix the cause in the error above",
         ),
-        ("InvalidParameterValue: no such subnet", "mend what the text above names, then run the same command again"),
+        ("InvalidParameterValue: no such subnet", "fix the cause in the error above and run the same command again"),
     ],
 )
-def test_an_error_of_the_cloud_ends_with_what_to_do(text: str, words: str) -> None:
-    """Under the cloud's own text stands that what is made stays, and what to look at if it repeats."""
+def test_an_error_of_the_cloud_ends_with_a_hint(text: str, words: str) -> None:
+    """The hint under the cloud's message says that created resources stay and what to read if it fails again."""
     (problem,) = failed(text)
     assert text in problem
     last = problem.splitlines()[-1]
     assert last.startswith(f"  what to do: {words}")
-    for part in ("what is made stays", "If it repeats", "engine.log"):
+    for part in ("created resources stay", "If it fails again", "engine.log"):
         assert part in last
 
 
-def test_an_error_that_has_its_advice_gets_no_second() -> None:
-    """Neither the handover's text nor a program's own error is told to mend itself by trying again."""
+def test_an_error_with_a_hint_gets_no_second_hint() -> None:
+    """The handover's hint stays the only one, and a program's own error gets none."""
     (handover,) = failed("gpu-1 failed\n  what to do: replace the node")
     assert handover.count("what to do: ") == 1
     (program,) = failed("spec: count is missing", "urn:pulumi:try::gpuinfra::pulumi:pulumi:Stack::gpuinfra-try")
     assert program == "spec: count is missing"
 
 
-def test_a_broken_stand_in_node_is_told_to_stay_broken(tmp_path: Path) -> None:
-    """A node that failed with an ordered fault is named with it and with the commands that replace it; others are not."""
+def test_nodes_with_a_fault_are_listed_with_the_commands_that_replace_them(tmp_path: Path) -> None:
+    """A failed node with a `--fault` is named with the fault and the commands; other nodes are not."""
     folder = Folder(root=tmp_path / "try", stack="try")
     for name, faults in {"i-1": ["gpu-missing"], "i-2": [], "i-3": ["xid-79"]}.items():
-        (folder.ground / "nodes" / name).mkdir(parents=True)
-        (folder.ground / "nodes" / name / "standin.json").write_text(json.dumps({"faults": faults}))
+        (folder.base / "nodes" / name).mkdir(parents=True)
+        (folder.base / "nodes" / name / "standin.json").write_text(json.dumps({"faults": faults}))
     bad, sound, well = (
         node("gpu-1", "i-1", "failed", CHECK),
         node("gpu-2", "i-2", "failed"),
@@ -100,26 +100,26 @@ def test_a_broken_stand_in_node_is_told_to_stay_broken(tmp_path: Path) -> None:
     assert "gpu-1 (gpu-missing);" in line
     assert "gpuinfra rehearse destroy try, then gpuinfra rehearse up try without that --fault" in line
     assert not [label for label in ("gpu-2", "gpu-3", "gpu-4") if label in line]
-    assert told(tmp_path, [bad], closing)[-1] == line
+    assert lines_after_failure(tmp_path, [bad], closing)[-1] == line
     (elsewhere,) = broken_nodes(folder, tmp_path / "a b", [bad])
     assert f"rehearse destroy try --folder '{tmp_path}/a b', then" in elsewhere
     assert broken_nodes(folder, tmp_path, [sound, well]) == ()
 
 
-def test_the_table_of_nodes_counts_checks_without_misleading(tmp_path: Path) -> None:
-    """Skips are told as such, and a node that never reported has no evidence instead of 0 of 0."""
+def test_the_node_table_counts_skipped_checks_and_missing_evidence(tmp_path: Path) -> None:
+    """Skipped checks are counted apart, and a node that never reported has no evidence instead of 0 of 0."""
     passed, skipped = {**CHECK, "outcome": "pass"}, {**CHECK, "outcome": "skip"}
-    lines = told(
+    lines = lines_after_failure(
         tmp_path, [node("gpu-1", "i-1", "verified", passed, passed, skipped), node("gpu-2", "i-2", "never reported")]
     )
     assert next(line for line in lines if line.startswith("gpu-1 ")).endswith("2 checks passed, 1 does not apply")
     assert next(line for line in lines if line.startswith("gpu-2 ")).endswith("8 GPUs, no evidence")
 
 
-def test_a_cluster_whose_nodes_are_not_due_says_so(tmp_path: Path) -> None:
-    """A block before its window ends well, and the last lines say why there is no node."""
+def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:
+    """A Capacity Block before its window succeeds, and the last lines give the reason for zero nodes."""
     report = {
         "stack": "try", "action": "up", "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "notes": [NOT_DUE_TEXT],
         "totals": {"nodes_verified": 0, "nodes": 0, "gpus_verified": 0, "gpus": 0}, "kept": [], "not_shown": [],
     }  # fmt: skip
-    assert NOT_DUE_TEXT in ending(Result(ok=True, report=report), tmp_path)
+    assert NOT_DUE_TEXT in summary_lines(Result(ok=True, report=report), tmp_path)

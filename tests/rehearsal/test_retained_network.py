@@ -1,4 +1,4 @@
-"""A file system that a destroy keeps: what it lies in stays with it, nothing else does, and the next `up` takes it all back."""
+"""A retained file system: destroy retains its network as well, and the next `up` adopts both."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ config:
     budget: {recipients: [ops@example.com]}
 """
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
-GROUND = {
+RETAINED = {
     LUSTRE: "lab-scratch-0-lustre",
     "aws:ec2/vpc:Vpc": "lab-network-vpc",
     "aws:ec2/subnet:Subnet": "lab-network-private-4",
     "aws:ec2/securityGroup:SecurityGroup": "lab-security-storage",
 }
-"""What stays of networks and file systems: type -> logical name; there is one of each."""
+"""Retained network and file system resources: type -> logical name of the only one."""
 
 
 def _held(root: Path) -> dict[str, list[tuple[str, str]]]:
-    """Type -> (logical name, id) of what the stand-in cloud holds."""
+    """Type -> (logical name, id) of each resource in the stand-in cloud."""
     found: dict[str, list[tuple[str, str]]] = {}
     for type_, identity, urn in cloud_resources(root):
         found.setdefault(type_, []).append((urn.rpartition("::")[2], identity))
@@ -38,8 +38,8 @@ def _held(root: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 @pytest.mark.long
-def test_a_kept_file_system_keeps_its_network_and_is_taken_back(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Destroy goes through, leaves the file system with its VPC, subnet, group and log, and the next up has the same ids."""
+def test_a_retained_file_system_retains_its_network_and_is_adopted(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Destroy succeeds and leaves the file system with its VPC, subnet, security group and log; the next `up` has the same ids."""
     path = tmp_path / "Pulumi.lab.yaml"
     path.write_text(STACK, encoding="utf-8")
     first = rehearse("up", str(path))
@@ -53,7 +53,7 @@ def test_a_kept_file_system_keeps_its_network_and_is_taken_back(rehearse: Rehear
         type_: rows for type_, rows in left.items() if type_ == LUSTRE or type_.startswith(("aws:ec2", "aws:vpc"))
     }
     assert {type_: [name for name, _ in rows] for type_, rows in network.items()} == {
-        type_: [name] for type_, name in GROUND.items()
+        type_: [name] for type_, name in RETAINED.items()
     }
     assert "lab-scratch-0-log" in [name for name, _ in left["aws:cloudwatch/logGroup:LogGroup"]]
 

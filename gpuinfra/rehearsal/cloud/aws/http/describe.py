@@ -1,0 +1,98 @@
+"""Read calls of KMS, CloudWatch Logs, FSx and EC2 that find retained resources, as `gpuinfra adopt` makes them.
+
+KMS, CloudWatch Logs and FSx use AWS's JSON protocol: the action is in the header `X-Amz-Target`, request and answer are JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.aws import operator
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+Filters = Mapping[str, Sequence[str]]
+
+
+def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """A key by its id or alias."""
+    name = str(asked.get("KeyId"))
+    alias = cloud.store.find("aws:kms/alias:Alias", name, region)
+    if alias is not None:
+        name = str(wire.plain(alias.inputs).get("targetKeyId"))
+    key = cloud.store.find("aws:kms/key:Key", name, region)
+    if key is None:
+        raise CloudError("NotFoundException", f"Key '{name}' does not exist")
+    asks = operator.asks(cloud, "read", key.type, {}, region, key)
+    cloud.operator.calls(operator, [one for one in asks if one.action == "kms:DescribeKey"])
+    return {"KeyMetadata": {"KeyId": key.id, "Arn": key.outputs["arn"]}}
+
+
+def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Log groups by the prefix of their names."""
+    cloud.operator.calls(operator, operator.http("logs:DescribeLogGroups", "*", region))
+    prefix = str(asked.get("logGroupNamePrefix") or "")
+    found = [one for one in _in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
+    return {"logGroups": [{"logGroupName": one.id, "arn": one.outputs["arn"]} for one in found]}
+
+
+def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Every Lustre file system with its tags."""
+    cloud.operator.calls(operator, operator.http("fsx:DescribeFileSystems", "*", region))
+    return {
+        "FileSystems": [
+            {
+                "FileSystemId": one.id,
+                "Lifecycle": "AVAILABLE",
+                "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
+            }
+            for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region)
+        ]
+    }
+
+
+JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
+    "TrentService.DescribeKey": describe_key,
+    "Logs_20140328.DescribeLogGroups": describe_log_groups,
+    "AWSSimbaAPIService_v20180301.DescribeFileSystems": describe_file_systems,
+}
+
+
+def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
+    """Security groups by `group-name`."""
+    found = []
+    for one in _in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
+        inputs = wire.plain(one.inputs)
+        shown = {"groupId": one.id, "groupName": inputs.get("name"), "vpcId": inputs.get("vpcId")}
+        if _passes(filters, {"group-name": shown["groupName"]}):
+            found.append(shown)
+    return {"securityGroupInfo": found}
+
+
+def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
+    """Subnets by `vpc-id` and tags."""
+    found = []
+    for one in _in_region(cloud, "aws:ec2/subnet:Subnet", region):
+        shown = {"subnetId": one.id, "vpcId": wire.plain(one.inputs).get("vpcId")}
+        tags = {f"tag:{key}": value for key, value in _tags(one).items()}
+        if _passes(filters, {"vpc-id": shown["vpcId"], **tags}):
+            found.append(shown)
+    return {"subnetSet": found}
+
+
+def _in_region(cloud: Cloud, token: str, region: str) -> list[Resource]:
+    return [one for one in cloud.store.list(token) if one.region == region]
+
+
+def _tags(resource: Resource) -> dict[str, str]:
+    outputs = wire.plain(resource.outputs)
+    return {str(key): str(value) for key, value in (outputs.get("tagsAll") or outputs.get("tags") or {}).items()}
+
+
+def _passes(filters: Filters, values: Mapping[str, Any]) -> bool:
+    return all(values.get(name) in wanted for name, wanted in filters.items())

@@ -1,0 +1,54 @@
+"""Read calls of KMS, Cloud Logging, Filestore, Managed Lustre and networks that find retained resources, as `gpuinfra adopt` makes them.
+
+The path after the service and its version is the resource's name, which is its id in the stand-in cloud too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.errors import GoogleError
+from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.gcp import operator, tokens
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Resource
+
+_TYPES = {
+    "cloudkms": ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"),
+    "logging": ("gcp:logging/projectBucketConfig:ProjectBucketConfig",),
+    "lustre": ("gcp:lustre/instance:Instance",),
+    "file": ("gcp:filestore/instance:Instance",),
+    "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
+}
+"""Service -> the types that it answers for."""
+_CONNECTION = "gcp:servicenetworking/connection:Connection"
+
+
+def serves(service: str, rest: str) -> bool:
+    """Whether a request is one of these read calls; other requests to Compute Engine are about one zone."""
+    return service in _TYPES and (service != "compute" or "/global/" in rest)
+
+
+def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
+    """Answer `GET VERSION/NAME`."""
+    who = tokens.principal(cloud, request.headers.get("authorization", ""))
+    name = unquote(rest).partition("/")[2]
+    found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, name))), None)
+    if not who.is_operator:
+        raise GoogleError("forbidden", f"Permission denied on resource '{name}' (or it may not exist)", status=403)
+    if request.method != "GET" or found is None:
+        raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
+    cloud.operator.calls(operator, operator.asks(cloud, "read", found.type, {}, found.region, found))
+    answer = {"name": name, "peerings": _peerings(cloud, found)} if service == "compute" else {"name": name}
+    return Response(200, json.dumps(answer).encode(), "application/json; charset=UTF-8")
+
+
+def _peerings(cloud: Cloud, network: Resource) -> list[dict[str, Any]]:
+    connections = [wire.plain(one.inputs) for one in cloud.store.list(_CONNECTION)]
+    services = [str(one.get("service")) for one in connections if str(one.get("network")).endswith(network.id)]
+    return [{"name": service.replace(".", "-")} for service in services]
