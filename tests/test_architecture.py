@@ -17,11 +17,6 @@ PAGE = ROOT / "docs" / "architecture.md"
 PACKAGE = "gpuinfra"
 
 CYCLES_TO_REMOVE = (
-    # session: gpuinfra/rehearsal
-    "gpuinfra.rehearsal.least_privilege",
-    "gpuinfra.rehearsal.session",
-    "gpuinfra.rehearsal.life",
-    "gpuinfra.rehearsal.run",
     # standin: gpuinfra/rehearsal/tools and gpuinfra/rehearsal/cloud
     "gpuinfra.rehearsal.tools.",
     "gpuinfra.rehearsal.cloud.",

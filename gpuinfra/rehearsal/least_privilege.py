@@ -6,10 +6,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import UsageError
 from gpuinfra.clouds.permissions import Permissions, permissions_of
-from gpuinfra.planning import make_plan
+from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.folder import Folder, write_json
 from gpuinfra.rehearsal.standin import StandInCloud
 from gpuinfra.spec.load import LoadedStack

@@ -27,8 +27,8 @@ from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, Usag
 from gpuinfra.handover import wire
 from gpuinfra.handover.names import Names
 from gpuinfra.inventory import handovers_of
-from gpuinfra.planning import make_plan
 from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal import applied_environment, faults, least_privilege, processes, recover, retained
 from gpuinfra.rehearsal.engine import Operation, Pulumi
 from gpuinfra.rehearsal.events import Progress
@@ -43,8 +43,8 @@ from gpuinfra.rehearsal.folder import (
 )
 from gpuinfra.rehearsal.standin import StandInCloud, running_cloud
 from gpuinfra.rehearsal.view import View
-from gpuinfra.shipped import shipped
 from gpuinfra.rules import load_stack
+from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
 
 DEFAULT_DEADLINE = "240s"
@@ -177,7 +177,9 @@ class _NodePoller:
         """The nodes under the handover's names, so that a node has one name while it boots and in the report."""
         for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
             own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch_order)
-            names = self._names[cluster] = self._names.get(cluster, Names()).assign(pool, [n["instance_id"] for n in own])
+            names = self._names[cluster] = self._names.get(cluster, Names()).assign(
+                pool, [n["instance_id"] for n in own]
+            )
             for node in own:
                 node["label"] = names.labels[node["instance_id"]]
         return nodes
