@@ -100,7 +100,7 @@ def _pool(
         decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
     chosen = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt)
     decisions.extend(
-        Decision(path=f"{pool.name}.software.{choice.piece}", chosen=choice.version, why=choice.why)
+        Decision(path=f"{pool.name}.software.{choice.name}", chosen=choice.version, why=choice.why)
         for choice in chosen.choices
     )
     lustre = any(entry.kind == "lustre" for entry in file_systems)

@@ -222,7 +222,7 @@ def _software(lock: Lock) -> dict[str, object]:
         entry: dict[str, object] = {"pin": choice.version}
         if choice.low and choice.high:
             entry["range"] = [f">={choice.low}", f"<{choice.high}"]
-        content[choice.piece] = entry
+        content[choice.name] = entry
     return content
 
 

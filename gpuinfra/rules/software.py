@@ -72,8 +72,8 @@ def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         image, _ = cloud.image(spec, pool, machine)
         for conflict in pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts:
-            path = _PATHS.get(conflict.piece, f"software.{conflict.piece}")
-            if conflict.piece in ("tcpx", "tcpxo", "gib", "doca_ofed"):
+            path = _PATHS.get(conflict.name, f"software.{conflict.name}")
+            if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed"):
                 path = f"pools[{i}].image"
             yield error(
                 software_goes_together, path, f"does not go with {machine.name}: {conflict.message}", conflict.hint

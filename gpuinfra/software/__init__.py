@@ -1,9 +1,9 @@
-"""One version of each piece of software, with the reason for it.
+"""The software lock: one version of each software package of a pool, with the reason.
 
-`tables.py` holds what goes together, `lock.py` chooses or checks, `environment.py` writes it down for the steps.
+`tables.py` lists compatible versions, `lock.py` chooses or checks versions, `environment.py` writes them for the bootstrap steps.
 """
 
 from gpuinfra.software.environment import environment
-from gpuinfra.software.lock import Choice, Conflict, Lock, Wanted, flavour, lock
+from gpuinfra.software.lock import Choice, Conflict, Lock, LockRequest, flavour, lock
 
-__all__ = ["Choice", "Conflict", "Lock", "Wanted", "environment", "flavour", "lock"]
+__all__ = ["Choice", "Conflict", "Lock", "LockRequest", "environment", "flavour", "lock"]

@@ -1,4 +1,4 @@
-"""The content of `versions.env`: the lock of one pool as shell variables. The steps read these names and no others."""
+"""The content of `versions.env`: the lock of one pool as shell variables for the bootstrap steps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware
-from gpuinfra.software.lock import Lock, flavour, lustre_release
+from gpuinfra.software.lock import Choice, Lock, flavour, lustre_release
 from gpuinfra.software.version import key
 
 ROOT_FREE_GIB = 50
-"""What driver, toolkit and images need on the root disk."""
+"""Free space in GiB that driver, CUDA toolkit and container images need on the root disk."""
 
 
 def environment(
@@ -23,7 +23,7 @@ def environment(
     lnet_efa: int = 0,
     guarded: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Variables for the steps of one pool, sorted by name; `guarded` are addresses that containers are kept from."""
+    """Variables for the steps of one pool, sorted by name. Containers cannot reach the addresses in `guarded`."""
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
     values = {
@@ -39,11 +39,9 @@ def environment(
     }
     if driver := chosen.choice("driver"):
         values |= {
-            "DRIVER_VERSION": driver.version,
+            **_version("DRIVER", driver),
             "DRIVER_BRANCH": str(key(driver.version)[0]),
             "DRIVER_FLAVOUR": flavour(machine),
-            "DRIVER_RANGE_MIN": driver.low,
-            "DRIVER_RANGE_MAX": driver.high,
             "DRIVER_PACKAGE": "nvidia-open" if flavour(machine) == "open" else "cuda-drivers",
         }
     if chosen.choice("fabric_manager"):
@@ -51,25 +49,18 @@ def environment(
     if cuda := chosen.choice("cuda"):
         values |= {"CUDA_VERSION": cuda.version, "CUDA_PACKAGE": tables.CUDA[cuda.version].package}
     if nvlsm := chosen.choice("nvlsm"):
-        values |= {"NVLSM_VERSION": nvlsm.version, "NVLSM_RANGE_MIN": nvlsm.low, "NVLSM_RANGE_MAX": nvlsm.high}
+        values |= _version("NVLSM", nvlsm)
     if dcgm := chosen.choice("dcgm"):
         major = cuda.version.split(".")[0] if cuda else "13"
-        values |= {
-            "DCGM_PACKAGE": f"datacenter-gpu-manager-4-cuda{major}",
-            "DCGM_VERSION": dcgm.version,
-            "DCGM_RANGE_MIN": dcgm.low,
-            "DCGM_RANGE_MAX": dcgm.high,
-        }
+        values |= {"DCGM_PACKAGE": f"datacenter-gpu-manager-4-cuda{major}", **_version("DCGM", dcgm)}
     if nccl := chosen.choice("nccl"):
-        values |= {"NCCL_VERSION": nccl.version, "NCCL_RANGE_MIN": nccl.low, "NCCL_RANGE_MAX": nccl.high}
+        values |= _version("NCCL", nccl)
     if efa := chosen.choice("efa_installer"):
         values |= {
-            "EFA_INSTALLER_VERSION": efa.version,
+            **_version("EFA_INSTALLER", efa),
             "EFA_INSTALLER_URL": f"{tables.EFA_HOST}/aws-efa-installer-{efa.version}.tar.gz",
             "EFA_INSTALLER_KEY_URL": f"{tables.EFA_HOST}/aws-efa-installer.key",
             "EFA_INSTALLER_KEY_FINGERPRINT": tables.EFA_KEY_FINGERPRINT,
-            "EFA_INSTALLER_RANGE_MIN": efa.low,
-            "EFA_INSTALLER_RANGE_MAX": efa.high,
             "EFA_DEVICES": str(machine.fabric.devices if machine.fabric else 0),
         }
     if lustre := chosen.choice("lustre_client"):
@@ -87,9 +78,7 @@ def environment(
         values["HOME_OPTIONS"] = _known(cloud.home_options, "the mount options of home file systems")
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
-            "CONTAINER_TOOLKIT_VERSION": toolkit.version,
-            "CONTAINER_TOOLKIT_RANGE_MIN": toolkit.low,
-            "CONTAINER_TOOLKIT_RANGE_MAX": toolkit.high,
+            **_version("CONTAINER_TOOLKIT", toolkit),
             "CONTAINER_TOOLKIT_REPOSITORY": tables.CONTAINER_TOOLKIT_REPOSITORY,
             "CONTAINER_TOOLKIT_KEY_URL": tables.CONTAINER_TOOLKIT_KEY_URL,
             "CONTAINER_TOOLKIT_KEY_FINGERPRINT": tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT,
@@ -101,6 +90,15 @@ def environment(
             "SCRATCH_OF_IMAGE": cloud.local_disk_mount_of_image,
         }
     return dict(sorted(values.items()))
+
+
+def _version(prefix: str, choice: Choice) -> dict[str, str]:
+    """The version to install, and the range that an image can bring."""
+    return {
+        f"{prefix}_VERSION": choice.version,
+        f"{prefix}_RANGE_MIN": choice.low,
+        f"{prefix}_RANGE_MAX": choice.high,
+    }
 
 
 def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
@@ -125,27 +123,17 @@ def _known(value: str, what: str) -> str:
 
 
 def _fabric(machine: MachineType, chosen: Lock) -> dict[str, str]:
-    """InfiniBand's and Google's stacks."""
+    """Variables of the InfiniBand, gIB, TCPXO or TCPX software."""
     if doca := chosen.choice("doca_ofed"):
         row = tables.DOCA[chosen.os]
-        values = {"DOCA_VERSION": doca.version, "DOCA_RANGE_MIN": doca.low, "DOCA_RANGE_MAX": doca.high}
+        values = _version("DOCA", doca)
         if machine.arch == "x86_64":
             values |= {"DOCA_HOST_URL": row.url, "DOCA_HOST_SHA256": row.sha256}
         if gdrcopy := chosen.choice("gdrcopy"):
-            values |= {
-                "GDRCOPY_VERSION": gdrcopy.version,
-                "GDRCOPY_RANGE_MIN": gdrcopy.low,
-                "GDRCOPY_RANGE_MAX": gdrcopy.high,
-                "GDRCOPY_DEBS": "",
-            }
+            values |= {**_version("GDRCOPY", gdrcopy), "GDRCOPY_DEBS": ""}
         return values
     if gib := chosen.choice("gib"):
-        return {
-            "GIB_VERSION": gib.version,
-            "GIB_RANGE_MIN": gib.low,
-            "GIB_RANGE_MAX": gib.high,
-            **_google("GIB", "gpudirect-gib-apt"),
-        }
+        return {**_version("GIB", gib), **_google("GIB", "gpudirect-gib-apt")}
     if chosen.choice("tcpxo"):
         return {
             "TCPXO_HELPER": tables.TCPXO_HELPER,
@@ -166,7 +154,7 @@ def _google(prefix: str, suite: str) -> dict[str, str]:
 
 
 def _images(prefix: str, registry: str, row: tables.Gpudirect) -> dict[str, str]:
-    """Both images in one's own registry."""
+    """Both images in your registry."""
     folder = f"{registry}/{row.folder}"
     return {
         f"{prefix}_PLUGIN": f"{folder}/{tables.PLUGIN_IMAGE}:{row.plugin}",

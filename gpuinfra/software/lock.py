@@ -1,8 +1,8 @@
-"""The software lock: one version of each piece, with the reason for it, for one pool.
+"""The software lock: one version of each software package of a pool, with the reason.
 
-A machine, an image and what a person asked for go in; versions, reasons and findings come out.
-What an image brings inside a range is proven and kept; outside it the step that finds it refuses.
-The content of `versions.env` is in `environment.py`.
+Inputs are the machine type, the image and the requested versions; results are versions, reasons and conflicts.
+Versions that an image brings within the accepted range are verified and kept; the bootstrap step rejects others.
+`environment.py` writes the lock to `versions.env`.
 """
 
 from __future__ import annotations
@@ -17,26 +17,31 @@ from gpuinfra.software.version import at_least, key
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """One piece of software: what was chosen and why."""
+    """The version of one software package, and the reason for it."""
 
-    piece: str
-    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `dcgm`, `kernel`."""
+    name: str
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `dcgm`, `kernel`."""
     version: str
     why: str
     low: str = ""
-    """What an image may bring, from here on."""
+    """Lowest version that an image can bring."""
     high: str = ""
-    """And below this."""
-    source: str = ""
+    """Version below which an image's version must be."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conflict:
-    """A pair that is known not to work."""
+    """A combination of versions that is known not to work."""
 
-    piece: str
+    name: str
+    """Package whose version conflicts: a name of `Choice`, a framework or `registry`."""
     message: str
     hint: str
+
+
+class _Conflicts(list[Conflict]):
+    def add(self, name: str, message: str, hint: str) -> None:
+        self.append(Conflict(name=name, message=message, hint=hint))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,22 +52,22 @@ class Lock:
     choices: tuple[Choice, ...]
     conflicts: tuple[Conflict, ...]
     holds: tuple[str, ...]
-    """Packages that no upgrade may touch."""
+    """Patterns of packages that upgrades must not change."""
     fabric: str | None = None
-    """The provider that the nodes use: the machine's own, or the older one that the declared kernel is for."""
+    """Fabric provider of the nodes: the machine's own, or the older one that the declared kernel supports."""
     registry: str = ""
-    """Registry of one's own that images come from."""
+    """Your registry, from which nodes pull images."""
     kernel_series: tuple[str, ...] = ()
-    """Kernel series that every module of the lock is published for; empty for any."""
+    """Kernel series for which every module of the lock is published; empty if any series works."""
 
-    def choice(self, piece: str) -> Choice | None:
-        """The choice for a piece, None where the pool does not need it."""
-        return next((choice for choice in self.choices if choice.piece == piece), None)
+    def choice(self, name: str) -> Choice | None:
+        """The choice for a package, None if the pool does not need it."""
+        return next((choice for choice in self.choices if choice.name == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a person asked for; None leaves it to the lock."""
+class LockRequest:
+    """Requested versions of one pool; the lock chooses those that are None."""
 
     cloud: CloudSoftware
     os: str
@@ -79,7 +84,7 @@ class Wanted:
     registry: str | None = None
     fabric: bool = True
     kinds: frozenset[str] = frozenset()
-    """How the pool's nodes are bought: `on_demand`, `spot`, `reserved`, `flex`."""
+    """Kinds of capacity of the pool: `on_demand`, `spot`, `reserved`, `flex`."""
 
 
 _FABRIC_HOLDS = {
@@ -89,62 +94,62 @@ _FABRIC_HOLDS = {
     "tcpxo": ["dmabuf-import-helper", "google-compute-engine*", "google-guest-agent*"],
     "gib": ["nccl-gib*"],
 }
-"""Fabric -> packages whose change would break it."""
+"""Fabric provider -> packages whose upgrade would break it."""
 
 
-def lock(machine: MachineType, wanted: Wanted) -> Lock:
-    """Choose or check every piece for one pool."""
-    choices: list[Choice] = [_kernel(wanted)]
-    conflicts: list[Conflict] = []
-    holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{wanted.cloud.kernel_flavour}*"]
+def lock(machine: MachineType, request: LockRequest) -> Lock:
+    """Choose or check the version of every package for one pool."""
+    choices: list[Choice] = [_kernel(request)]
+    conflicts = _Conflicts()
+    holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{request.cloud.kernel_flavour}*"]
     if machine.gpu:
-        driver = _driver(machine, wanted, conflicts)
+        driver = _driver(machine, request, conflicts)
         choices.append(driver)
         holds += ["nvidia-*", "libnvidia-*"]
         if needs_subnet_manager(machine):
             choices.append(_subnet_manager())
             holds.append("nvlsm")
         if machine.nvswitch:
-            choices.append(_fabric_manager(driver, wanted, conflicts))
-        cuda = _cuda(machine, driver, wanted, conflicts)
-        choices += [cuda, _nccl(cuda, wanted, conflicts)]
+            choices.append(_fabric_manager(driver, request, conflicts))
+        cuda = _cuda(machine, driver, request, conflicts)
+        choices += [cuda, _nccl(cuda, request, conflicts)]
         holds += ["cuda-*", "libnccl*"]
-        _frameworks(machine, driver, wanted, conflicts)
+        _frameworks(machine, driver, request, conflicts)
         choices += [_toolkit(), _dcgm(cuda)]
         holds += ["nvidia-container-toolkit*", "libnvidia-container*", "datacenter-gpu-manager-4-*"]
-    provider = fabric_provider(machine, wanted)
+    provider = fabric_provider(machine, request)
     if provider:
-        choices += _fabric(machine, provider, wanted, conflicts)
+        choices += _fabric(machine, provider, request, conflicts)
         holds += _FABRIC_HOLDS[provider]
     series: tuple[str, ...] = ()
-    if wanted.lustre:
-        choices.append(_lustre(wanted, conflicts))
+    if request.lustre:
+        choices.append(_lustre(request, conflicts))
         holds += ["lustre-client-*", "amlfs-lustre-client-*", "kmod-lustre-client-*"]
-        release = lustre_release(wanted.cloud, wanted.os)
-        if release and not wanted.prebuilt:
+        release = lustre_release(request.cloud, request.os)
+        if release and not request.prebuilt:
             series = release.kernel_series
     return Lock(
-        os=wanted.os,
+        os=request.os,
         choices=tuple(choices),
         conflicts=tuple(conflicts),
         holds=tuple(holds),
         fabric=provider,
-        registry=wanted.registry or "",
+        registry=request.registry or "",
         kernel_series=series,
     )
 
 
-def fabric_provider(machine: MachineType, wanted: Wanted) -> str | None:
-    """What the nodes talk over; a kernel of Google's own for TCPX takes the machine back to the older stack."""
-    if machine.fabric is None or not wanted.fabric:
+def fabric_provider(machine: MachineType, request: LockRequest) -> str | None:
+    """The fabric provider of the nodes; Google's kernel for TCPX selects the machine's older provider."""
+    if machine.fabric is None or not request.fabric:
         return None
-    if machine.fabric.older and wanted.kernel and machine.fabric.older in wanted.kernel:
+    if machine.fabric.older and request.kernel and machine.fabric.older in request.kernel:
         return machine.fabric.older
     return machine.fabric.provider
 
 
 def needs_subnet_manager(machine: MachineType) -> bool:
-    """Fourth-generation NVSwitch has one."""
+    """True for machines with fourth-generation NVSwitch, which requires NVIDIA's NVLink subnet manager."""
     return machine.nvswitch and machine.gpu is not None and machine.gpu.arch == "blackwell"
 
 
@@ -153,287 +158,198 @@ def lustre_release(cloud: CloudSoftware, os: str) -> LustreRelease | None:
     return cloud.lustre.releases.get(os) if cloud.lustre else None
 
 
-def _kernel(wanted: Wanted) -> Choice:
-    if wanted.kernel:
-        return Choice(piece="kernel", version=wanted.kernel, why="asked for; the step checks and holds it")
-    series = ", ".join(wanted.cloud.kernels[wanted.os])
-    why = f"the image's running kernel ({series}) is kept and held, because driver and Lustre modules are built for it"
-    return Choice(piece="kernel", version="image", why=why)
-
-
-def _driver(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
-    gpu = machine.gpu
-    assert gpu is not None
-    number = key(wanted.driver)[0] if wanted.driver else tables.DEFAULT_BRANCH
-    branch = tables.BRANCHES.get(number)
-    if branch is None:
-        known = ", ".join(str(b) for b, row in tables.BRANCHES.items() if row.pin)
-        conflicts.append(
-            Conflict(
-                piece="driver",
-                message=f"driver {wanted.driver} is of no known branch; installable are {known}",
-                hint="take one of those",
-            )
-        )
-        branch = tables.BRANCHES[tables.DEFAULT_BRANCH]
-    exact = wanted.driver if wanted.driver and "." in wanted.driver else None
-    version = exact or branch.pin or branch.newest
-    if branch.ended or (branch.end_of_life and branch.end_of_life < tables.LOCK_DATE):
-        conflicts.append(
-            Conflict(
-                piece="driver",
-                message=f"driver branch {branch.branch} gets no more fixes",
-                hint=f"take {tables.DEFAULT_BRANCH}",
-            )
-        )
-    last = tables.LAST_BRANCH.get(gpu.arch)
-    if last and branch.branch > last:
-        conflicts.append(
-            Conflict(
-                piece="driver",
-                message=f"driver {version} dropped {gpu.key}; the last branch for it is {last}",
-                hint=f"take {last}",
-            )
-        )
-    if not at_least(version, gpu.driver_floor):
-        conflicts.append(
-            Conflict(piece="driver", message=f"driver {version} does not know {gpu.key}; the first that does is {gpu.driver_floor}", hint=f"take {tables.DEFAULT_BRANCH}")
-        )  # fmt: skip
-    low = exact or branch.floor or version
-    low = gpu.driver_floor if not exact and at_least(gpu.driver_floor, low) else low
-    why = "asked for" if wanted.driver else branch.why
-    return Choice(
-        piece="driver", version=version, why=why, low=low, high=str(branch.branch + 1), source=tables.NVIDIA_BRANCHES
-    )
-
-
 def flavour(machine: MachineType) -> str:
-    """`open` or `proprietary`: which of NVIDIA's kernel modules fits."""
+    """The flavor of NVIDIA's kernel module for this machine: `open` or `proprietary`."""
     if machine.proprietary_module or (machine.gpu and machine.gpu.open_module is OpenModule.REFUSED):
         return "proprietary"
     return "open"
 
 
-def _fabric_manager(driver: Choice, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
-    if wanted.fabric_manager and wanted.fabric_manager != driver.version:
-        conflicts.append(
-            Conflict(
-                piece="fabric_manager",
-                message=f"fabric manager {wanted.fabric_manager} refuses to start beside driver {driver.version}; their versions have to be equal",
-                hint="take it out: the driver's version is used",
-            )
+def _kernel(request: LockRequest) -> Choice:
+    if request.kernel:
+        return Choice(name="kernel", version=request.kernel, why="requested; the bootstrap step verifies and holds it")
+    series = ", ".join(request.cloud.kernels[request.os])
+    why = f"the image's kernel ({series}) is kept and held, because driver and Lustre modules are built for it"
+    return Choice(name="kernel", version="image", why=why)
+
+
+def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -> Choice:
+    gpu = machine.gpu
+    assert gpu is not None
+    use_default = f"use {tables.DEFAULT_BRANCH}"
+    number = key(request.driver)[0] if request.driver else tables.DEFAULT_BRANCH
+    branch = tables.BRANCHES.get(number)
+    if branch is None:
+        known = ", ".join(str(b) for b, row in tables.BRANCHES.items() if row.pin)
+        message = f"driver {request.driver} belongs to an unknown branch; allowed: {known}"
+        conflicts.add("driver", message, "use one of these branches")
+        branch = tables.BRANCHES[tables.DEFAULT_BRANCH]
+    exact = request.driver if request.driver and "." in request.driver else None
+    version = exact or branch.pin or branch.newest
+    if branch.ended or (branch.end_of_life and branch.end_of_life < tables.LOCK_DATE):
+        conflicts.add("driver", f"driver branch {branch.branch} is out of support", use_default)
+    last = tables.LAST_BRANCH.get(gpu.arch)
+    if last and branch.branch > last:
+        message = f"driver {version} does not support {gpu.key}; the last supported branch is {last}"
+        conflicts.add("driver", message, f"use {last}")
+    if not at_least(version, gpu.driver_floor):
+        message = f"driver {version} does not support {gpu.key}; the first supported version is {gpu.driver_floor}"
+        conflicts.add("driver", message, use_default)
+    low = exact or branch.floor or version
+    low = gpu.driver_floor if not exact and at_least(gpu.driver_floor, low) else low
+    why = "requested" if request.driver else branch.why
+    return Choice(name="driver", version=version, why=why, low=low, high=str(branch.branch + 1))
+
+
+def _fabric_manager(driver: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
+    if request.fabric_manager and request.fabric_manager != driver.version:
+        message = (
+            f"fabric manager {request.fabric_manager} does not start with driver {driver.version}; "
+            "the versions must be equal"
         )
-    why = "NVSwitch needs a fabric manager of exactly the driver's version, else CUDA fails with error 802"
-    return Choice(piece="fabric_manager", version=driver.version, why=why, low=driver.low, high=driver.high)
+        conflicts.add("fabric_manager", message, "remove it to use the driver's version")
+    why = "NVSwitch requires a fabric manager of exactly the driver's version, otherwise CUDA fails with error 802"
+    return Choice(name="fabric_manager", version=driver.version, why=why, low=driver.low, high=driver.high)
 
 
 def _subnet_manager() -> Choice:
     low, high = tables.NVLSM_RANGE
-    why = "fourth-generation NVSwitch needs it beside fabric manager; its versions are dates and follow no driver"
-    return Choice(piece="nvlsm", version=tables.NVLSM_PIN, why=why, low=low, high=high)
+    why = "fourth-generation NVSwitch requires it in addition to fabric manager; its versions are dates, independent of the driver"
+    return Choice(name="nvlsm", version=tables.NVLSM_PIN, why=why, low=low, high=high)
 
 
 def _dcgm(cuda: Choice) -> Choice:
     low, high = tables.DCGM_RANGE
-    why = f"diagnosis and counters; the part for CUDA {cuda.version.split('.')[0]}"
-    return Choice(piece="dcgm", version=tables.DCGM_PIN, why=why, low=low, high=high)
+    why = f"diagnostics and counters, in the package for CUDA {cuda.version.split('.')[0]}"
+    return Choice(name="dcgm", version=tables.DCGM_PIN, why=why, low=low, high=high)
 
 
-def _cuda(machine: MachineType, driver: Choice, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
+def _cuda(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     assert machine.gpu is not None
-    arch = machine.gpu.arch
-    last = tables.LAST_CUDA.get(arch)
-    version = ".".join((wanted.cuda or last or tables.DEFAULT_CUDA).split(".")[:2])
+    first, last = tables.FIRST_CUDA.get(machine.gpu.arch), tables.LAST_CUDA.get(machine.gpu.arch)
+    version = ".".join((request.cuda or last or tables.DEFAULT_CUDA).split(".")[:2])
     row = tables.CUDA.get(version)
     if row is None:
-        conflicts.append(
-            Conflict(
-                piece="cuda",
-                message=f"CUDA {version} is not in the lock; known are {', '.join(tables.CUDA)}",
-                hint=f"take {tables.DEFAULT_CUDA}",
-            )
-        )
+        message = f"CUDA {version} is not in the lock; allowed: {', '.join(tables.CUDA)}"
+        conflicts.add("cuda", message, f"use {tables.DEFAULT_CUDA}")
         row = tables.CUDA[tables.DEFAULT_CUDA]
     if last and at_least(row.version, last) and row.version != last:
-        conflicts.append(
-            Conflict(
-                piece="cuda",
-                message=f"CUDA {row.version} dropped {machine.gpu.key}; the last for it is {last}",
-                hint=f"take {last}",
-            )
-        )
-    first = tables.FIRST_CUDA.get(arch)
+        message = f"CUDA {row.version} does not support {machine.gpu.key}; the last supported version is {last}"
+        conflicts.add("cuda", message, f"use {last}")
     if first and not at_least(row.version, first):
-        conflicts.append(
-            Conflict(
-                piece="cuda",
-                message=f"CUDA {row.version} does not know {machine.gpu.key}; the first that does is {first}",
-                hint=f"take {first}",
-            )
-        )
+        message = f"CUDA {row.version} does not support {machine.gpu.key}; the first supported version is {first}"
+        conflicts.add("cuda", message, f"use {first}")
     if not at_least(driver.version, str(row.min_driver)):
-        conflicts.append(
-            Conflict(piece="cuda", message=f"CUDA {row.version} needs driver {row.min_driver} or newer, the lock has {driver.version}", hint=f"take driver {tables.DEFAULT_BRANCH}")
-        )  # fmt: skip
-    why = "asked for" if wanted.cuda else f"the newest major that driver {driver.version} runs at full feature level"
-    if last and not wanted.cuda:
-        why = f"the last CUDA that supports {machine.gpu.key}"
-    return Choice(piece="cuda", version=row.version, why=why, source=tables.CUDA_COMPAT)
+        message = f"CUDA {row.version} requires driver {row.min_driver} or newer; the lock has {driver.version}"
+        conflicts.add("cuda", message, f"use driver {tables.DEFAULT_BRANCH}")
+    why = f"the newest major version that driver {driver.version} fully supports"
+    if last:
+        why = f"the last CUDA version that supports {machine.gpu.key}"
+    return Choice(name="cuda", version=row.version, why="requested" if request.cuda else why)
 
 
-def _nccl(cuda: Choice, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
+def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = tables.CUDA[cuda.version]
-    if wanted.nccl and key(wanted.nccl) != key(row.nccl):
-        conflicts.append(
-            Conflict(
-                piece="nccl",
-                message=f"NCCL {wanted.nccl} is not the package built for CUDA {cuda.version}; the lock has {row.nccl}",
-                hint="take it out",
-            )
-        )
-    why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI bring their own"
-    return Choice(piece="nccl", version=row.nccl, why=why, low="2.23", high="3")
+    if request.nccl and key(request.nccl) != key(row.nccl):
+        message = f"NCCL {request.nccl} is not the package for CUDA {cuda.version}; allowed: {row.nccl}"
+        conflicts.add("nccl", message, "remove it to use the version of the lock")
+    why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI bring their own NCCL"
+    return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
 
 
-def _frameworks(machine: MachineType, driver: Choice, wanted: Wanted, conflicts: list[Conflict]) -> None:
+def _frameworks(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> None:
     assert machine.gpu is not None
-    wheels = (("torch", wanted.torch, tables.TORCH), ("tensorflow", wanted.tensorflow, tables.TENSORFLOW))
+    first, last = tables.FIRST_CUDA.get(machine.gpu.arch), tables.LAST_CUDA.get(machine.gpu.arch)
+    use_default = f"use driver {tables.DEFAULT_BRANCH}"
+    wheels = (("torch", request.torch, tables.TORCH), ("tensorflow", request.tensorflow, tables.TENSORFLOW))
     for name, version, table in wheels:
         if version is None:
             continue
         wheel = table.get(version) or next((w for v, w in table.items() if v.startswith(f"{version}.")), None)
         if wheel is None:
-            conflicts.append(
-                Conflict(
-                    piece=name,
-                    message=f"{name} {version} is not in the lock's table; known are {', '.join(table)}",
-                    hint="check its CUDA by hand, or take a known one",
-                )
-            )
+            message = f"{name} {version} is not in the lock; allowed: {', '.join(table)}"
+            conflicts.add(name, message, "use one of these versions, or remove it and check its CUDA version yourself")
             continue
         if not at_least(driver.version, str(wheel.min_driver)):
-            conflicts.append(
-                Conflict(
-                    piece=name,
-                    message=f"{name} {version} carries CUDA {wheel.cuda} and needs driver {wheel.min_driver}; the lock has {driver.version}",
-                    hint=f"take driver {tables.DEFAULT_BRANCH}",
-                )
-            )
-        first = tables.FIRST_CUDA.get(machine.gpu.arch)
+            message = f"{name} {version} contains CUDA {wheel.cuda}, which requires driver {wheel.min_driver}; the lock has {driver.version}"
+            conflicts.add(name, message, use_default)
+        built = f"{name} {version} was built with CUDA {wheel.cuda}, which does not support {machine.gpu.key}"
         if first and not at_least(wheel.cuda, first):
-            conflicts.append(
-                Conflict(
-                    piece=name,
-                    message=f"{name} {version} was built with CUDA {wheel.cuda}, which does not know {machine.gpu.key} ({first} does)",
-                    hint="take a newer one",
-                )
-            )
-        last = tables.LAST_CUDA.get(machine.gpu.arch)
+            conflicts.add(name, built, f"use a newer version, built with CUDA {first} or newer")
         if last and key(wheel.cuda)[0] > key(last)[0]:
-            conflicts.append(
-                Conflict(
-                    piece=name,
-                    message=f"{name} {version} was built with CUDA {wheel.cuda}, which dropped {machine.gpu.key}",
-                    hint="take an older one",
-                )
-            )
-    if wanted.jax_cuda and not at_least(driver.version, str(tables.JAX[wanted.jax_cuda])):
-        conflicts.append(
-            Conflict(
-                piece="jax",
-                message=f"JAX for CUDA {wanted.jax_cuda} needs driver {tables.JAX[wanted.jax_cuda]}; the lock has {driver.version}",
-                hint=f"take driver {tables.DEFAULT_BRANCH}",
-            )
-        )
+            conflicts.add(name, built, f"use an older version, built with CUDA {last} or older")
+    if request.jax_cuda and not at_least(driver.version, str(tables.JAX[request.jax_cuda])):
+        message = f"JAX for CUDA {request.jax_cuda} requires driver {tables.JAX[request.jax_cuda]}; the lock has {driver.version}"
+        conflicts.add("jax", message, use_default)
 
 
 def _toolkit() -> Choice:
-    why = "1.20.0 mended the drop-in that lacked its runtime type; all four packages have one version"
-    return Choice(
-        piece="container_toolkit",
-        version=tables.CONTAINER_TOOLKIT_PIN,
-        why=why,
-        low=tables.CONTAINER_TOOLKIT_FLOOR,
-        high="2",
-    )
+    low = tables.CONTAINER_TOOLKIT_FLOOR
+    why = "1.20.0 fixed a drop-in file without a runtime type; all four packages have the same version"
+    return Choice(name="container_toolkit", version=tables.CONTAINER_TOOLKIT_PIN, why=why, low=low, high="2")
 
 
-def _fabric(machine: MachineType, provider: str, wanted: Wanted, conflicts: list[Conflict]) -> list[Choice]:
+def _fabric(machine: MachineType, provider: str, request: LockRequest, conflicts: _Conflicts) -> list[Choice]:
     if provider == "efa":
-        row = tables.EFA_INSTALLERS[tables.EFA_PIN]
-        why = f"of {row.released}; brings libfabric {row.libfabric} and aws-ofi-nccl {row.aws_ofi_nccl}; GPUDirect needs {tables.EFA_FLOOR}"
-        return [Choice(piece="efa_installer", version=row.version, why=why, low=tables.EFA_FLOOR, high="2")]
+        efa = tables.EFA_INSTALLER
+        why = f"released {efa.released}, with libfabric {efa.libfabric} and aws-ofi-nccl {efa.aws_ofi_nccl}; GPUDirect requires {tables.EFA_FLOOR}"
+        return [Choice(name="efa_installer", version=efa.version, why=why, low=tables.EFA_FLOOR, high="2")]
     if provider == "infiniband":
-        return _infiniband(machine, wanted, conflicts)
+        return _infiniband(machine, request, conflicts)
     if provider in ("tcpx", "tcpxo"):
-        return [_gpudirect_tcp(machine, provider, wanted, conflicts)]
-    why = "the package of Google's own recipe for RDMA machines"
-    return [Choice(piece="gib", version=tables.GIB_PIN, low="1.1", high="2", why=why)]
+        return [_gpudirect_tcp(machine, provider, request, conflicts)]
+    why = "the package that Google's instructions for RDMA machines install"
+    return [Choice(name="gib", version=tables.GIB_PIN, low="1.1", high="2", why=why)]
 
 
-def _infiniband(machine: MachineType, wanted: Wanted, conflicts: list[Conflict]) -> list[Choice]:
-    row = tables.DOCA[wanted.os]
-    if machine.arch != "x86_64" and not wanted.prebuilt:
-        message = "DOCA-OFED is in the lock for x86_64 only, so a plain image cannot get InfiniBand"
-        conflicts.append(
-            Conflict(piece="doca_ofed", message=message, hint="name an image that has it, or say fabric: none")
-        )
-    why = "what the cloud's own HPC images of this release carry"
-    chosen = [Choice(piece="doca_ofed", version=row.version, why=why, low="3.2", high="4", source=row.url)]
-    if wanted.prebuilt:
+def _infiniband(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -> list[Choice]:
+    row = tables.DOCA[request.os]
+    if machine.arch != "x86_64" and not request.prebuilt:
+        message = "the lock has DOCA-OFED only for x86_64, so a plain image gets no InfiniBand"
+        conflicts.add("doca_ofed", message, "use an image that contains DOCA-OFED, or set fabric: none")
+    why = "the version in the cloud's own HPC images of this release"
+    chosen = [Choice(name="doca_ofed", version=row.version, why=why, low="3.2", high="4")]
+    if request.prebuilt:
         low, high = tables.GDRCOPY_RANGE
-        why = "the image brings it; a plain image goes without, because no checksum of its packages is published"
-        chosen.append(Choice(piece="gdrcopy", version=tables.GDRCOPY_PIN, why=why, low=low, high=high))
+        why = "part of the image; a plain image gets none, because its packages have no published checksum"
+        chosen.append(Choice(name="gdrcopy", version=tables.GDRCOPY_PIN, why=why, low=low, high=high))
     return chosen
 
 
-def _gpudirect_tcp(machine: MachineType, provider: str, wanted: Wanted, conflicts: list[Conflict]) -> Choice:
+def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = {"tcpx": tables.TCPX, "tcpxo": tables.TCPXO}[provider]
-    if not wanted.registry:
-        message = f"the NCCL plugin comes as a container image, and nodes pull from no public registry; software.registry names none of yours with {row.folder}/"
-        hint = "make a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, and name it; or say fabric: none"
-        conflicts.append(Conflict(piece="registry", message=message, hint=hint))
-    if provider == "tcpx" and not (wanted.kernel and "tcpx" in wanted.kernel):
-        message = "GPUDirect-TCPX on this machine needs Google's own kernel (linux-image-gcp-tcpx)"
-        hint = "name that kernel in software.kernel and an image that has it, or take a machine with TCPXO or RDMA"
-        conflicts.append(Conflict(piece="tcpx", message=message, hint=hint))
-    if provider == "tcpxo" and machine.fabric and machine.fabric.older and "reserved" in wanted.kinds:
+    if not request.registry:
+        message = f"the NCCL plugin is a container image, nodes pull from no public registry, and software.registry is not set; it must contain {row.folder}/"
+        hint = "create a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, and set software.registry; or set fabric: none"
+        conflicts.add("registry", message, hint)
+    if provider == "tcpx" and not (request.kernel and "tcpx" in request.kernel):
+        message = "GPUDirect-TCPX on this machine requires Google's kernel (linux-image-gcp-tcpx)"
+        hint = (
+            "set software.kernel to that kernel and image to one that contains it, or use a machine with TCPXO or RDMA"
+        )
+        conflicts.add("tcpx", message, hint)
+    if provider == "tcpxo" and machine.fabric and machine.fabric.older and "reserved" in request.kinds:
         message = "Google does not support TCPXO on this machine with a reservation"
-        hint = "buy on demand, spot or flex; or name an image with Google's tcpx kernel in image and software.kernel; or say fabric: none"
-        conflicts.append(Conflict(piece="tcpxo", message=message, hint=hint))
-    why = f"with its receive manager {row.manager}: the two are released as a pair"
-    return Choice(piece=provider, version=row.plugin.removeprefix("v"), why=why)
+        hint = "use on_demand, spot or flex capacity; or set image and software.kernel to Google's tcpx kernel; or set fabric: none"
+        conflicts.add("tcpxo", message, hint)
+    why = f"released as a pair with its receive manager {row.manager}"
+    return Choice(name=provider, version=row.plugin.removeprefix("v"), why=why)
 
 
-def _lustre(wanted: Wanted, conflicts: list[Conflict]) -> Choice:
-    if wanted.kernel and any(wanted.kernel.startswith(bad) for bad in tables.BROKEN_LUSTRE_KERNELS):
-        conflicts.append(
-            Conflict(
-                piece="lustre_client",
-                message=f"kernel {wanted.kernel} breaks the Lustre module's ABI",
-                hint="take another kernel",
-            )
-        )
-    release = lustre_release(wanted.cloud, wanted.os)
+def _lustre(request: LockRequest, conflicts: _Conflicts) -> Choice:
+    if request.kernel and any(request.kernel.startswith(bad) for bad in tables.BROKEN_LUSTRE_KERNELS):
+        message = f"kernel {request.kernel} breaks the ABI of the Lustre module"
+        conflicts.add("lustre_client", message, "use another kernel")
+    release = lustre_release(request.cloud, request.os)
     if release is None:
-        message = f"there is no Lustre client for {wanted.os} on this cloud"
-        conflicts.append(Conflict(piece="lustre_client", message=message, hint="remove the Lustre file system"))
-        return Choice(piece="lustre_client", version="none", why=message)
+        message = f"this cloud has no Lustre client for {request.os}"
+        conflicts.add("lustre_client", message, "remove the Lustre file system")
+        return Choice(name="lustre_client", version="none", why=message)
     if series := release.kernel_series:
-        if wanted.kernel and not wanted.kernel.startswith(series):
-            conflicts.append(
-                Conflict(
-                    piece="lustre_client",
-                    message=f"there is no Lustre module for kernel {wanted.kernel}; there are some for {', '.join(series)}",
-                    hint="take one of those",
-                )
-            )
-        return Choice(
-            piece="lustre_client",
-            version=release.version,
-            why=f"has modules for kernels {', '.join(series)} of this release",
-            low="2.15",
-            high="2.18",
-        )
-    why = "the package for exactly the running kernel; the step refuses where there is none"
-    return Choice(piece="lustre_client", version=release.version, why=why, low="2.12", high="2.18")
+        if request.kernel and not request.kernel.startswith(series):
+            message = f"the Lustre client has no module for kernel {request.kernel}; allowed: {', '.join(series)}"
+            conflicts.add("lustre_client", message, "use a kernel of one of these series")
+        why = f"has modules for kernel series {', '.join(series)} of this release"
+        return Choice(name="lustre_client", version=release.version, why=why, low="2.15", high="2.18")
+    why = "the package for the running kernel; the bootstrap step fails if it does not exist"
+    return Choice(name="lustre_client", version=release.version, why=why, low="2.12", high="2.18")

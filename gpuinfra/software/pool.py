@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.software.cloud import CloudSoftware
-from gpuinfra.software.lock import Lock, Wanted, lock
+from gpuinfra.software.lock import Lock, LockRequest, lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
@@ -16,7 +16,7 @@ def pool_lock(
     software = spec.software
     return lock(
         machine,
-        Wanted(
+        LockRequest(
             cloud=cloud,
             os=os,
             prebuilt=prebuilt,

@@ -1,4 +1,4 @@
-"""Comparing versions such as `580.95.05`, `2.28.9-1+cuda13.0` and `13.0`."""
+"""Comparison of versions such as `580.95.05`, `2.28.9-1+cuda13.0` and `13.0`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def key(version: str) -> tuple[int, ...]:
 
 
 def at_least(version: str, floor: str) -> bool:
-    """True when `version` is `floor` or newer; missing parts count as zero."""
+    """True if `version` is `floor` or newer; missing parts count as zero."""
     have, want = key(version), key(floor)
     width = max(len(have), len(want))
     return have + (0,) * (width - len(have)) >= want + (0,) * (width - len(want))
 
 
 def within(version: str, low: str, high: str) -> bool:
-    """True when low <= version < high."""
+    """True if low <= version < high."""
     return at_least(version, low) and not at_least(version, high)

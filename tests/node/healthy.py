@@ -23,7 +23,7 @@ from gpuinfra.node.probes import NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.rehearsal.devices import FOLDER
 from gpuinfra.rehearsal.nodes.state import hardware_of
-from gpuinfra.software.lock import Wanted, lock
+from gpuinfra.software.lock import LockRequest, lock
 
 sys.path.insert(0, str(FOLDER))
 import devices  # flat on a node, so flat here
@@ -151,7 +151,8 @@ def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
     """What the plan expects of a machine type of the catalogue, on the software of this page, with a Lustre file system."""
     record = profile_of(cloud).machines[name]
     chosen = lock(
-        record, Wanted(cloud=profile_of(cloud).software, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True)
+        record,
+        LockRequest(cloud=profile_of(cloud).software, os="ubuntu-22.04", prebuilt=True, lustre=True, fabric=True),
     )
     wanted = expectation(
         record, chosen, cloud=cloud, fabric=True, file_systems=("/scratch",), lustre=True, steps=(),

@@ -8,7 +8,7 @@ from gpuinfra.catalog.gpus import V100
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.software import Lock, Wanted, environment, flavour, lock, tables
+from gpuinfra.software import Lock, LockRequest, environment, flavour, lock, tables
 from gpuinfra.software.version import at_least, key, within
 
 P4D = MACHINES["p4d.24xlarge"]
@@ -16,13 +16,13 @@ B300 = MACHINES["p6-b300.48xlarge"]
 VOLTA = replace(P4D, name="p3dn.24xlarge", gpu=V100, nvswitch=False)
 
 
-def _lock(machine: MachineType = P4D, **wanted: object) -> Lock:
+def _lock(machine: MachineType = P4D, **requested: object) -> Lock:
     base = {"cloud": SOFTWARE, "os": "ubuntu-22.04", "prebuilt": True, "lustre": True}
-    return lock(machine, Wanted(**{**base, **wanted}))  # type: ignore[arg-type]
+    return lock(machine, LockRequest(**{**base, **requested}))  # type: ignore[arg-type]
 
 
-def test_the_default_lock_has_no_conflict_and_a_reason_for_each_piece() -> None:
-    """Every default goes together, and each choice says why."""
+def test_default_lock_has_no_conflict_and_a_reason_for_each_package() -> None:
+    """The default versions are compatible for every machine type, and each choice has a reason."""
     for machine in MACHINES.values():
         if machine.gpu and machine.arch == "x86_64":
             chosen = _lock(machine, os="ubuntu-24.04")
@@ -30,50 +30,50 @@ def test_the_default_lock_has_no_conflict_and_a_reason_for_each_piece() -> None:
             assert all(choice.why for choice in chosen.choices)
 
 
-def test_fabric_manager_is_exactly_the_driver() -> None:
-    """The fabric manager's version is the driver's, and another one is refused."""
+def test_fabric_manager_has_the_driver_version() -> None:
+    """The fabric manager has the driver's version, and any other version is a conflict."""
     chosen = _lock()
     driver, manager = chosen.choice("driver"), chosen.choice("fabric_manager")
     assert driver is not None
     assert manager is not None
     assert manager.version == driver.version
-    assert "refuses to start" in _lock(fabric_manager="580.178.04").conflicts[0].message
+    assert "does not start with driver" in _lock(fabric_manager="580.178.04").conflicts[0].message
     assert _lock(MACHINES["g5.48xlarge"]).choice("fabric_manager") is None
 
 
 @pytest.mark.parametrize(
-    ("machine", "wanted", "words"),
+    ("machine", "requested", "words"),
     [
-        (P4D, {"driver": "570"}, "gets no more fixes"),
-        (P4D, {"driver": "610"}, "gets no more fixes"),
-        (P4D, {"driver": "570.211.01", "cuda": "13.0"}, "CUDA 13.0 needs driver 580"),
-        (B300, {"driver": "580.65.06"}, "does not know B300"),
+        (P4D, {"driver": "570"}, "is out of support"),
+        (P4D, {"driver": "610"}, "is out of support"),
+        (P4D, {"driver": "570.211.01", "cuda": "13.0"}, "CUDA 13.0 requires driver 580"),
+        (B300, {"driver": "580.65.06"}, "does not support B300"),
         (B300, {"cuda": "12.4"}, "not in the lock"),
-        (VOLTA, {"driver": "595"}, "dropped V100"),
-        (VOLTA, {"cuda": "13.0"}, "dropped V100"),
-        (VOLTA, {"torch": "2.11.0"}, "dropped V100"),
-        (P4D, {"torch": "2.11.0", "driver": "550.163.01"}, "needs driver 580"),
-        (P4D, {"tensorflow": "1.0"}, "not in the lock's table"),
-        (P4D, {"jax_cuda": 13, "driver": "570.211.01"}, "JAX for CUDA 13 needs driver 580"),
-        (MACHINES["p6-b200.48xlarge"], {"torch": "2.6.0"}, "does not know B200"),
-        (P4D, {"nccl": "2.19.3"}, "not the package built for CUDA 13.0"),
-        (P4D, {"kernel": "4.18.0-425.13.1.el8"}, "breaks the Lustre module"),
+        (VOLTA, {"driver": "595"}, "does not support V100"),
+        (VOLTA, {"cuda": "13.0"}, "does not support V100"),
+        (VOLTA, {"torch": "2.11.0"}, "does not support V100"),
+        (P4D, {"torch": "2.11.0", "driver": "550.163.01"}, "requires driver 580"),
+        (P4D, {"tensorflow": "1.0"}, "not in the lock"),
+        (P4D, {"jax_cuda": 13, "driver": "570.211.01"}, "JAX for CUDA 13 requires driver 580"),
+        (MACHINES["p6-b200.48xlarge"], {"torch": "2.6.0"}, "does not support B200"),
+        (P4D, {"nccl": "2.19.3"}, "not the package for CUDA 13.0"),
+        (P4D, {"kernel": "4.18.0-425.13.1.el8"}, "breaks the ABI of the Lustre module"),
     ],
 )
-def test_known_bad_pairs_are_refused(machine: MachineType, wanted: dict[str, object], words: str) -> None:
-    """What is known not to work together is refused with the reason, before anything is bought."""
-    assert any(words in conflict.message for conflict in _lock(machine, **wanted).conflicts)
+def test_incompatible_versions_are_rejected(machine: MachineType, requested: dict[str, object], words: str) -> None:
+    """Combinations that are known not to work are conflicts with a reason."""
+    assert any(words in conflict.message for conflict in _lock(machine, **requested).conflicts)
 
 
-def test_good_pairs_are_taken() -> None:
-    """What is known to work is not refused."""
+def test_compatible_versions_are_accepted() -> None:
+    """Combinations that are known to work are no conflicts."""
     assert _lock(driver="595").conflicts == ()
     assert _lock(driver="580.178.04", cuda="12.8", torch="2.10.0", tensorflow="2.20.0", jax_cuda=12).conflicts == ()
     assert _lock(VOLTA).conflicts == ()
 
 
-def test_the_module_fits_the_gpu() -> None:
-    """The open module is the default; Volta and g5 take the proprietary one."""
+def test_kernel_module_matches_the_gpu() -> None:
+    """The open module is the default; Volta and g5 use the proprietary one."""
     assert flavour(P4D) == "open"
     assert flavour(VOLTA) == "proprietary"
     assert flavour(MACHINES["g5.xlarge"]) == "proprietary"
@@ -85,8 +85,8 @@ def test_the_module_fits_the_gpu() -> None:
     )
 
 
-def test_the_environment_is_plain_text_for_a_shell() -> None:
-    """`versions.env` holds one line of plain text for each name, and the pin lies inside its own range."""
+def test_environment_is_safe_for_a_shell() -> None:
+    """Values of `versions.env` are single lines without shell characters, and each version is in its accepted range."""
     values = environment(P4D, _lock(), cloud=SOFTWARE, mirror_url="https://mirror.example.com")
     for name, value in values.items():
         assert name.replace("_", "").isalnum()
@@ -99,8 +99,8 @@ def test_the_environment_is_plain_text_for_a_shell() -> None:
     assert all(len(values[name]) == 40 for name in values if name.endswith("FINGERPRINT"))
 
 
-def test_the_tables_agree_with_themselves() -> None:
-    """Pins are of their branch, newer than their floor and not newer than the newest; NCCL packages name their CUDA major."""
+def test_tables_are_consistent() -> None:
+    """Pinned versions belong to their branch and lie between its lowest and newest version; NCCL packages name their CUDA major version."""
     for branch in tables.BRANCHES.values():
         if branch.pin:
             assert key(branch.pin)[0] == branch.branch
@@ -109,7 +109,7 @@ def test_the_tables_agree_with_themselves() -> None:
     for cuda in tables.CUDA.values():
         assert f"+cuda{cuda.version.split('.')[0]}." in cuda.nccl
         assert cuda.package == f"cuda-toolkit-{cuda.version.replace('.', '-')}"
-    assert tables.EFA_PIN in tables.EFA_INSTALLERS
+    assert at_least(tables.EFA_INSTALLER.version, tables.EFA_FLOOR)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_the_tables_agree_with_themselves() -> None:
         ("2.28.9-1+cuda13.0", "2.28.9", True),
     ],
 )
-def test_versions_compare_by_number(version: str, floor: str, answer: bool) -> None:
+def test_versions_are_compared_by_number(version: str, floor: str, answer: bool) -> None:
     """Versions are compared part by part as numbers."""
     assert at_least(version, floor) is answer

@@ -120,7 +120,7 @@ def test_what_the_lock_pins_can_be_installed(system: str) -> None:
         assert world.get(cuda.package) is not None
         assert nccl is not None
         assert cuda.nccl in nccl["versions"]
-    assert tables.EFA_PIN in world.data["efa"]
+    assert tables.EFA_INSTALLER.version in world.data["efa"]
     toolkit = world.get("nvidia-container-toolkit")
     assert toolkit is not None
     assert f"{tables.CONTAINER_TOOLKIT_PIN}-1" in toolkit["versions"]
