@@ -1,6 +1,6 @@
-"""Regions and zones as literals, so that a type checker refuses an Azure zone on AWS. Read by type checkers only.
+"""Regions and zones as literals, so that a type checker rejects an Azure zone on AWS. Only type checkers read this module.
 
-Made from the clouds' own tables by `python -m tests.typing.places`; a test compares them.
+`python -m tests.typing.places` generates it from the clouds' region tables; a test compares them.
 """
 
 from typing import Literal

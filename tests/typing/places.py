@@ -1,4 +1,4 @@
-"""Writing `gpuinfra/spec/places.py` from the clouds' tables: `python -m tests.typing.places`."""
+"""Writes `gpuinfra/spec/places.py` from the clouds' region tables: `python -m tests.typing.places`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gpuinfra.clouds.azure import regions as azure
 from gpuinfra.clouds.gcp import regions as gcp
 
 FILE = Path(__file__).parents[2] / "gpuinfra/spec/places.py"
-HEAD = '''"""Regions and zones as literals, so that a type checker refuses an Azure zone on AWS. Read by type checkers only.
+HEAD = '''"""Regions and zones as literals, so that a type checker rejects an Azure zone on AWS. Only type checkers read this module.
 
-Made from the clouds' own tables by `python -m tests.typing.places`; a test compares them.
+`python -m tests.typing.places` generates it from the clouds' region tables; a test compares them.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ WIDTH = 118
 
 
 def text() -> str:
-    """The module as it has to be."""
+    """The expected content of the module."""
     aws_zones = [f"{prefix}-az{number}" for prefix in aws.PREFIXES.values() for number in range(1, 7)]
     aws_zones += [zone for zones in aws.LOCAL_ZONES.values() for zone in zones]
     gcp_zones = [f"{region}-{letter}" for region in sorted(gcp.REGIONS) for letter in "abcdf"]

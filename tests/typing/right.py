@@ -1,4 +1,4 @@
-"""Declarations that a type checker accepts."""
+"""Declarations that the type checker accepts."""
 
 from gpuinfra.spec import Aws, Azure, Block, Candidate, ClusterSpec, Flex, Gcp, Lustre, OnDemand, Pool, Reserved, Spot
 

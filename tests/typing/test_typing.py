@@ -17,8 +17,8 @@ SPEC = HERE.parents[1] / "gpuinfra/spec"
 
 
 @pytest.fixture(scope="module")
-def refused() -> dict[str, set[int]]:
-    """File -> lines that the type checker refuses."""
+def rejected() -> dict[str, set[int]]:
+    """File -> lines that the type checker rejects."""
     checker = shutil.which("basedpyright", path=str(Path(sys.executable).parent)) or shutil.which("basedpyright")
     if checker is None:
         pytest.skip("basedpyright is not installed")
@@ -36,19 +36,19 @@ def refused() -> dict[str, set[int]]:
     return found
 
 
-def test_what_is_right_has_types(refused: dict[str, set[int]]) -> None:
-    """A type checker accepts what can be built, in few words."""
-    assert refused["right.py"] == set()
+def test_valid_declarations_pass_the_type_checker(rejected: dict[str, set[int]]) -> None:
+    """The type checker accepts valid declarations."""
+    assert rejected["right.py"] == set()
 
 
-def test_what_cannot_be_is_refused_by_the_type_checker(refused: dict[str, set[int]]) -> None:
-    """A type checker refuses what no cloud can build, each mistake on its own line, and nothing else."""
+def test_invalid_declarations_fail_the_type_checker(rejected: dict[str, set[int]]) -> None:
+    """The type checker rejects each marked line and no other line."""
     lines = (HERE / "wrong.py").read_text().splitlines()
-    assert refused["wrong.py"] == {number for number, line in enumerate(lines, 1) if "# refused" in line}
+    assert rejected["wrong.py"] == {number for number, line in enumerate(lines, 1) if "# error" in line}
 
 
-def test_what_the_checker_reads_is_what_the_models_have() -> None:
-    """The signatures for type checkers name every field of their models and no other."""
+def test_constructor_signatures_match_the_models() -> None:
+    """The constructor signatures for type checkers name exactly the fields of their models."""
     models = {model.__name__: model for model in (Aws, Azure, Gcp, Candidate, Pool, ClusterSpec)}
     seen = set()
     for name in ("target", "pool", "model"):
@@ -62,13 +62,13 @@ def test_what_the_checker_reads_is_what_the_models_have() -> None:
     assert seen == set(models)
 
 
-def test_places_are_those_of_the_tables() -> None:
-    """Regions and zones for type checkers are made from the clouds' tables."""
+def test_places_match_the_region_tables() -> None:
+    """`places.py` lists the regions and zones of the clouds' tables."""
     assert FILE.read_text() == text()
 
 
-def test_the_right_file_runs() -> None:
-    """What a type checker accepts is built at run time too, and a generic part may be named with its target."""
+def test_valid_declarations_run() -> None:
+    """Valid declarations also work at run time, and generic models accept a target as type argument."""
     from tests.typing import right
 
     assert right.nodes == 21
@@ -76,17 +76,17 @@ def test_the_right_file_runs() -> None:
     assert ClusterSpec[Gcp] is ClusterSpec
 
 
-@pytest.mark.parametrize("way", ["reserved", "spot", "flex"])
-def test_an_a3_mega_cluster_is_short(way: str) -> None:
-    """An A3 Mega cluster with Lustre takes at most 40 lines of Python, for each way of buying it."""
+@pytest.mark.parametrize("kind", ["reserved", "spot", "flex"])
+def test_a3_mega_cluster_is_short(kind: str) -> None:
+    """An A3 Mega cluster with Lustre takes at most 40 lines of Python for each kind of capacity."""
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import check
     from tests.rules.cases import TODAY
     from tests.typing import a3mega
 
-    spec = a3mega.a3mega(way)
+    spec = a3mega.a3mega(kind)
     assert len((HERE / "a3mega.py").read_text().splitlines()) <= 40
     assert not [finding for finding in check(spec, TODAY) if finding.level == "error"]
     plan = make_plan(spec, TODAY)
-    assert [group.kind for group in plan.pools[0].groups] == [way]
+    assert [group.kind for group in plan.pools[0].groups] == [kind]
     assert plan.file_systems[0].capacity_gib == 36000
