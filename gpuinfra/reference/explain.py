@@ -43,7 +43,7 @@ def explain(name: str) -> str:
         found.append(_xid(int(xid[1])))
     if found:
         return "\n\n".join(found)
-    near = nearest(name, [*fields, *rules, *checks, *steps])
+    near = nearest(name, [*(path.rsplit(".", 1)[-1] for path in fields), *fields, *rules, *checks, *steps])
     hint = f"did you mean {near}?" if near else f"top-level fields are {listed(list(ClusterSpec.model_fields), 20)}"
     raise UsageError(f"{shown(name)} is not a field, rule, check, step or Xid; {hint}")
 

@@ -108,7 +108,13 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     context: dict[str, Any] = error.get("ctx") or {}
     owner = steps[-2][2] if len(steps) > 1 else root
     field = steps[-1][2] if steps else root
+    # The field that the value belongs to: without indices and without keys of mappings.
+    owners = [root, *(found for _, _, found in steps)]
+    named = [
+        str(part) for (part, real, _), above in zip(steps, owners, strict=False) if real and _has_field(above, part)
+    ]
     message, hint = _message(kind, context, given, route, owner, field)
+    hint = hint or f"change the value (see gpuinfra explain {'.'.join(named)})"
     return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
 
 
@@ -148,9 +154,10 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         return f"has {tag} {shown(word)}; allowed: {listed(allowed)}", _choose(word, allowed)
     if kind in ("literal_error", "enum"):
         allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
-        return f"is {shown(given)}; allowed: {listed(allowed)}", _choose(given, allowed)
+        section = " or a mapping of fields" if _model(field) else ""
+        return f"is {shown(given)}; allowed: {listed(allowed)}{section}", _choose(given, allowed)
     allowed_text = _ALLOWED.get(kind, lambda c: "a different value")(context)
-    return f"is {shown(given)}; allowed: {allowed_text}", _hint(kind, given, route, model)
+    return f"is {shown(given)}; allowed: {allowed_text}", _hint(kind, given)
 
 
 def _choose(given: object, allowed: list[str]) -> str:
@@ -158,11 +165,15 @@ def _choose(given: object, allowed: list[str]) -> str:
     return f"did you mean {near}?" if near else "use one of these values"
 
 
+def _least(context: dict[str, Any], one: str, many: str) -> str:
+    return f"at least {context.get('min_length')} {one if context.get('min_length') == 1 else many}"
+
+
 _ALLOWED: dict[str, Any] = {
-    "greater_than_equal": lambda c: f"{c.get('ge'):,} or more",
-    "greater_than": lambda c: f"more than {c.get('gt'):,}",
-    "less_than_equal": lambda c: f"{c.get('le'):,} or less",
-    "less_than": lambda c: f"less than {c.get('lt'):,}",
+    "greater_than_equal": lambda c: f"{c.get('ge'):,g} or more",
+    "greater_than": lambda c: f"more than {c.get('gt'):,g}",
+    "less_than_equal": lambda c: f"{c.get('le'):,g} or less",
+    "less_than": lambda c: f"less than {c.get('lt'):,g}",
     "int_type": lambda c: "a whole number",
     "int_from_float": lambda c: "a whole number",
     "int_parsing_size": lambda c: "a smaller whole number",
@@ -170,13 +181,13 @@ _ALLOWED: dict[str, Any] = {
     "finite_number": lambda c: "a finite number",
     "bool_type": lambda c: "true or false",
     "string_type": lambda c: "a string",
-    "string_too_short": lambda c: f"at least {c.get('min_length')} characters",
+    "string_too_short": lambda c: _least(c, "character", "characters"),
     "string_too_long": lambda c: f"at most {c.get('max_length')} characters",
     "string_pattern_mismatch": lambda c: FORMATS.get(
         str(c.get("pattern")), f"a string that matches {c.get('pattern')}"
     ),
     "string_unicode": lambda c: "a string in UTF-8",
-    "too_short": lambda c: f"at least {c.get('min_length')} entries",
+    "too_short": lambda c: _least(c, "entry", "entries"),
     "too_long": lambda c: f"at most {c.get('max_length')} entries",
     "tuple_type": lambda c: "a list",
     "list_type": lambda c: "a list",
@@ -186,7 +197,13 @@ _ALLOWED: dict[str, Any] = {
 }
 
 
-def _hint(kind: str, given: object, route: Loc, model: type[BaseModel] | None) -> str:
+def _has_field(annotation: Any, part: int | str) -> bool:
+    model = _model(annotation)
+    return model is not None and part in model.model_fields
+
+
+def _hint(kind: str, given: object) -> str:
+    """What to change for this kind of error; empty if the allowed values suffice."""
     if kind in ("int_type", "float_type") and isinstance(given, str):
         if any(ch.isdigit() for ch in given) and not looks_secret(given):
             return "write the number without quotes and without its unit, which the field defines"
@@ -197,10 +214,7 @@ def _hint(kind: str, given: object, route: Loc, model: type[BaseModel] | None) -
         return "write its fields below it, one per line"
     if kind in ("tuple_type", "list_type"):
         return "write a list, with a dash before each entry"
-    path = [part for part in route if isinstance(part, str)]
-    if model is None or not path or path[-1] not in model.model_fields:
-        return "change it to an allowed value"
-    return f"run gpuinfra explain {'.'.join(path)} for its meaning"
+    return ""
 
 
 def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:

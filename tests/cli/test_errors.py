@@ -59,7 +59,7 @@ def test_a_cloud_whose_packages_are_not_installed_is_told_before_anything_starts
     [
         (["catalog", "p4d"], "did you mean p4d.24xlarge, p4de.24xlarge?"),
         (["catalog", "p4d.24xlrage"], "did you mean p4d.24xlarge?"),
-        (["catalog", "--gpu", "H9"], "GPUs are "),
+        (["catalog", "--gpu", "H9"], "allowed: V100-32GB"),
         (["run", "aws-p4d"], "gpuinfra run STACK -- COMMAND"),
         (["ssh", "aws-p4d"], "gpuinfra ssh STACK NODE"),
         (["explain", ""], "top-level fields are name"),

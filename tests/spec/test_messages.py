@@ -37,7 +37,9 @@ def _errors(spec: object) -> list[str]:
         ("storage", lustre(capacity_tib=5), ["storage[0].capacity_tib", "did you mean capacity_gib?"]),
         ("storage", lustre(mount="scratch"), ["storage[0].mount is 'scratch'", "an absolute path such as /scratch"]),
         ("budget.limit_usd_per_month", float("nan"), ["budget.limit_usd_per_month is nan", "a finite number"]),
-        ("pools.0.image", "plian", ["pools[0].image is 'plian'", "default, plain", "did you mean plain?"]),
+        ("pools.0.image", "plian", ["pools[0].image is 'plian'", "default, plain or a mapping of fields", "did you mean plain?"]),
+        ("pools.0.mig", ["3g"], ["pools[0].mig[0] is '3g'", "such as 3g.40gb", "(see gpuinfra explain pools.mig)"]),
+        ("pools.0.tags", {"a": ""}, ["pools[0].tags.a is ''", "at least 1 character;", "(see gpuinfra explain pools.tags)"]),
         ("budget.recipients", ["nobody"], ["budget.recipients[0] is 'nobody'", "an email address such as"]),
         ("duration_hours", 0, ["duration_hours is 0", "1 or more", "gpuinfra explain duration_hours"]),
     ],
@@ -156,4 +158,4 @@ def test_single_capacity_entry_needs_no_list() -> None:
 def test_entry_without_a_list_is_reported_like_one_in_a_list() -> None:
     """For `capacity: {count: -1}`, the message shows -1 and the path of the entry."""
     messages = "\n".join(_errors(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": -1}}))))
-    assert "pools[0].capacity[0].count is -1; allowed: 1 or more; run gpuinfra explain pools.capacity.count" in messages
+    assert "pools[0].capacity[0].count is -1; allowed: 1 or more; change the value (see gpuinfra explain pools.capacity.count)" in messages
