@@ -158,4 +158,7 @@ def test_single_capacity_entry_needs_no_list() -> None:
 def test_entry_without_a_list_is_reported_like_one_in_a_list() -> None:
     """For `capacity: {count: -1}`, the message shows -1 and the path of the entry."""
     messages = "\n".join(_errors(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": -1}}))))
-    assert "pools[0].capacity[0].count is -1; allowed: 1 or more; change the value (see gpuinfra explain pools.capacity.count)" in messages
+    assert (
+        "pools[0].capacity[0].count is -1; allowed: 1 or more; change the value (see gpuinfra explain pools.capacity.count)"
+        in messages
+    )
