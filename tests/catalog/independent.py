@@ -1,6 +1,6 @@
-"""A second opinion on the catalogues: facts read in public sources that the records were not written from.
+"""Compares the catalogs with independent public sources, from which no record was written.
 
-`python -m tests.catalog.independent` writes `docs/catalog-check.md` again; the test fails while the page is stale.
+`python -m tests.catalog.independent` writes `docs/catalog-check.md`; a test fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOLERANCE = {"vcpus": 0.0, "gpus": 0.0, "memory_gib": 0.01, "usd_per_hour": 0.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """One fact of one machine type, theirs beside ours."""
+    """One fact of one machine type in the independent source and in the catalog."""
 
     cloud: str
     machine: str
@@ -33,21 +33,21 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """True where the difference is within the fact's tolerance; a fact that we do not hold never agrees."""
+        """True if the difference is within the tolerance of the fact; False if the catalog lacks the fact."""
         if self.ours is None:
             return False
         return abs(self.ours - self.theirs) <= TOLERANCE[self.fact] * abs(self.theirs)
 
     @property
     def verdict(self) -> str:
-        """What the page says about the fact."""
+        """The result for the page."""
         if self.agrees:
-            return "agrees"
-        return "explained below" if self.explained else "DIFFERS"
+            return "equal"
+        return "explained below" if self.explained else "DIFFERENT"
 
 
 def list_price(machine: MachineType, kind: str, region: str) -> float | None:
-    """The price for one hour without a term, None where the catalogue has none."""
+    """The hourly price without a term, None if the catalog has none."""
     for price in machine.prices:
         if (price.kind, price.region, price.term) == (kind, region, ""):
             return price.usd_per_hour
@@ -55,7 +55,7 @@ def list_price(machine: MachineType, kind: str, region: str) -> float | None:
 
 
 def comparisons() -> Iterator[Comparison]:
-    """Every fact of every row beside the record of today."""
+    """Every fact of every row compared with the current record."""
     for cloud, rows in FACTS["clouds"].items():
         machines = profile_of(cloud).machines
         for row in rows:
@@ -80,15 +80,15 @@ def comparisons() -> Iterator[Comparison]:
 
 
 def page() -> str:
-    """The page as it should be."""
+    """The expected content of the page."""
     found = list(comparisons())
     lines = [
-        "# The catalogues, checked against sources they were not written from",
+        "# Catalogs compared with independent sources",
         "",
-        "Written by `python -m tests.catalog.independent` from `tests/catalog/independent.json`; a test compares both with the",
-        "records of today. vCPUs and GPUs have to be equal, memory within 1 %, prices within 2 %; what differs carries a reason.",
+        "`python -m tests.catalog.independent` generates this page from `tests/catalog/independent.json`; a test compares both with",
+        "the current records. vCPUs and GPUs must be equal, memory within 1 %, prices within 2 %. Each difference has a reason.",
         "",
-        "| cloud | machine types | prices | facts compared | agree | explained |",
+        "| cloud | machine types | prices | compared facts | equal | explained |",
         "|---|---|---|---|---|---|",
     ]
     for cloud in FACTS["clouds"]:
@@ -97,7 +97,7 @@ def page() -> str:
         agree = sum(one.agrees for one in here)
         types = len({one.machine for one in here})
         lines.append(f"| {cloud} | {types} | {len(prices)} | {len(here)} | {agree} | {len(here) - agree} |")
-    lines += ["", "## Sources", "", "| name | where | version | date | what |", "|---|---|---|---|---|"]
+    lines += ["", "## Sources", "", "| name | source | version | date | content |", "|---|---|---|---|---|"]
     for name, source in FACTS["sources"].items():
         lines.append(
             f"| {name} | `{source['where']}` | {source['commit'][:12]} | {source['date']} | {source['what']} |"
@@ -107,7 +107,7 @@ def page() -> str:
             "",
             f"## {cloud}",
             "",
-            "| machine type | fact | theirs | ours | source | |",
+            "| machine type | fact | source value | catalog value | source | result |",
             "|---|---|---|---|---|---|",
         ]
         lines += [
@@ -116,18 +116,18 @@ def page() -> str:
             for one in found
             if one.cloud == cloud
         ]
-    lines += ["", "## Differences that stay", ""]
+    lines += ["", "## Explained differences", ""]
     lines += [
-        f"- `{one.machine}`, {one.fact}: {one.theirs:g} there, {one.ours:g} here. {one.explained}"
+        f"- `{one.machine}`, {one.fact}: {one.theirs:g} in the source, {one.ours:g} in the catalog. {one.explained}"
         for one in found
         if not one.agrees and one.ours is not None
     ]
-    lines += ["", "## Records that this check mended", ""]
+    lines += ["", "## Records corrected by this comparison", ""]
     lines += [
-        f"- `{one['machine']}`, {one['kind']} in {one['region']}: {one['was']:g} became {one['now']:g} USD an hour. {one['why']}"
-        for one in FACTS["mended"]
+        f"- `{one['machine']}`, {one['kind']} in {one['region']}: corrected from {one['was']:g} to {one['now']:g} USD per hour. {one['why']}"
+        for one in FACTS["corrected"]
     ]
-    lines += ["", "## What it does not show", "", *(f"- {gap}" for gap in FACTS["gaps"]), ""]
+    lines += ["", "## Limitations", "", *(f"- {gap}" for gap in FACTS["gaps"]), ""]
     return "\n".join(lines)
 
 

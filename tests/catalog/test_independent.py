@@ -12,23 +12,23 @@ ALL = list(comparisons())
 
 
 @pytest.mark.parametrize("one", ALL, ids=[f"{one.machine}-{one.fact}" for one in ALL])
-def test_a_fact_agrees_with_a_source_it_was_not_written_from(one: Comparison) -> None:
-    """A record's shape and price agree with an independent source, or the difference has a reason; no reason outlives its difference."""
+def test_fact_equals_the_independent_source(one: Comparison) -> None:
+    """Shape and price of a record equal an independent source or have an explanation; an equal fact has no explanation."""
     assert one.ours is not None
-    assert one.agrees != bool(one.explained), f"theirs {one.theirs:g}, ours {one.ours:g}"
+    assert one.agrees != bool(one.explained), f"source {one.theirs:g}, catalog {one.ours:g}"
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_every_cloud_has_ten_machine_types_checked(cloud: str) -> None:
-    """Ten types of each cloud are compared, and no type twice."""
+def test_ten_machine_types_of_each_cloud_are_compared(cloud: str) -> None:
+    """At least ten machine types of each cloud are compared, each once."""
     names = [row["machine"] for row in FACTS["clouds"][cloud]]
     assert len(names) >= 10
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_a_source_of_the_check_is_no_source_of_the_records(cloud: str) -> None:
-    """No fact is compared with the file that it was written from."""
+def test_sources_of_the_comparison_are_independent(cloud: str) -> None:
+    """No fact is compared with the source of its record."""
     checks = {source["where"] for source in FACTS["sources"].values()}
     for row in FACTS["clouds"][cloud]:
         machine = profile_of(cloud).machines[row["machine"]]
@@ -36,8 +36,8 @@ def test_a_source_of_the_check_is_no_source_of_the_records(cloud: str) -> None:
         assert not checks & {price.source for price in machine.prices}
 
 
-def test_a_source_says_where_and_when() -> None:
-    """Each source is used, and has a place, a version and a date that is not in the future."""
+def test_source_has_a_place_version_and_date() -> None:
+    """Each source is used and has a place, a version and a date in the past."""
     used = {one.source for one in ALL}
     assert used == set(FACTS["sources"])
     for source in FACTS["sources"].values():
@@ -46,14 +46,14 @@ def test_a_source_says_where_and_when() -> None:
         assert date(2026, 1, 1) <= date.fromisoformat(source["date"]) <= date(2026, 11, 21)
 
 
-def test_a_mended_record_stays_mended() -> None:
-    """The price that the check put right is the one in the catalogue."""
-    for one in FACTS["mended"]:
+def test_corrected_price_stays_in_the_catalog() -> None:
+    """The catalog has the corrected price."""
+    for one in FACTS["corrected"]:
         machine = profile_of(one["cloud"]).machines[one["machine"]]
         assert list_price(machine, one["kind"], one["region"]) == one["now"]
         assert one["was"] != one["now"]
 
 
-def test_the_page_is_the_comparison_of_today() -> None:
-    """`docs/catalog-check.md` says what the comparison says: `python -m tests.catalog.independent` writes it."""
+def test_page_is_current() -> None:
+    """`docs/catalog-check.md` equals the generated page (`python -m tests.catalog.independent` writes it)."""
     assert PAGE.read_text(encoding="utf-8") == page()

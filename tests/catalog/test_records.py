@@ -19,8 +19,8 @@ IDS = [f"{cloud}-{machine.name}" for cloud, machine in ALL]
 
 
 @pytest.mark.parametrize(("cloud", "machine"), ALL, ids=IDS)
-def test_a_record_agrees_with_itself(cloud: str, machine: MachineType) -> None:
-    """Shape, fabric, zones, prices and quotas of a machine's record fit each other."""
+def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
+    """Shape, fabric, zones, prices and quotas of a machine type are consistent."""
     profile = profile_of(cloud)
     assert profile.machines[machine.name] is machine
     assert (machine.gpu is None) == (machine.gpus == 0)
@@ -58,8 +58,8 @@ def test_a_record_agrees_with_itself(cloud: str, machine: MachineType) -> None:
 
 
 @pytest.mark.parametrize(("cloud", "machine"), ALL, ids=IDS)
-def test_a_layout_keeps_the_rules(cloud: str, machine: MachineType) -> None:
-    """No layout of the catalogue breaks a rule about interfaces."""
+def test_interface_layout_passes_the_rules(cloud: str, machine: MachineType) -> None:
+    """The interface layout of every machine type passes the layout rules."""
     spec = parse_spec(
         {
             "name": "x",
@@ -72,8 +72,8 @@ def test_a_layout_keeps_the_rules(cloud: str, machine: MachineType) -> None:
         assert [str(finding) for finding in rule(spec, TODAY)] == []
 
 
-def test_gpus_are_described_once() -> None:
-    """Each GPU has a key, a name and device ids of its own, except where one board is sold under two names."""
+def test_gpu_keys_names_and_device_ids_are_unique() -> None:
+    """Each GPU product has its own key, name and device IDs."""
     names = [gpu.name for gpu in GPUS.values()]
     assert len(set(names)) == len(names)
     ids = [pci for gpu in GPUS.values() for pci in gpu.pci_ids]
@@ -84,8 +84,8 @@ def test_gpus_are_described_once() -> None:
         assert (gpu.nvlinks > 0) == (gpu.nvlink_gb_s is not None)
 
 
-def test_the_training_types_are_all_there() -> None:
-    """Every multi-GPU training type that the project promises is in the catalogue."""
+def test_all_training_machine_types_are_in_the_catalog() -> None:
+    """The catalog has every supported multi-GPU training machine type."""
     aws = {"p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"}
     aws |= {"p6-b200.48xlarge", "p6-b300.48xlarge", "p6e-gb200.36xlarge", "g5.48xlarge", "g6.48xlarge", "g6e.48xlarge"}
     azure = {"Standard_ND96amsr_A100_v4", "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"}
@@ -109,8 +109,8 @@ def test_the_training_types_are_all_there() -> None:
         ("g5.4xlarge", 0, 1, 1),
     ],
 )
-def test_aws_layouts_are_those_of_the_guide(name: str, devices: int, interfaces: int, addresses: int) -> None:
-    """Counts of interfaces and addresses are those that AWS's guide gives for the layout that saves addresses."""
+def test_aws_layouts_match_the_ec2_guide(name: str, devices: int, interfaces: int, addresses: int) -> None:
+    """Numbers of interfaces and addresses match the EC2 guide's layout with the fewest addresses."""
     machine = profile_of("aws").machines[name]
     assert sum(nic.kind == "efa-only" for nic in machine.nics) == devices
     assert (machine.fabric.devices if machine.fabric else 0) == devices
@@ -118,8 +118,8 @@ def test_aws_layouts_are_those_of_the_guide(name: str, devices: int, interfaces:
     assert machine.ips == addresses
 
 
-def test_zone_text_is_read_as_written() -> None:
-    """The short form of zones expands to ids of the right region."""
+def test_short_zone_text_expands_to_zone_ids() -> None:
+    """The short form of zones expands to the zone IDs of each region."""
     assert aws_regions.zones_of("use1:1,2 usw2:1-3") == {
         "us-east-1": ("use1-az1", "use1-az2"),
         "us-west-2": ("usw2-az1", "usw2-az2", "usw2-az3"),
@@ -131,8 +131,8 @@ def test_zone_text_is_read_as_written() -> None:
     assert numbers == [1, 2, 3, 4, 5, 6]
 
 
-def test_service_prices_are_dated() -> None:
-    """Each price of a service has its unit, its source and its day."""
+def test_service_prices_have_source_and_date() -> None:
+    """Each service price has a positive amount, a source and a date in the past."""
     for cloud in CLOUDS:
         for price in profile_of(cloud).service_prices:
             assert price.usd > 0
