@@ -1,8 +1,8 @@
-"""The node part's command: `node.pyz steps | verify | attest | health | explain`.
+"""The command line of the node code: `node.pyz steps | verify | attest | health | explain`.
 
-JSON on stdout, words for people on stderr.
-Exit codes that a scheduler's prolog, a health check and systemd understand:
-0 verified (or done), 1 not verified (or a step failed), 2 wrong use, 3 the environment lacks something.
+JSON goes to stdout, messages to stderr.
+Exit codes, for a scheduler's prolog, a health check or systemd:
+0 verified (or done), 1 not verified (or a step failed), 2 usage error, 3 missing prerequisite.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Callable
 
 from . import VERSION
-from .console import BUNDLE, ENVIRONMENT, NODE, OK, WRONG_USE, Missing, load, say
+from .console import BUNDLE, ENVIRONMENT, NODE, OK, WRONG_USE, Missing, load, print_message
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["steps"]:
-        # The runner has arguments of its own and must start fast: nothing of the checks is imported.
+        # The step runner parses its own arguments and must start fast, so it imports no checks.
         from . import steps
 
         return steps.main(words[1:])
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return args.run(args)
     except Missing as error:
-        say(str(error), console="--upload" in words or words[:1] == ["attest"])
+        print_message(str(error), console="--upload" in words or words[:1] == ["attest"])
         return ENVIRONMENT
     except KeyboardInterrupt:
         return 130
@@ -40,84 +40,95 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="node.pyz", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--version", action="version", version="gpuinfra node part %s" % VERSION)
+    parser.add_argument("--version", action="version", version="gpuinfra node code %s" % VERSION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    commands.add_parser("steps", help="run the bootstrap's steps, resuming where they stopped", add_help=False)
+    commands.add_parser(
+        "steps", help="run the bootstrap steps, continuing after the last one that is done", add_help=False
+    )
     verify = commands.add_parser("verify", help="probe and judge this node")
     verify.add_argument(
-        "--upload", action="store_true", help="keep the evidence and upload it under the node's identity"
+        "--upload", action="store_true", help="store the evidence and upload it under the node's identity"
     )
     verify.add_argument(
-        "--json", action="store_true", help="print the outcomes as JSON (the default when stdout is no terminal)"
+        "--json", action="store_true", help="print the outcomes as JSON (the default if stdout is not a terminal)"
     )
     verify.add_argument(
-        "--document", action="store_true", help="print the whole evidence instead: raw output too, for others to judge"
+        "--document",
+        action="store_true",
+        help="print the complete evidence with the raw output instead of the outcomes",
     )
     verify.add_argument(
         "--phase",
         action="append",
         choices=("presence", "correctness", "speed"),
-        help="only this phase; may be repeated",
+        help="run only this phase; repeatable",
     )
     verify.add_argument(
         "--also",
         action="append",
         default=[],
         metavar="CHECK",
-        help="ask for this check too, though the machine does not require it: B2, B4 and B5 measure; may be repeated",
+        help="also run this check, although the machine does not require it (for example B2, B4, B5); repeatable",
     )
     verify.add_argument(
         "--burn-in",
         type=int,
         choices=(1, 2, 3, 4),
         metavar="LEVEL",
-        help="DCGM's diagnostics of this level: 1 seconds, 2 minutes, 3 a quarter of an hour and stress until the heat is steady, 4 hours",
+        help="run DCGM's diagnostics of this level: 1 seconds, 2 minutes, 3 a quarter of an hour plus stress until the temperatures are steady, 4 hours",
     )
     verify.add_argument(
-        "--watch", type=float, metavar="SECONDS", help="verify again and again; one line of JSON a round"
+        "--watch", type=float, metavar="SECONDS", help="verify repeatedly with this pause; one line of JSON per round"
     )
     verify.add_argument(
-        "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file again instead of this node"
+        "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file instead of this node"
     )
     verify.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
     verify.set_defaults(run=_later("verify", "verify"))
     attest = commands.add_parser(
-        "attest", help="renew the identity proof of the newest evidence, and upload it if it never arrived"
+        "attest",
+        help="renew the identity proof of the newest evidence, and upload the evidence if it is not uploaded yet",
     )
     attest.set_defaults(run=_attest)
-    health = commands.add_parser("health", help="answer on this machine whether it is proven, until ended")
+    health = commands.add_parser("health", help="serve the verification state of this node over HTTP until terminated")
     health.set_defaults(run=_health)
-    nccl = commands.add_parser("nccl", help="all-reduce over this node's GPUs; prints one JSON object")
-    nccl.add_argument("--gib", type=float, default=8.0, help="bytes summed on each GPU, twice of that is allocated")
+    nccl = commands.add_parser("nccl", help="run an all-reduce over this node's GPUs; print one JSON object")
+    nccl.add_argument(
+        "--gib", type=float, default=8.0, help="GiB summed on each GPU; twice as much memory is allocated"
+    )
     nccl.add_argument("--rounds", type=int, default=20)
     nccl.set_defaults(run=_later("measure", "nccl_command"))
-    pair = commands.add_parser("pair", help="all-reduce between this node and the one it is assigned; one JSON object")
+    pair = commands.add_parser(
+        "pair", help="run an all-reduce between this node and its assigned partner; print one JSON object"
+    )
     pair.add_argument("--assignment", type=Path, metavar="FILE", help="default: /var/lib/gpuinfra/pair.json")
-    pair.add_argument("--gib", type=float, default=2.0, help="bytes summed on each GPU, twice of that is allocated")
+    pair.add_argument(
+        "--gib", type=float, default=2.0, help="GiB summed on each GPU; twice as much memory is allocated"
+    )
     pair.add_argument("--rounds", type=int, default=20)
     pair.set_defaults(run=_later("measure", "pair_command"))
-    links = commands.add_parser(
-        "links", help="how fast each fabric device is in a loop through itself; one JSON object"
-    )
+    links = commands.add_parser("links", help="measure each fabric device in a loopback test; print one JSON object")
     links.set_defaults(run=_later("measure", "links_command"))
-    heat = commands.add_parser("heat", help="stress until the temperatures stand still; prints one JSON object")
-    heat.add_argument("--seconds", type=int, default=1800, help="longest stress (default: %(default)s)")
+    heat = commands.add_parser("heat", help="stress the GPUs until the temperatures are steady; print one JSON object")
+    heat.add_argument("--seconds", type=int, default=1800, help="maximum duration of the stress (default: %(default)s)")
     heat.set_defaults(run=_later("measure", "heat_command"))
-    mig = commands.add_parser("mig", help="cut the GPUs by MIG as the pool declares; exit code 194 asks for a reboot")
+    mig = commands.add_parser(
+        "mig", help="create the MIG instances that the pool declares; exit code 194 requests a reboot"
+    )
     mig.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
     mig.set_defaults(run=_later("measure", "mig_command"))
-    mounts = commands.add_parser("mounts", help="which network file systems are mounted and answer; one JSON object")
+    mounts = commands.add_parser("mounts", help="test the mounted network file systems; print one JSON object")
     mounts.set_defaults(run=_later("measure", "mounts_command"))
-    ports = commands.add_parser("ports", help="what the kernel says about each RDMA port; prints one JSON object")
+    ports = commands.add_parser("ports", help="list the RDMA ports from the kernel; print one JSON object")
     ports.set_defaults(run=_later("measure", "ports_command"))
-    explain = commands.add_parser("explain", help="what a check proves, how, and what to do when it fails")
+    explain = commands.add_parser("explain", help="show what a check proves, how, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
     explain.set_defaults(run=_explain)
     return parser
 
 
 def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """A command whose module is read only when it runs: the node part starts in a fraction of a second."""
+    """A command that imports its module when it runs, so that the node code starts in a fraction of a second."""
 
     def run(args: argparse.Namespace) -> int:
         from importlib import import_module
@@ -130,11 +141,11 @@ def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
 def _attest(args: argparse.Namespace) -> int:
     from . import cloud, evidence, upload
 
-    node = load(NODE, "the node's configuration", "it is written by user data")
+    node = load(NODE, "the node's configuration", "user data writes it")
     try:
-        problem = upload.renew(node, evidence.Kept(), cloud.of(node), evidence.boot_id())
+        problem = upload.renew(node, evidence.EvidenceFolder(), cloud.of(node), evidence.boot_id())
     except (cloud.CloudError, OSError) as error:
-        raise Missing("the proof was not renewed: %s" % error) from None
+        raise Missing("cannot renew the identity proof: %s" % error) from None
     if problem:
         raise Missing(problem)
     return OK
@@ -146,7 +157,7 @@ def _health(args: argparse.Namespace) -> int:
     try:
         health.serve(NODE, BUNDLE)
     except OSError as error:
-        raise Missing("port %d cannot be listened on: %s" % (health.PORT, error)) from None
+        raise Missing("cannot listen on port %d: %s" % (health.PORT, error)) from None
     return OK
 
 
@@ -169,7 +180,7 @@ def _explain(args: argparse.Namespace) -> int:
             json.dump(shown, sys.stdout, indent=2)
             print()
             return OK
-    say("there is no check %s; there are %s" % (args.check[:40], ", ".join(ALL)))
+    print_message("unknown check %s; known checks: %s" % (args.check[:40], ", ".join(ALL)))
     return WRONG_USE
 
 

@@ -1,7 +1,7 @@
-"""What to do with a node, in one word: the strongest action that any of its failed checks calls for, and why.
+"""The action for a node, in one word: the strongest action that one of its failed checks requires, and the reason.
 
-Pure, on outcomes as `judge.py` gives them. The words are ordered; what a reset mends a reboot mends too, and a
-replacement mends everything at the price of waiting for capacity.
+Pure; the input is the outcomes of `judge.py`. The actions are ordered: a reboot also fixes what a reset fixes, and a
+replacement fixes everything but has to wait for capacity.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from .judge import telling
+from .judge import root_cause_order
 from .states import STATES
 from .xids import UNKNOWN, XIDS
 
 ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
-"""`look`: somebody reads on, work goes on. `configure`: rerun the bootstrap or mend a setting. The others drain first."""
+"""`look`: investigate while work continues. `configure`: rerun the bootstrap or fix a setting. From `configure` on, drain the node."""
 
 BY_CHECK = {
     **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), "replace"),
@@ -25,31 +25,31 @@ BY_CHECK = {
     **dict.fromkeys(("G5", "G6", "G10", "G12"), "reset"),
     **dict.fromkeys(("G8", "G9", "G14", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
 }
-"""Check -> action when it fails; everything that is not here is a matter of installation: `configure`."""
+"""Check -> action when it fails; all other checks concern the installation: `configure`."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do with a node."""
+    """The action for a node and its reasons."""
 
     action: str
     why: tuple[str, ...]
-    """Checks and reason of everything that calls for this action, causes first."""
+    """The checks that require this action with their reasons, root causes first."""
 
     @property
     def drain(self) -> bool:
-        """True when the node must take no new work."""
+        """True if the node must not take new work."""
         return ACTIONS.index(self.action) >= ACTIONS.index("configure")
 
 
 def advise(checks: Iterable[Mapping[str, Any]]) -> Advice:
     """The strongest action over all checks that did not pass."""
-    wanted = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
-    strongest = max((ACTIONS.index(action) for action, _ in wanted), default=0)
-    calling = sorted((check for action, check in wanted if ACTIONS.index(action) == strongest), key=telling)
-    # One cause makes many checks fail in the same words: it is told once, with all their ids.
+    actions = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
+    strongest = max((ACTIONS.index(action) for action, _ in actions), default=0)
+    matching = sorted((check for action, check in actions if ACTIONS.index(action) == strongest), key=root_cause_order)
+    # One cause makes many checks fail with the same reason; the reason is listed once, with all their ids.
     reasons: dict[str, list[str]] = {}
-    for check in calling:
+    for check in matching:
         reasons.setdefault(str(check.get("reason") or check.get("hint")), []).append(str(check.get("id")))
     why = ["%s: %s" % (" ".join(ids), reason) for reason, ids in reasons.items()]
     return Advice(ACTIONS[strongest], tuple(why))
@@ -60,10 +60,10 @@ def _action(check: Mapping[str, Any]) -> str:
     if outcome == "warn":
         return "look"
     if outcome == "error":
-        # Nothing is known, so nothing is thrown away: the tool is looked at and the bootstrap runs again.
+        # The state is unknown, so nothing is replaced: investigate the tool and rerun the bootstrap.
         return "configure"
     for state in STATES:
-        # A tool that answers nothing makes every check fail that reads it; what is broken is the state, not the check.
+        # A tool that does not respond fails every check that reads it; the broken state decides, not the check.
         if str(check.get("reason")).startswith(state.meaning):
             return state.do
     if name == "X1":
@@ -78,7 +78,7 @@ def _action(check: Mapping[str, Any]) -> str:
         return "replace"
     if name in ("B1", "B6"):
         return max(
-            (do for words, do in _DIAGNOSED if words in str(check.get("reason"))),
+            (do for text, do in _DIAGNOSED if text in str(check.get("reason"))),
             key=ACTIONS.index,
             default="configure",
         )
@@ -86,4 +86,4 @@ def _action(check: Mapping[str, Any]) -> str:
 
 
 _DIAGNOSED = (("(reset the GPU)", "reset"), ("(isolate the GPU)", "replace"))
-"""What the severity of a diagnostic's error calls for, in the words of `dcgm.py`."""
+"""The action for the severity of a diagnostic's error, as `dcgm.py` words it."""

@@ -1,7 +1,7 @@
-"""An answer is what one probe recorded; answers are what one node recorded.
+"""`Answer` is the recorded result of one probe; `Answers` holds the results of one node.
 
-None of exit code, stdout and stderr is trusted alone.
-`Answers` parses each output once, however many checks read it, and a cut or garbled one raises for every reader.
+Exit code, stdout and stderr are checked together; none of them is trusted alone.
+`Answers` parses each output once for all checks; truncated or unreadable output raises for every reader.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
 from . import nvsmi, states, table
-from .words import Broken, Unreadable, harmless, shortened
+from .words import Broken, Unreadable, escaped, shortened
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One command and what came back."""
+    """One command and its result."""
 
     argv: tuple[str, ...]
     exit: int
@@ -23,71 +23,71 @@ class Answer:
     stderr: str
     truncated: bool
     problem: str | None
-    """None, or why the command could not be judged: `not found`, `timed out after 60 s`, `not permitted`."""
+    """None, or why there is no result: `not found`, `timed out after 60 s`, `not permitted`."""
 
     @property
     def command(self) -> str:
-        """The command as a person would type it, short enough for a message."""
+        """The command line, short enough for a message."""
         return shortened(" ".join(self.argv), 80)
 
 
 def read(name: str, record: object) -> Answer:
-    """Take one record of the evidence, which may have been written by anybody."""
+    """Parse one probe record of the evidence, which is untrusted."""
     if not isinstance(record, Mapping):
         raise Unreadable("probe %s is not a record" % name)
     argv, code = record.get("argv"), record.get("exit")
     stdout, stderr, problem = record.get("stdout"), record.get("stderr"), record.get("problem")
     if not isinstance(argv, (list, tuple)) or not argv or not all(isinstance(word, str) for word in argv):
-        raise Unreadable("probe %s does not say which command it ran" % name)
+        raise Unreadable("probe %s names no command" % name)
     if isinstance(code, bool) or not isinstance(code, int):
         raise Unreadable("probe %s has no exit code" % name)
     if not isinstance(stdout, str) or not isinstance(stderr, str):
         raise Unreadable("probe %s has no text output" % name)
     if not (problem is None or isinstance(problem, str)):
-        raise Unreadable("probe %s has a garbled problem field" % name)
+        raise Unreadable("probe %s has an invalid problem field" % name)
     return Answer(
         argv=tuple(argv),
         exit=code,
-        stdout=harmless(stdout),
-        stderr=harmless(stderr),
+        stdout=escaped(stdout),
+        stderr=escaped(stderr),
         truncated=record.get("truncated") is not False,
         problem=problem,
     )
 
 
 class Answers:
-    """All answers of one node, by probe name."""
+    """All probe results of one node, by probe name."""
 
     def __init__(self, probes: Mapping[str, object]) -> None:
         self._probes = probes if isinstance(probes, Mapping) else {}
         self._cache: dict[tuple[str, str], Any] = {}
 
     def raw(self, name: str) -> Answer:
-        """The answer as it came, whatever its exit code, as long as it is whole."""
-        return self._once("raw", name, self._read)
+        """The complete result, with any exit code."""
+        return self._cached("raw", name, self._read)
 
     def installed(self, name: str) -> bool:
-        """False where the command of a probe does not exist on the node; whether it may be absent is each check's decision."""
+        """False if the command of the probe does not exist on the node; each check decides whether that is allowed."""
         record = self._probes.get(name)
         return not (isinstance(record, Mapping) and record.get("problem") == "not found")
 
     def text(self, name: str) -> str:
-        """Stdout of a command that ended well."""
-        return self._once("text", name, self._trusted).stdout
+        """Stdout of a command that succeeded."""
+        return self._cached("text", name, self._successful).stdout
 
     def lines(self, name: str) -> list[str]:
         """Non-empty lines of `text`."""
         return [line for line in self.text(name).splitlines() if line.strip()]
 
     def csv(self, name: str) -> "table.Table":
-        """The table that `nvidia-smi --query-...` printed, by column name."""
-        return self._once(
+        """The table of `nvidia-smi --query-...`, by column name."""
+        return self._cached(
             "csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps")
         )
 
     def xml(self, name: str = "nvidia-smi-xml") -> "nvsmi.Log":
-        """What `nvidia-smi -q -x` printed, by element name."""
-        return self._once("xml", name, lambda probe: nvsmi.parse(self.text(probe)))
+        """The output of `nvidia-smi -q -x`, by element name."""
+        return self._cached("xml", name, lambda probe: nvsmi.parse(self.text(probe)))
 
     def _read(self, name: str) -> Answer:
         if name not in self._probes:
@@ -99,27 +99,27 @@ class Answers:
                 raise Broken(state.meaning, state.hint)
             raise Unreadable("%s: %s" % (answer.command, shortened(answer.problem)))
         if answer.truncated:
-            raise Unreadable("%s printed more than the evidence keeps" % answer.command)
+            raise Unreadable("the output of %s exceeds the size limit of the evidence" % answer.command)
         return answer
 
-    def _trusted(self, name: str) -> Answer:
+    def _successful(self, name: str) -> Answer:
         answer = self.raw(name)
         state = states.recognise(answer.argv, answer.exit, answer.stdout + "\n" + answer.stderr)
         if state is not None:
-            raise Broken(state.told(answer.stdout + "\n" + answer.stderr), state.hint)
+            raise Broken(state.describe(answer.stdout + "\n" + answer.stderr), state.hint)
         if answer.exit != 0:
-            said = shortened(answer.stderr.strip() or answer.stdout.strip() or "nothing", 200)
-            raise Unreadable("%s ended with exit code %d and said: %s" % (answer.command, answer.exit, said))
+            output = shortened(answer.stderr.strip() or answer.stdout.strip() or "no output", 200)
+            raise Unreadable("%s failed with exit code %d: %s" % (answer.command, answer.exit, output))
         return answer
 
-    def _once(self, kind: str, name: str, make: Callable[[str], Any]) -> Any:
+    def _cached(self, kind: str, name: str, make: Callable[[str], Any]) -> Any:
         key = (kind, name)
         if key not in self._cache:
             try:
                 self._cache[key] = make(name)
             except (Broken, Unreadable) as error:
                 self._cache[key] = error
-        kept = self._cache[key]
-        if isinstance(kept, (Broken, Unreadable)):
-            raise type(kept)(kept.reason, kept.hint)
-        return kept
+        cached = self._cache[key]
+        if isinstance(cached, (Broken, Unreadable)):
+            raise type(cached)(cached.reason, cached.hint)
+        return cached

@@ -1,8 +1,8 @@
-"""What a node needs of AWS, with the standard library alone: who it is, object storage, and a proof of identity.
+"""The node's access to AWS, with the standard library only: instance identity, object storage, identity proof.
 
 Endpoints other than AWS's own come only from the variables that every AWS SDK reads:
 AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_STS, AWS_EC2_METADATA_SERVICE_ENDPOINT.
-Requests are signed here because curl's own signing is broken on Ubuntu 22.04.
+The requests are signed here because curl's own signing is broken on Ubuntu 22.04.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import hmac
 import http.client
 import json
 import os
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from .cloud import CloudError, Exists, field
+from .cloud import OPENER, CloudError, error_code, field, put_with_retry
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
@@ -28,7 +27,7 @@ _UNRESERVED = "-_.~"
 
 @dataclass(frozen=True)
 class Credentials:
-    """Temporary credentials of the node's role. Never printed: no field is part of the representation."""
+    """Temporary credentials of the node's role. The repr contains none of the fields."""
 
     access_key: str
     secret_key: str
@@ -36,10 +35,6 @@ class Credentials:
 
     def __repr__(self) -> str:
         return "Credentials(...)"
-
-
-# A proxy in the environment is for the steps' downloads; metadata and signed requests never go through one.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Metadata:
@@ -60,23 +55,25 @@ class Metadata:
         return json.loads(self.get("dynamic/instance-identity/document"))
 
     def credentials(self) -> Credentials:
-        """Credentials of the role that the instance profile carries."""
+        """Credentials of the role in the instance profile."""
         role = self.get("meta-data/iam/security-credentials/").split("\n")[0].strip()
-        said = json.loads(self.get("meta-data/iam/security-credentials/" + urllib.parse.quote(role)))
-        if said.get("Code") not in (None, "Success"):
-            raise CloudError("the metadata service gives no credentials: %s" % said.get("Message", said.get("Code")))
-        return Credentials(said["AccessKeyId"], said["SecretAccessKey"], said["Token"])
+        answer = json.loads(self.get("meta-data/iam/security-credentials/" + urllib.parse.quote(role)))
+        if answer.get("Code") not in (None, "Success"):
+            raise CloudError(
+                "the metadata service returned no credentials: %s" % answer.get("Message", answer.get("Code"))
+            )
+        return Credentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer["Token"])
 
     def _call(self, method: str, path: str, headers: dict[str, str]) -> str:
         url = "%s/latest/%s" % (self._base, path)
         request = urllib.request.Request(url, method=method, headers=headers)
         try:
-            with _OPENER.open(request, timeout=5) as reply:
+            with OPENER.open(request, timeout=5) as reply:
                 return reply.read(1 << 20).decode("utf-8")
         except urllib.error.HTTPError as error:
-            raise CloudError("the metadata service answers %d for %s" % (error.code, path)) from error
+            raise CloudError("the metadata service answered %d for %s" % (error.code, path)) from error
         except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-            raise CloudError("the metadata service does not answer (%s): %s" % (path, error)) from error
+            raise CloudError("the metadata service did not answer (%s): %s" % (path, error)) from error
 
 
 def sign(
@@ -90,7 +87,7 @@ def sign(
     region: str,
     now: datetime.datetime,
 ) -> dict[str, str]:
-    """All headers of a request signed with AWS Signature Version 4, every one of them signed."""
+    """All headers of a request, signed with AWS Signature Version 4."""
     parts = urllib.parse.urlsplit(url)
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     payload = hashlib.sha256(body).hexdigest()
@@ -132,19 +129,18 @@ def sign(
 
 
 def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where an object is: AWS's regional endpoint, or the endpoint that the SDKs' variables name, path style
-    there."""
+    """The URL of an object: at AWS's regional endpoint, or in path style at the endpoint that the environment sets."""
     path = urllib.parse.quote(key, safe="/" + _UNRESERVED)
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if endpoint:
         return "%s/%s/%s" % (endpoint.rstrip("/"), bucket, path)
-    if "." in bucket:  # a dot in the name breaks the wildcard certificate of virtual-host addresses
+    if "." in bucket:  # virtual-host names with a dot do not match the wildcard certificate
         return "https://s3.%s.%s/%s/%s" % (region, _suffix(region), bucket, path)
     return "https://%s.s3.%s.%s/%s" % (bucket, region, _suffix(region), path)
 
 
 def sts_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The region's own identity service."""
+    """The region's own STS endpoint."""
     endpoint = environ.get("AWS_ENDPOINT_URL_STS") or environ.get("AWS_ENDPOINT_URL")
     return (endpoint.rstrip("/") if endpoint else "https://sts.%s.%s" % (region, _suffix(region))) + "/"
 
@@ -164,19 +160,13 @@ def put_object(
     attempts: int = 6,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Write one object. `once` refuses to replace an existing one, so that evidence can only be added.
-
-    Throttling, server errors and a role that is not known everywhere yet are tried again with growing pauses.
-    """
+    """Write one object. With `once`, an existing object is not replaced, so evidence can only be added."""
     url = object_url(bucket, key, region, environ)
-    said = "nothing was tried"
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(min(30.0, 0.5 * 2**attempt))
+
+    def request() -> urllib.request.Request:
         headers = {"Content-Type": "application/json"}
         if once:
             headers["If-None-Match"] = "*"
-        now = datetime.datetime.now(datetime.timezone.utc)
         signed = sign(
             metadata.credentials(),
             method="PUT",
@@ -185,33 +175,27 @@ def put_object(
             body=body,
             service="s3",
             region=region,
-            now=now,
+            now=datetime.datetime.now(datetime.timezone.utc),
         )
-        request = urllib.request.Request(url, data=body, method="PUT", headers=signed)
-        try:
-            with _OPENER.open(request, timeout=30):
-                return
-        except urllib.error.HTTPError as error:
-            text = error.read(2048).decode("utf-8", "replace")
-            if error.code == 412 and once:
-                # Only this instance may write below its own id, so an earlier attempt of ours did arrive.
-                if attempt:
-                    return
-                raise Exists("s3://%s/%s exists already" % (bucket, key)) from error
-            said = "%d %s" % (error.code, _code(text))
-            if error.code not in (403, 409, 429) and error.code < 500:
-                break
-        except (OSError, http.client.HTTPException) as error:
-            said = str(error)
-    raise CloudError("s3://%s/%s could not be written: %s" % (bucket, key, said))
+        return urllib.request.Request(url, data=body, method="PUT", headers=signed)
+
+    put_with_retry(
+        request,
+        "s3://%s/%s" % (bucket, key),
+        once=once,
+        explain=lambda error, text: error_code(text),
+        exists=lambda status, code: status == 412,
+        retried=(403, 409, 429),
+        attempts=attempts,
+    )
 
 
 def get_object(
     metadata: Metadata, bucket: str, key: str, region: str, most: int = 65536, environ: Mapping[str, str] = os.environ
 ) -> bytes | None:
-    """One small object, None while there is none.
+    """One small object; None if it does not exist.
 
-    A node may not list the bucket, so S3 answers 403 for an object that is not there: both answers mean "not yet".
+    A node may not list the bucket, so S3 answers 403 for a missing object: 403 and 404 both mean "not yet".
     """
     signed = sign(
         metadata.credentials(), method="GET", url=object_url(bucket, key, region, environ), headers={}, body=b"", service="s3",
@@ -219,7 +203,7 @@ def get_object(
     )  # fmt: skip
     request = urllib.request.Request(object_url(bucket, key, region, environ), method="GET", headers=signed)
     try:
-        with _OPENER.open(request, timeout=30) as reply:
+        with OPENER.open(request, timeout=30) as reply:
             return reply.read(most)
     except urllib.error.HTTPError as error:
         if error.code in (403, 404):
@@ -236,10 +220,9 @@ def identity_proof(
     now: datetime.datetime,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
-    """A signed question "who am I" that carries the hash of the evidence; only this instance's role can have
-    signed it.
+    """A signed `GetCallerIdentity` request that contains the hash of the evidence; only this instance's role can sign it.
 
-    Whoever verifies sends it to the region's own identity service, never to a host that the proof names.
+    The verifier sends it to the region's own STS endpoint, never to a host that the proof names.
     """
     headers = {
         "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
@@ -264,12 +247,6 @@ def identity_proof(
     }
 
 
-def _code(text: str) -> str:
-    """The error code of an answer in S3's XML, found as text: nothing else of it is of use here."""
-    start, end = text.find("<Code>"), text.find("</Code>")
-    return text[start + 6 : end][:60] if 0 <= start < end else "without a code"
-
-
 class Aws:
     """A node's cloud (`cloud.Cloud`): the instance's role, S3 and STS of one region."""
 
@@ -283,21 +260,21 @@ class Aws:
         try:
             return str(self._metadata.identity()["instanceId"])
         except (KeyError, ValueError) as error:
-            raise CloudError("the metadata service's identity document cannot be read: %s" % error) from None
+            raise CloudError("cannot read the identity document of the metadata service: %s" % error) from None
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """One object of a bucket."""
+        """Write one object to a bucket."""
         put_object(self._metadata, bucket, key, self._region, body, once=once, environ=self._environ)
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """One small object of a bucket, None while there is none."""
+        """One small object of a bucket; None if it does not exist."""
         return get_object(self._metadata, bucket, key, self._region, environ=self._environ)
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """A signed question to STS, good for some minutes."""
+        """A signed STS request, valid for some minutes."""
         return identity_proof(self._metadata.credentials(), self._region, evidence_sha256, now, self._environ)
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Aws:
-    """AWS as `node.json` describes it."""
+    """The cloud of a node on AWS."""
     return Aws(field(node, "region"), environ)

@@ -1,12 +1,12 @@
-"""What a node needs of Azure, with the standard library alone: who it is, blob storage, and a proof of identity.
+"""The node's access to Azure, with the standard library only: instance identity, blob storage, identity proof.
 
 Endpoints other than Azure's own come only from variables that Azure's own tools read: AZURE_POD_IDENTITY_AUTHORITY_HOST (the
-metadata service, azure-identity) and AZURE_STORAGE_SERVICE_ENDPOINT (blob storage, the az command; an account's name is the first
+metadata service, azure-identity) and AZURE_STORAGE_SERVICE_ENDPOINT (blob storage, the az command; the account's name is the first
 part of the path there, as with Azurite).
 
 Formats: instance metadata, identity tokens and attested documents from
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, Put Blob from
-https://learn.microsoft.com/rest/api/storageservices/put-blob; both read 2026-11-21, never seen on a real node.
+https://learn.microsoft.com/rest/api/storageservices/put-blob; both read 2026-11-21, not yet tested on a real node.
 """
 
 from __future__ import annotations
@@ -23,82 +23,81 @@ import urllib.parse
 import urllib.request
 from typing import Any, Mapping
 
-from .cloud import CloudError, Exists
+from .cloud import OPENER, CloudError, error_code, put_with_retry
 
 API_INSTANCE, API_TOKEN, API_ATTESTED = "2021-02-01", "2018-02-01", "2020-09-01"
 API_BLOB = "2021-12-02"
 STORAGE = "https://storage.azure.com/"
 DOCUMENTS = 4
-"""Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four of them carry 132."""
+"""Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four of them contain 132 bits."""
 CONTAINER = re.compile(r"https://([a-z0-9]{3,24})\.(blob\.[a-z0-9.-]+)/([a-z0-9$](?:[a-z0-9-]{0,62}))/?")
 _LIMIT = 1 << 20
-
-# A proxy in the environment is for the steps' downloads; metadata and tokens never go through one.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Metadata:
     """The instance metadata service."""
 
     def __init__(self, client_id: str = "", environ: Mapping[str, str] = os.environ) -> None:
-        """`client_id` chooses among the user-assigned identities of this machine; empty takes its only one."""
+        """`client_id` selects one of the machine's user-assigned identities; empty selects the only one."""
         self._base = (environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST") or "http://169.254.169.254").rstrip("/")
         self._client_id = client_id
 
     def compute(self) -> dict[str, Any]:
-        """What Azure knows about this machine: vmId, location, subscriptionId ..."""
+        """Azure's description of this machine: vmId, location, subscriptionId ..."""
         return self._get("instance/compute", {"api-version": API_INSTANCE})
 
     def token(self) -> str:
-        """An access token of this machine's identity for blob storage."""
+        """An access token of the machine's identity for blob storage."""
         query = {"api-version": API_TOKEN, "resource": STORAGE}
         if self._client_id:
             query["client_id"] = self._client_id
-        said = self._get("identity/oauth2/token", query)
-        if not isinstance(said.get("access_token"), str):
-            raise CloudError("the metadata service gives no token: %s" % sorted(said))
-        return said["access_token"]
+        answer = self._get("identity/oauth2/token", query)
+        if not isinstance(answer.get("access_token"), str):
+            raise CloudError("the metadata service returned no token: %s" % sorted(answer))
+        return answer["access_token"]
 
     def attested(self, nonce: str) -> str:
-        """A document about this machine that Azure signed: PKCS7 in base64."""
-        said = self._get("attested/document", {"api-version": API_ATTESTED, "nonce": nonce})
-        if said.get("encoding") != "pkcs7" or not isinstance(said.get("signature"), str):
-            raise CloudError("the metadata service attests in the encoding %s, not pkcs7" % said.get("encoding"))
-        return "".join(said["signature"].split())
+        """A document about this machine, signed by Azure: PKCS7 in base64."""
+        answer = self._get("attested/document", {"api-version": API_ATTESTED, "nonce": nonce})
+        if answer.get("encoding") != "pkcs7" or not isinstance(answer.get("signature"), str):
+            raise CloudError("the encoding of the attested document is %s, expected pkcs7" % answer.get("encoding"))
+        return "".join(answer["signature"].split())
 
     def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One answer. The service refuses more than some requests a second, and is away for moments while hosts change."""
+        """One answer, with retries: the service throttles requests and is briefly unavailable during host updates."""
         url = "%s/metadata/%s?%s" % (self._base, path, urllib.parse.urlencode(query))
-        said = "nothing was tried"
+        problem = "was not called"
         for attempt in range(5):
             if attempt:
                 time.sleep(0.5 * 2**attempt)
             try:
-                with _OPENER.open(urllib.request.Request(url, headers={"Metadata": "true"}), timeout=10) as reply:
+                with OPENER.open(urllib.request.Request(url, headers={"Metadata": "true"}), timeout=10) as reply:
                     value = json.loads(reply.read(_LIMIT).decode("utf-8"))
             except urllib.error.HTTPError as error:
                 text = error.read(2048).decode("utf-8", "replace")
-                said = "answers %d for %s: %s" % (error.code, path, " ".join(text.split())[:300])
+                problem = "answered %d for %s: %s" % (error.code, path, " ".join(text.split())[:300])
                 if error.code not in (404, 410, 429) and error.code < 500:
                     break
                 continue
             except (OSError, http.client.HTTPException) as error:
-                said = "does not answer (%s): %s" % (path, error)
+                problem = "did not answer (%s): %s" % (path, error)
                 continue
             except ValueError as error:
-                said = "answers for %s what is no JSON: %s" % (path, error)
+                problem = "returned invalid JSON for %s: %s" % (path, error)
                 continue
             if not isinstance(value, dict):
-                raise CloudError("the metadata service answers for %s what is no JSON object" % path)
+                raise CloudError("the metadata service returned no JSON object for %s" % path)
             return value
-        raise CloudError("the metadata service %s" % said)
+        raise CloudError("the metadata service %s" % problem)
 
 
 def blob_url(container: str, name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where a blob is: below its container's address, or at the endpoint that the variable names."""
+    """The URL of a blob: under its container's address, or at the endpoint that the environment sets."""
     match = CONTAINER.fullmatch(container)
     if match is None:
-        raise CloudError("%r is not the address of a container, https://ACCOUNT.blob.core.windows.net/NAME" % container)
+        raise CloudError(
+            "%r is not the address of a container such as https://ACCOUNT.blob.core.windows.net/NAME" % container
+        )
     account, domain, folder = match.groups()
     path = urllib.parse.quote(name, safe="/-_.~")
     endpoint = environ.get("AZURE_STORAGE_SERVICE_ENDPOINT")
@@ -117,15 +116,10 @@ def put_blob(
     attempts: int = 6,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Write one block blob. `once` refuses to replace an existing one, so that evidence can only be added.
-
-    Throttling, server errors and a role assignment that is not known everywhere yet are tried again with growing pauses.
-    """
+    """Write one block blob. With `once`, an existing blob is not replaced, so evidence can only be added."""
     url = blob_url(container, name, environ)
-    said = "nothing was tried"
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(min(30.0, 0.5 * 2**attempt))
+
+    def request() -> urllib.request.Request:
         headers = {
             "Authorization": "Bearer " + metadata.token(),
             "Content-Type": "application/json",
@@ -134,27 +128,21 @@ def put_blob(
         }
         if once:
             headers["If-None-Match"] = "*"
-        request = urllib.request.Request(url, data=body, method="PUT", headers=headers)
-        try:
-            with _OPENER.open(request, timeout=30):
-                return
-        except urllib.error.HTTPError as error:
-            code = error.headers.get("x-ms-error-code") or _code(error.read(2048).decode("utf-8", "replace"))
-            if once and (code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy") or error.code == 412):
-                # Only this instance writes below its own id, so an earlier attempt of ours did arrive.
-                if attempt:
-                    return
-                raise Exists("%s/%s exists already" % (container, name)) from error
-            said = "%d %s" % (error.code, code)
-            if error.code not in (401, 403, 409, 429) and error.code < 500:
-                break
-        except (OSError, http.client.HTTPException) as error:
-            said = str(error)
-    raise CloudError("%s/%s could not be written: %s" % (container, name, said))
+        return urllib.request.Request(url, data=body, method="PUT", headers=headers)
+
+    put_with_retry(
+        request,
+        "%s/%s" % (container, name),
+        once=once,
+        explain=lambda error, text: error.headers.get("x-ms-error-code") or error_code(text),
+        exists=lambda status, code: status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy"),
+        retried=(401, 403, 409, 429),
+        attempts=attempts,
+    )
 
 
 def nonces(evidence_sha256: str) -> list[str]:
-    """The nonces of a proof, in order: each ten digits, the first never 0, made from the evidence's hash and their number."""
+    """The nonces of a proof in order, derived from the evidence's hash and their number: ten digits each, the first not 0."""
     found = []
     for number in range(DOCUMENTS):
         digest = hashlib.sha256(("gpuinfra.proof/1 %d %s" % (number, evidence_sha256)).encode("ascii")).digest()
@@ -163,7 +151,7 @@ def nonces(evidence_sha256: str) -> list[str]:
 
 
 def identity_proof(metadata: Metadata, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-    """Documents about this machine that Azure signed, whose nonces together carry the hash of the evidence."""
+    """Documents about this machine, signed by Azure, whose nonces together contain the hash of the evidence."""
     return {
         "schema": "gpuinfra.proof/1",
         "cloud": "azure",
@@ -181,29 +169,23 @@ class Azure:
         self._metadata = Metadata(client_id, environ)
 
     def instance_id(self) -> str:
-        """The machine's `vmId`, in small letters: Azure writes it in both."""
+        """The machine's `vmId` in lower case; Azure uses both cases."""
         found = str(self._metadata.compute().get("vmId") or "").lower()
         if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", found):
-            raise CloudError("the metadata service names no vmId")
+            raise CloudError("the metadata service returned no vmId")
         return found
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """One blob of a container; `bucket` is the container's address."""
+        """Write one blob to a container; `bucket` is the container's address."""
         put_blob(self._metadata, bucket, key, body, once=once, environ=self._environ)
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """Attested documents, good for six hours."""
+        """Attested documents, valid for six hours."""
         return identity_proof(self._metadata, evidence_sha256, now)
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Azure:
-    """Azure as `node.json` describes it; `identity.client_id` is left out where the machine has one identity."""
+    """The cloud of a node on Azure; `identity.client_id` is not needed if the machine has one identity."""
     identity = node.get("identity")
     client_id = identity.get("client_id") if isinstance(identity, Mapping) else None
     return Azure(str(client_id or ""), environ)
-
-
-def _code(text: str) -> str:
-    """The error code of an answer in Azure's XML, found as text: nothing else of it is of use here."""
-    start, end = text.find("<Code>"), text.find("</Code>")
-    return text[start + 6 : end][:60] if 0 <= start < end else "without a code"

@@ -1,61 +1,112 @@
-"""What the node part needs of a cloud, in one small interface; each cloud's own module gives it.
+"""The interface between the node code and a cloud; each cloud's module implements it.
 
-A module is imported when its cloud is used, so a node never loads what belongs to another one.
+A module is imported only on nodes of its cloud.
 """
 
 from __future__ import annotations
 
 import datetime
+import http.client
 import importlib
 import os
-from typing import Any, Mapping, Protocol
+import time
+import urllib.error
+import urllib.request
+from typing import Any, Callable, Collection, Mapping, Protocol
 
 CLOUDS = ("aws", "azure", "gcp")
-"""Clouds whose module stands beside this one; each has `connect(node, environ) -> Cloud`."""
+"""Clouds with a module in this package; each has `connect(node, environ) -> Cloud`."""
 
 
 class CloudError(Exception):
-    """The cloud did not do what was asked; the message is for people."""
+    """A request to the cloud failed; the message is for people."""
 
 
 class Exists(CloudError):
-    """The object is there already, and this call was told to replace nothing."""
+    """The object already exists, and the call must not replace it."""
 
 
 class Cloud(Protocol):
-    """This node's cloud, under the node's own identity. Credentials stay inside and are never part of a representation.
+    """This node's cloud, used with the node's own identity. Credentials are never part of a repr.
 
     Every method raises `CloudError` with a message for people.
     """
 
     def instance_id(self) -> str:
-        """The cloud's own name of this machine, as evidence and membership spell it."""
+        """The cloud's id of this instance, as in the evidence and the group membership."""
         ...
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one object of JSON into a bucket or container, as `node.json` names it.
+        """Write one JSON object to the bucket or container that `node.json` names.
 
-        `once` refuses to replace an existing one and raises `Exists`. Throttling, server errors and an identity that is
-        not known everywhere yet are tried again with growing pauses.
+        `once` refuses to replace an existing object and raises `Exists`. Throttling, server errors and an identity that is
+        not effective yet are retried with increasing pauses.
         """
         ...
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """A document of schema `gpuinfra.proof/1` that only this machine can have asked for, over that hash (64 hexadecimal digits)."""
+        """An identity proof of schema `gpuinfra.proof/1` for this hash (64 hexadecimal digits); only this instance can obtain it."""
         ...
 
 
 def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Cloud:
-    """The cloud that `node.json` names; `CloudError` for one that there is no module for."""
+    """The cloud that `node.json` names. Raises `CloudError` for an unknown one."""
     name = node.get("cloud")
     if name not in CLOUDS:
-        raise CloudError("this node part knows %s, and node.json says %s" % (", ".join(CLOUDS), name))
+        raise CloudError("node.json names the cloud %s; supported: %s" % (name, ", ".join(CLOUDS)))
     return importlib.import_module("." + str(name), __package__).connect(node, environ)
 
 
 def field(record: Mapping[str, Any], name: str) -> str:
-    """A word of `node.json` that has to be there."""
+    """A required text field of `node.json`."""
     value = record.get(name)
     if not isinstance(value, str) or not value:
-        raise CloudError("node.json names no %s" % name)
+        raise CloudError("node.json has no %s" % name)
     return value
+
+
+# A proxy in the environment is for the downloads of the steps; requests with credentials never use it.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def put_with_retry(
+    request: Callable[[], urllib.request.Request],
+    name: str,
+    *,
+    once: bool,
+    explain: Callable[[urllib.error.HTTPError, str], str],
+    exists: Callable[[int, str], bool],
+    retried: Collection[int],
+    attempts: int,
+) -> None:
+    """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set.
+
+    `explain` returns the error code or message of an answer, and `exists` tells by status and code whether the object is
+    already there. Server errors and the statuses in `retried` are retried with increasing pauses.
+    """
+    problem = "no attempt was made"
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(min(30.0, 0.5 * 2**attempt))
+        try:
+            with OPENER.open(request(), timeout=30):
+                return
+        except urllib.error.HTTPError as error:
+            code = explain(error, error.read(4096).decode("utf-8", "replace"))
+            if once and exists(error.code, code):
+                # Only this instance may write under its own id, so an earlier attempt succeeded.
+                if attempt:
+                    return
+                raise Exists("%s already exists" % name) from error
+            problem = "%d %s" % (error.code, code)
+            if error.code not in retried and error.code < 500:
+                break
+        except (OSError, http.client.HTTPException) as error:
+            problem = str(error)
+    raise CloudError("%s could not be written: %s" % (name, problem))
+
+
+def error_code(text: str) -> str:
+    """The error code in an XML answer of S3 or blob storage."""
+    start, end = text.find("<Code>"), text.find("</Code>")
+    return text[start + 6 : end][:60] if 0 <= start < end else "without a code"

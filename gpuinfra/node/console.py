@@ -1,4 +1,4 @@
-"""What every command of the node part shares: exit codes, where things are, and how it speaks to people."""
+"""Shared by all commands of the node code: exit codes, paths, and messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BUNDLE = Path("/opt/gpuinfra/current")
 
 
 class Missing(Exception):
-    """The environment lacks something; the message says what and what to do."""
+    """A prerequisite is missing; the message says which one and what to do."""
 
 
-def say(line: str, console: bool = False) -> None:
-    """One line for people on stderr, and on the console where nobody is logged in to see stderr."""
-    from .words import harmless
+def print_message(line: str, console: bool = False) -> None:
+    """Print one line on stderr, and on the system console for units without a terminal."""
+    from .words import escaped
 
-    line = "gpuinfra: %s" % harmless(line).replace("\n", " ")
+    line = "gpuinfra: %s" % escaped(line).replace("\n", " ")
     print(line, file=sys.stderr)
     if console:
         try:
@@ -33,22 +33,22 @@ def say(line: str, console: bool = False) -> None:
             pass  # no console here
 
 
-def load(path: Path, what: str, mend: str) -> dict[str, Any]:
-    """A file that has to be there: what it is, and what to do where it is not."""
+def load(path: Path, what: str, fix: str) -> dict[str, Any]:
+    """A required file. `what` describes it and `fix` says what to do if it is missing."""
     found = optional(path)
     if found is None:
-        raise Missing("%s is not at %s; %s" % (what, path, mend))
+        raise Missing("%s does not exist at %s; %s" % (what, path, fix))
     return found
 
 
 def optional(path: Path) -> dict[str, Any] | None:
-    """A JSON object of a file, None where there is no file."""
+    """The JSON object in a file; None if the file does not exist."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise Missing("%s cannot be read: %s" % (path, error)) from None
+        raise Missing("cannot read %s: %s" % (path, error)) from None
     if not isinstance(value, dict):
-        raise Missing("%s holds no JSON object" % path)
+        raise Missing("%s contains no JSON object" % path)
     return value

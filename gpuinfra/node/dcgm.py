@@ -1,6 +1,6 @@
-"""Reading `dcgmi diag --json`, whose schema is not published: every status in it counts, wherever it stands.
+"""Parse `dcgmi diag --json`. Its schema is not published, so every status counts at any depth.
 
-Seen layouts: DCGM 3 and 4 print `{"DCGM Diagnostic" or "DCGM GPU Diagnostic": {"test_categories": [{"category", "tests":
+Observed formats: DCGM 3 and 4 print `{"DCGM Diagnostic" or "DCGM GPU Diagnostic": {"test_categories": [{"category", "tests":
 [{"name", "results": [{"status", "warnings" or "error": [{"error_id", "error_severity", "warning"}]}]}]}]}}`.
 Severities: 0 none, 1 monitor, 2 isolate, 3 unknown, 4 triage, 5 configuration, 6 reset (DCGM's error reference).
 """
@@ -14,14 +14,14 @@ from typing import Any
 from .words import Unreadable, shortened
 
 LEVELS = {1: ("quick", 600), 2: ("medium", 1800), 3: ("long", 3600), 4: ("extra long", 4 * 3600)}
-"""Level of `dcgmi diag -r` -> its name, and the seconds that are waited for it. Eight GPUs took 45 min to 2.25 h at level 4."""
+"""Level of `dcgmi diag -r` -> its name, and the time limit in seconds. Level 4 took 45 min to 2.25 h on eight GPUs."""
 
 SEVERITIES = {
-    1: "watch it",
+    1: "monitor it",
     2: "isolate the GPU",
     3: "unknown",
     4: "run a longer level",
-    5: "mend the configuration",
+    5: "fix the configuration",
     6: "reset the GPU",
 }
 
@@ -32,20 +32,20 @@ class Result:
 
     test: str
     where: str
-    """`GPU 3`, or nothing where the status is of the whole test."""
+    """`GPU 3`, or empty for a status of the whole test."""
     status: str
-    told: str
-    """Warnings of it, in one line."""
+    warnings: str
+    """Its warnings, in one line."""
 
 
 def results(text: str) -> list[Result]:
-    """All statuses of a document; raises `Unreadable` where there is none to be read."""
+    """All statuses in the output. Raises `Unreadable` if it is not JSON."""
     try:
-        said = json.loads(text[text.index("{") :])
+        document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):
         raise Unreadable("dcgmi printed no JSON: %s" % shortened(text, 120)) from None
     found: list[Result] = []
-    _walk(said, "", found)
+    _walk(document, "", found)
     return found
 
 
@@ -54,7 +54,7 @@ def _walk(value: Any, test: str, found: list[Result]) -> None:
         test = str(value.get("name") or value.get("category") or test)
         if "status" in value:
             status = value["status"]
-            found.append(Result(test, _where(value), status if isinstance(status, str) else "?", _told(value)))
+            found.append(Result(test, _where(value), status if isinstance(status, str) else "?", _warnings(value)))
         for key, inner in value.items():
             if key != "status":
                 _walk(inner, test, found)
@@ -69,15 +69,15 @@ def _where(value: dict[str, Any]) -> str:
     return "GPU %s" % shortened(str(value["gpu_id"]), 20) if "gpu_id" in value else ""
 
 
-def _told(value: dict[str, Any]) -> str:
-    words = []
+def _warnings(value: dict[str, Any]) -> str:
+    texts = []
     for key in ("warnings", "warning", "errors", "error"):
         for one in value[key] if isinstance(value.get(key), list) else [value.get(key)]:
             if isinstance(one, dict):
                 number = one.get("error_severity")
                 severity = SEVERITIES.get(number) if isinstance(number, int) else None
                 text = str(one.get("warning") or one.get("error") or one.get("message") or "")
-                words.append("%s%s" % (text, " (%s)" % severity if severity else ""))
+                texts.append("%s%s" % (text, " (%s)" % severity if severity else ""))
             elif isinstance(one, str):
-                words.append(one)
-    return shortened("; ".join(words), 200)
+                texts.append(one)
+    return shortened("; ".join(texts), 200)

@@ -1,8 +1,8 @@
-"""Evidence: what a node's tools said, bounded, chained by hash, kept on disk first and uploaded under the node's
+"""Evidence: the bounded output of a node's probes, chained by hash, stored on disk first and uploaded under the node's
 own identity.
 
-Format `gpuinfra.evidence/1` of docs/design.md. Raw output comes first, because others judge it again;
-the outcomes in it are only what the node itself concluded.
+Format `gpuinfra.evidence/1` of docs/design.md. The raw output is what counts, because others judge it again;
+the outcomes in it are only the node's own.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .answer import Answers
 from .checks import ALL
 from .checks.gpus import gpu_list
 from .judge import judge
-from .words import Broken, Unreadable, harmless
+from .words import Broken, Unreadable, escaped
 
 FOLDER = Path("/var/lib/gpuinfra/evidence")
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None = None) -> list[str]:
-    """Names of the probes that the machine's checks read, each once, in the order of the checks."""
+    """Names of the probes that the machine's checks read, without duplicates, in the order of the checks."""
     allowed = None if phases is None else set(phases)
     names: dict[str, None] = {}
     for check in ALL.values():
         if check.id in expectation.get("required", ()) and check.id not in expectation.get("skips", {}):
             if allowed is None or check.phase.value in allowed:
-                names.update(dict.fromkeys(check.asks(expectation)))
+                names.update(dict.fromkeys(check.probes_for(expectation)))
     return list(names)
 
 
@@ -82,8 +82,8 @@ def make(
 
 
 def bounded(probes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same records, cut so that all of them fit: a cut one is marked, and no check passes on it."""
-    left = MOST_BYTES - 512 * 1024  # room for the journal, outcomes and JSON's own escapes
+    """The same records, cut to fit the size limit. A cut record is marked, and no check passes on it."""
+    left = MAX_BYTES - 512 * 1024  # space for the journal, the outcomes and JSON escapes
     kept = {}
     for name, record in probes.items():
         record = dict(record)
@@ -99,7 +99,7 @@ def bounded(probes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dumped(document: Mapping[str, Any]) -> bytes:
-    """The bytes that are hashed, signed and stored: the same document always gives the same ones."""
+    """The bytes that are hashed, signed and stored; the same document always gives the same bytes."""
     return json.dumps(document, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
@@ -109,17 +109,17 @@ def sha256(data: bytes) -> str:
 
 
 def boot_id() -> str:
-    """This boot's identity, as the kernel gives it."""
+    """The kernel's id of this boot."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def now() -> str:
-    """The time in the format of all our files."""
+    """The current time in the format of all our files."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def ssh_host_keys(pattern: str = "/etc/ssh/ssh_host_*_key.pub") -> list[str]:
-    """Public host keys, type and key without the comment: that is how known_hosts is made."""
+    """Public SSH host keys, type and key without the comment, as known_hosts needs them."""
     keys = []
     for path in sorted(glob.glob(pattern)):
         try:
@@ -127,33 +127,33 @@ def ssh_host_keys(pattern: str = "/etc/ssh/ssh_host_*_key.pub") -> list[str]:
         except OSError:
             continue
         if len(words) >= 2 and words[0].startswith(("ssh-", "ecdsa-", "sk-")):
-            keys.append(harmless("%s %s" % (words[0], words[1]))[:4096])
+            keys.append(escaped("%s %s" % (words[0], words[1]))[:4096])
     return keys
 
 
-class Kept:
-    """Evidence on this node's disk: the next number, the hash of the one before, the newest one."""
+class EvidenceFolder:
+    """The evidence on this node's disk: next number, hash of the previous document, newest document."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
 
     def newest(self) -> tuple[Path, dict[str, Any], bytes] | None:
-        """The evidence with the highest number over all boots, None when there is none."""
+        """The evidence with the highest number over all boots; None if there is none."""
         paths = [path for path in sorted(self.folder.glob("*.json")) if path.stem.isdigit()]
         for path in reversed(paths):
             data = path.read_bytes()
             try:
                 return path, json.loads(data), data
-            except ValueError:  # a torn write before the disk's last flush: its number stays used
+            except ValueError:  # an incomplete write before a power loss; its number stays used
                 continue
         return None
 
     def next_number(self) -> int:
-        """Numbers rise over the whole life of the instance, so order needs no clock."""
+        """Numbers increase over the lifetime of the instance, so the order needs no clock."""
         return 1 + max([int(path.stem) for path in self.folder.glob("*.json") if path.stem.isdigit()] or [0])
 
     def write(self, seq: int, data: bytes) -> Path:
-        """Store before uploading: what was uploaded can always be uploaded again unchanged."""
+        """Write the file before the upload, so that a retry uploads the same bytes."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / ("%06d.json" % seq)
         part = path.with_suffix(".part")
@@ -164,21 +164,21 @@ class Kept:
         os.replace(part, path)
         return path
 
-    def arrived(self, seq: int) -> bool:
-        """True when this evidence is known to be in the bucket."""
+    def is_uploaded(self, seq: int) -> bool:
+        """True if this evidence is known to be in the bucket."""
         return (self.folder / ("%06d.uploaded" % seq)).exists()
 
-    def mark_arrived(self, seq: int) -> None:
-        """Remember that this evidence is in the bucket."""
+    def mark_uploaded(self, seq: int) -> None:
+        """Record that this evidence is in the bucket."""
         (self.folder / ("%06d.uploaded" % seq)).touch()
 
     def prune(self, most: int = 50) -> None:
-        """Keep the newest ones: a node that is verified every hour for a year must not fill its disk."""
+        """Keep only the newest documents, so that hourly verification does not fill the disk."""
         for path in sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())[:-most]:
             path.unlink()
             path.with_suffix(".uploaded").unlink(missing_ok=True)
 
 
 def key(prefix: str, instance_id: str, boot: str, seq: int, suffix: str = ".json") -> str:
-    """Where one document lies in the bucket."""
+    """The key of one document in the bucket."""
     return "%s/%s/%s/%06d%s" % (prefix.rstrip("/"), instance_id, boot, seq, suffix)

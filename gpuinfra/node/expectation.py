@@ -1,6 +1,6 @@
-"""What a healthy machine of this pool shows: the bundle's `expectation.json` and what the node's steps recorded.
+"""The expected state of a machine of this pool: the bundle's `expectation.json` and what the node's steps recorded.
 
-A field that is missing is an error of the check that needs it, so a thin record can never make a node look well.
+A missing field is an error of the check that needs it, so an incomplete record never makes a node pass.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ class Machine:
         self.journal = journal
 
     def need(self, field: str, kind: type) -> Any:
-        """A field that must be there and of this kind."""
+        """A required field of this type."""
         value = self._fields.get(field)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             raise Unreadable(
                 "the machine's record has no usable %s" % field,
-                "mend the machine's catalogue record and build the bundle again",
+                "fix the machine's catalogue record and rebuild the bundle",
             )
         return value
 
     def get(self, field: str, default: Any) -> Any:
-        """A field with a default that is safe to assume."""
+        """An optional field with a safe default."""
         value = self._fields.get(field)
         return default if value is None else value
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the machine is sold with."""
+        """The number of GPUs of the machine type."""
         return self.need("gpus", int)
 
     def version(self, software: str) -> str | None:
-        """The version that this node's steps proved and pinned, None when no journal came with the evidence.
+        """The version that this node's steps recorded; None if the evidence has no journal.
 
-        It must lie inside the range of the software lock; a version that only the node vouches for is no pin.
+        The version must be inside the range of the software lock, because the node's own record alone proves nothing.
         """
         if self.journal is None:
             return None
@@ -58,34 +58,34 @@ class Machine:
         return value
 
     def inside_range(self, software: str, value: str) -> None:
-        """Refuse a version outside the lock's range."""
+        """Raises `Broken` for a version outside the lock's range."""
         wanted = self.need("software", dict).get(software)
         bounds = wanted.get("range") if isinstance(wanted, Mapping) else None
         pin = wanted.get("pin") if isinstance(wanted, Mapping) else None
         if not isinstance(bounds, (list, tuple)) or not bounds:
             if not isinstance(pin, str):
-                raise Unreadable("the machine's record gives neither pin nor range for %s" % software)
+                raise Unreadable("the machine's record has neither pin nor range for %s" % software)
             bounds = ["==" + pin]
         for bound in bounds:
             if not _holds(value, bound):
                 raise Broken(
-                    "%s is %s, outside the software lock's %s"
+                    "%s is %s, outside the range %s of the software lock"
                     % (software, value, ", ".join(str(one) for one in bounds)),
-                    "install the pinned version, or widen the lock if this version is proven",
+                    "install the pinned version, or widen the lock's range after testing this version",
                 )
 
 
 def _parts(version: str) -> tuple[int, ...]:
     numbers = re.findall(r"\d+", version.split("+", 1)[0].split("-", 1)[0])
     if not numbers:
-        raise Unreadable("%r is no version" % version[:40])
+        raise Unreadable("%r is not a version" % version[:40])
     return tuple(int(number) for number in numbers)
 
 
 def _holds(version: str, bound: object) -> bool:
     match = re.match(r"^(>=|<=|==|<|>)\s*(\S+)$", bound) if isinstance(bound, str) else None
     if match is None:
-        raise Unreadable("%r is no version bound; write >=580.95 or <581" % (bound,))
+        raise Unreadable("%r is not a version bound; write for example >=580.95 or <581" % (bound,))
     left, right = _parts(version), _parts(match.group(2))
     width = max(len(left), len(right))
     left, right = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))

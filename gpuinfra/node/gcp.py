@@ -1,4 +1,4 @@
-"""What a node needs of Google Cloud, with the standard library alone: who it is, Cloud Storage, and a proof of identity.
+"""The node's access to Google Cloud, with the standard library only: instance identity, Cloud Storage, identity proof.
 
 Endpoints other than Google's own come only from variables that Google's own libraries read: GCE_METADATA_HOST
 (`host[:port]`), STORAGE_EMULATOR_HOST.
@@ -10,19 +10,16 @@ import datetime
 import http.client
 import json
 import os
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Mapping
 
-from .cloud import CloudError, Exists
+from .cloud import OPENER, CloudError, put_with_retry
 
 AUDIENCE = "gpuinfra:evidence:%s"
-"""What an identity token is asked for: it holds for this evidence and nothing else. Filled with the SHA-256."""
+"""The audience of an identity token, filled with the SHA-256 of the evidence: the token is valid for that evidence only."""
 _FLAVOR = {"Metadata-Flavor": "Google"}
-# Google's metadata server and Cloud Storage are reached directly; a proxy in the environment is for the steps' downloads.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Metadata:
@@ -33,43 +30,43 @@ class Metadata:
         self._base = "http://%s/computeMetadata/v1/" % host.rstrip("/")
 
     def get(self, path: str) -> str:
-        """One value."""
+        """One metadata value."""
         request = urllib.request.Request(self._base + path, headers=_FLAVOR)
         try:
-            with _OPENER.open(request, timeout=5) as reply:
+            with OPENER.open(request, timeout=5) as reply:
                 if reply.headers.get("Metadata-Flavor") != "Google":
-                    raise CloudError("what answers as the metadata server is not Google's")
+                    raise CloudError("the answer does not come from Google's metadata server")
                 return reply.read(1 << 20).decode("utf-8")
         except urllib.error.HTTPError as error:
-            raise CloudError("the metadata server answers %d for %s" % (error.code, path.split("?")[0])) from error
+            raise CloudError("the metadata server answered %d for %s" % (error.code, path.split("?")[0])) from error
         except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-            raise CloudError("the metadata server does not answer (%s): %s" % (path.split("?")[0], error)) from error
+            raise CloudError("the metadata server did not answer (%s): %s" % (path.split("?")[0], error)) from error
 
     def instance_id(self) -> str:
-        """The number that Google gave this instance."""
+        """The numeric id of this instance."""
         found = self.get("instance/id").strip()
         if not found.isdigit():
-            raise CloudError("the metadata server gives no instance id: %r" % found[:40])
+            raise CloudError("the metadata server returned no instance id: %r" % found[:40])
         return found
 
     def access_token(self) -> str:
-        """A token of the instance's service account; the server renews it by itself."""
+        """A token of the instance's service account; the server renews it."""
         try:
             return str(json.loads(self.get("instance/service-accounts/default/token"))["access_token"])
         except (KeyError, TypeError, ValueError) as error:
-            raise CloudError("the metadata server gives no access token: %s" % error) from None
+            raise CloudError("the metadata server returned no access token: %s" % error) from None
 
     def identity_token(self, audience: str) -> str:
-        """A statement by Google, signed for an hour, of which instance and service account asks, for one audience."""
+        """A token for one audience that names this instance and its service account, signed by Google for an hour."""
         query = urllib.parse.urlencode({"audience": audience, "format": "full", "licenses": "FALSE"})
         token = self.get("instance/service-accounts/default/identity?" + query).strip()
         if token.count(".") != 2:
-            raise CloudError("the metadata server gives no identity token")
+            raise CloudError("the metadata server returned no identity token")
         return token
 
 
 def storage(environ: Mapping[str, str] = os.environ) -> str:
-    """Where Cloud Storage answers, without a slash at the end."""
+    """The base URL of Cloud Storage, without a trailing slash."""
     named = environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
     return (named if "://" in named else "http://" + named).rstrip("/")
 
@@ -84,10 +81,7 @@ def put_object(
     attempts: int = 6,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Write one object. `once` refuses to replace an existing one, so that evidence can only be added.
-
-    Throttling, server errors and grants that have not arrived everywhere yet are tried again with growing pauses.
-    """
+    """Write one object. With `once`, an existing object is not replaced, so evidence can only be added."""
     query = {"uploadType": "media", "name": key}
     if once:
         query["ifGenerationMatch"] = "0"
@@ -96,36 +90,28 @@ def put_object(
         urllib.parse.quote(bucket, safe=""),
         urllib.parse.urlencode(query),
     )
-    said = "nothing was tried"
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(min(30.0, 0.5 * 2**attempt))
+
+    def request() -> urllib.request.Request:
         headers = {"Content-Type": "application/json", "Authorization": "Bearer " + metadata.access_token()}
-        request = urllib.request.Request(where, data=body, method="POST", headers=headers)
-        try:
-            with _OPENER.open(request, timeout=30):
-                return
-        except urllib.error.HTTPError as error:
-            text = error.read(4096).decode("utf-8", "replace")
-            if error.code == 412 and once:
-                # Evidence lies below this instance's own number, so an earlier attempt of ours did arrive.
-                if attempt:
-                    return
-                raise Exists("gs://%s/%s exists already" % (bucket, key)) from error
-            said = "%d %s" % (error.code, _message(text))
-            if error.code not in (401, 403, 408, 429) and error.code < 500:
-                break
-        except (OSError, http.client.HTTPException) as error:
-            said = str(error)
-    raise CloudError("gs://%s/%s could not be written: %s" % (bucket, key, said))
+        return urllib.request.Request(where, data=body, method="POST", headers=headers)
+
+    put_with_retry(
+        request,
+        "gs://%s/%s" % (bucket, key),
+        once=once,
+        explain=lambda error, text: _message(text),
+        exists=lambda status, code: status == 412,
+        retried=(401, 403, 408, 429),
+        attempts=attempts,
+    )
 
 
 def get_object(
     metadata: Metadata, bucket: str, key: str, most: int = 65536, environ: Mapping[str, str] = os.environ
 ) -> bytes | None:
-    """The first `most` bytes of one object, None while there is none.
+    """The first `most` bytes of one object; None if it does not exist.
 
-    A node may not list the bucket, so Cloud Storage answers 403 for an object that is not there: both answers mean "not yet".
+    A node may not list the bucket, so Cloud Storage answers 403 for a missing object: 403 and 404 both mean "not yet".
     """
     where = "%s/storage/v1/b/%s/o/%s?alt=media" % (
         storage(environ),
@@ -134,7 +120,7 @@ def get_object(
     )
     request = urllib.request.Request(where, headers={"Authorization": "Bearer " + metadata.access_token()})
     try:
-        with _OPENER.open(request, timeout=30) as reply:
+        with OPENER.open(request, timeout=30) as reply:
             return reply.read(most)
     except urllib.error.HTTPError as error:
         if error.code in (403, 404):
@@ -145,7 +131,7 @@ def get_object(
 
 
 def _message(text: str) -> str:
-    """The message of an error in Google's JSON, or the beginning of what came instead."""
+    """The message of an error in Google's JSON, or the beginning of another answer."""
     try:
         return " ".join(str(json.loads(text)["error"]["message"]).split())[:200]
     except (KeyError, TypeError, ValueError):
@@ -160,19 +146,19 @@ class Gcp:
         self._metadata = Metadata(environ)
 
     def instance_id(self) -> str:
-        """A number of up to 20 digits."""
+        """The numeric id, up to 20 digits."""
         return self._metadata.instance_id()
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """One object of a bucket."""
+        """Write one object to a bucket."""
         put_object(self._metadata, bucket, key, body, once=once, environ=self._environ)
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """One small object of a bucket, None while there is none."""
+        """One small object of a bucket; None if it does not exist."""
         return get_object(self._metadata, bucket, key, environ=self._environ)
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """Google's own statement about this instance, over that hash; good for an hour."""
+        """An identity token of this instance for that hash, valid for an hour."""
         return {
             "schema": "gpuinfra.proof/1",
             "cloud": "gcp",
@@ -183,5 +169,5 @@ class Gcp:
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Gcp:
-    """Google Cloud as `node.json` describes it: nothing of it is needed, the metadata server knows the rest."""
+    """The cloud of a node on Google Cloud; the metadata server knows everything else."""
     return Gcp(environ)

@@ -1,8 +1,8 @@
-"""Stress until the temperatures stand still: `node.pyz heat`.
+"""Stress the GPUs until the temperatures are steady: `node.pyz heat`.
 
-DCGM's targeted stress heats every GPU while nvidia-smi is asked every few seconds. It ends when each GPU's temperature has stayed
-within two degrees for three minutes, when the load ends, or at the limit. A GPU that is slowed down by heat shows it only then.
-Nothing is judged here.
+DCGM's targeted stress loads every GPU while nvidia-smi samples it every few seconds. The test ends when the temperature of each GPU
+has stayed within two degrees for three minutes, when the load ends, or at the time limit. Only a test under steady load shows thermal
+throttling. This module measures and does not judge.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ FIELDS = (
     "utilization.gpu", "ecc.errors.uncorrected.volatile.total",
 )  # fmt: skip
 SAMPLE_S, STEADY_S, WITHIN_C, LIMIT_S = 10.0, 180.0, 2.0, 1800
-"""Seconds between samples, seconds and degrees that make a steady state, and the longest load."""
+"""Seconds between samples, duration and temperature range of a steady state, and the time limit of the load."""
 
 
 class HeatError(Exception):
-    """Nothing could be measured; the message says why."""
+    """The measurement failed; the message gives the reason."""
 
 
 def load(limit_s: int) -> list[str]:
-    """The command that heats: DCGM's targeted stress on all GPUs."""
+    """The command for the load: DCGM's targeted stress on all GPUs."""
     return ["dcgmi", "diag", "-r", "targeted_stress", "-j", "-p", "targeted_stress.test_duration=%d" % limit_s]
 
 
@@ -39,9 +39,9 @@ def measure(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Heat and watch; one object of schema `gpuinfra.heat/1`, with degrees Celsius, watts, MHz and seconds.
+    """Load and sample the GPUs; one object of schema `gpuinfra.heat/1`, with degrees Celsius, watts, MHz and seconds.
 
-    Raises `HeatError` where the load cannot be started or a GPU stops answering.
+    Raises `HeatError` if the load cannot be started or a GPU stops responding.
     """
     sample = sample or _sample
     words = heat or load(limit_s)
@@ -56,7 +56,7 @@ def measure(
             cwd="/",
         )
     except OSError as error:
-        raise HeatError("%s: %s" % (words[0], error.strerror or "cannot be run")) from None
+        raise HeatError("%s: %s" % (words[0], error.strerror or "cannot be started")) from None
     started = clock()
     series: list[tuple[float, list[Row]]] = [(0.0, first)]
     steady, code = False, None
@@ -68,7 +68,7 @@ def measure(
                 break
             series.append((clock() - started, sample()))
             if len(series[-1][1]) != len(first):
-                raise HeatError("%d GPUs answered before the stress, %d under it" % (len(first), len(series[-1][1])))
+                raise HeatError("%d GPUs responded before the stress, %d during it" % (len(first), len(series[-1][1])))
             steady = is_steady(series)
     finally:
         if process.poll() is None:
@@ -89,7 +89,7 @@ def measure(
 
 
 def is_steady(series: list[tuple[float, list[Row]]]) -> bool:
-    """True when every GPU has kept its temperature for long enough, under load."""
+    """True if the temperature of every GPU was steady for long enough under load."""
     now = series[-1][0]
     recent = [rows for at, rows in series if at >= now - STEADY_S]
     if now < STEADY_S or len(recent) < 3:
@@ -126,7 +126,7 @@ def _gpu(series: list[tuple[float, list[Row]]], at: int) -> dict[str, Any]:
 def _figure(row: Row, column: str) -> float:
     value = number(row.get(column), column)
     if value is None:
-        raise Unreadable("%s shows no %s" % (row.label, column))
+        raise Unreadable("%s reports no %s" % (row.label, column))
     return value
 
 
@@ -138,5 +138,5 @@ def _sample() -> list[Row]:
         raise HeatError("nvidia-smi: %s" % error) from None
     text = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
-        raise HeatError("nvidia-smi ended with %d: %s" % (done.returncode, shortened(text, 120)))
+        raise HeatError("nvidia-smi failed with exit code %d: %s" % (done.returncode, shortened(text, 120)))
     return list(parse(text).rows)

@@ -1,7 +1,7 @@
-"""The journal of a node's steps: what was done, in a file that a kill at any moment leaves whole.
+"""The journal of a node's steps, in a file that stays consistent if the process is killed at any time.
 
-It owns `state.json` (docs/design.md, "Journal of a node") and the lock that keeps a second run out.
-It decides nothing about steps; `steps.py` does.
+Owns `state.json` (docs/design.md, "Journal of a node") and the lock against concurrent runs.
+`steps.py` decides which steps run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEFTOVER_GRACE_S = 10.0
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace `path` so that a reader, or a run after a power cut, sees the old content or the new, never a part."""
+    """Replace `path` atomically: a reader, or a run after a power loss, sees the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".new")
     try:
@@ -44,13 +44,13 @@ def write_whole(path: Path, text: str) -> None:
 
 
 class Journal:
-    """What each step came to, written after every change."""
+    """The state of each step, written after every change."""
 
     def __init__(self, path: Path, bundle_sha256: str, boot_id: str) -> None:
         self.path = path
         self.boot_id = boot_id
         self.broken: Optional[str] = None
-        """Why an earlier journal could not be read; it was put aside and every step proves itself anew."""
+        """Why the previous journal could not be read. The file was renamed, and every step is verified again."""
         before = self._read()
         self.steps: Dict[str, Dict[str, Any]] = {}
         for entry in before.get("steps", []):
@@ -72,7 +72,7 @@ class Journal:
         except ValueError as error:
             return self._put_aside(str(error))
         if not isinstance(state, dict) or state.get("schema") != SCHEMA or not isinstance(state.get("steps"), list):
-            return self._put_aside(f"it is not of schema {SCHEMA}")
+            return self._put_aside(f"its schema is not {SCHEMA}")
         return state
 
     def _put_aside(self, reason: str) -> Dict[str, Any]:
@@ -81,7 +81,7 @@ class Journal:
         return {}
 
     def expect(self, hashes: Dict[str, str]) -> None:
-        """Take over the bundle's list of steps, in its order; a step whose hash changed is pending again."""
+        """Adopt the bundle's list of steps in its order; a step with a new hash is pending again."""
         steps = {}
         for step, digest in hashes.items():
             entry = self.steps.get(step)
@@ -107,7 +107,7 @@ class Journal:
         self.write()
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the complete journal."""
         entries: List[Dict[str, Any]] = list(self.steps.values())
         state = {
             "schema": SCHEMA,
@@ -120,14 +120,14 @@ class Journal:
 
 
 class Locked(Exception):
-    """Another run holds the lock; the text names it."""
+    """Another run holds the lock; the message names it."""
 
 
 NOTE_BYTES = 256
 
 
 class Lock:
-    """One run at a time. The kernel frees the lock when its holder dies, however it dies."""
+    """Allows one run at a time. The kernel releases the lock when its holder ends for any reason."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,21 +138,23 @@ class Lock:
             holder = self._read().get("pid")
             self._handle.close()
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise Locked(f"another run holds {path} (process {holder}); wait for it, or end that process") from None
+                raise Locked(
+                    f"another run (process {holder}) holds {path}; wait for it to end, or end that process"
+                ) from None
             raise
         self._end_leftover(self._read())
         self._write({"pid": os.getpid()})
 
     def started(self, group: int) -> None:
-        """Note the process group of the step that runs now, so that a next run can end what a kill left of it."""
+        """Record the process group of the running step, so that the next run can end what a kill left behind."""
         self._write({"pid": os.getpid(), "group": group, "began": process_began(group)})
 
     def ended(self) -> None:
-        """No step runs now."""
+        """Record that no step runs."""
         self._write({"pid": os.getpid()})
 
     def release(self) -> None:
-        """Let the next run in."""
+        """Release the lock."""
         self._handle.close()
 
     def _read(self) -> Dict[str, Any]:
@@ -165,29 +167,29 @@ class Lock:
 
     def _write(self, content: Dict[str, Any]) -> None:
         try:
-            # One write of one size over the old one: who reads meanwhile finds one note or the other, never half of one.
+            # One write of constant size, so a concurrent reader sees the old or the new note.
             os.pwrite(self._handle.fileno(), json.dumps(content).ljust(NOTE_BYTES).encode(), 0)
         except OSError:
-            pass  # a full disk: the lock itself holds, only the note about it is lost
+            pass  # the disk is full: the lock still holds, only the note is lost
 
     @staticmethod
     def _end_leftover(content: Dict[str, Any]) -> None:
         group, began = content.get("group"), content.get("began")
-        # Process ids come round again, so the leader must have begun when the note says; a leader that is gone
-        # while members live leaves its id unused, because the kernel does not give away a group's id.
+        # Process ids are reused, so the leader's start time must match the note. If the leader has ended while members
+        # still run, the kernel does not reuse the group's id.
         if not isinstance(group, int) or group <= 1 or process_began(group) not in (None, began):
             return
         end_group(group)
 
 
 def process_began(pid: int) -> Optional[int]:
-    """When the process began, in ticks since boot; None when there is none."""
+    """The start time of a process in ticks since boot; None if it does not exist."""
     fields = _stat(str(pid))
     return int(fields[19]) if fields else None
 
 
 def group_lives(group: int) -> bool:
-    """True while a process of that group runs. One that ended and was not collected yet does not count."""
+    """True while a process of the group runs. Zombies do not count."""
     for entry in Path("/proc").iterdir():
         fields = _stat(entry.name) if entry.name.isdigit() else []
         if fields and fields[2] == str(group) and fields[0] not in "ZX":
@@ -196,7 +198,7 @@ def group_lives(group: int) -> bool:
 
 
 def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
-    """Ask a process group to end, then make it."""
+    """Terminate a process group, and kill it after the grace period."""
     for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
         try:
             os.killpg(group, number)
@@ -210,7 +212,7 @@ def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
 
 
 def _stat(pid: str) -> List[str]:
-    """The fields of /proc/PID/stat from the third on, which is the state; empty when there is no such process."""
+    """The fields of /proc/PID/stat from the third (state) on; empty if the process does not exist."""
     try:
         fields = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

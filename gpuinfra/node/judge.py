@@ -1,8 +1,8 @@
-"""The judgement: recorded tool output and a machine's record in, outcomes out. Pure, and the only one.
+"""The judge: turns recorded tool output and a machine's expectation into outcomes. Pure, and the only judge.
 
-It runs on the node, inside `NodesReady` during `pulumi up`, and in `gpuinfra verify`, always on raw output,
-so nobody has to believe what a node says about itself.
-Whatever cannot be understood ends in `error`; there is no way from unknown to `pass`.
+It runs on the node, inside `NodesReady` during `pulumi up`, and in the verification commands, always on raw output;
+results that a node reports about itself are not trusted.
+Output that cannot be parsed results in `error`; unknown output never passes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from .answer import Answers
 from .checks import ALL
 from .checks.base import Check
 from .expectation import Machine
-from .words import Broken, Outcome, Severity, Unreadable, harmless, shortened
+from .words import Broken, Outcome, Severity, Unreadable, escaped, shortened
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "error")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a node is verified, and what stands in the way."""
+    """Whether a node is verified, and what prevents it."""
 
     verified: bool
     blockers: tuple[dict[str, Any], ...]
-    """Checks of severity block or drain that did not pass, and required ones that did not run; the telling ones
+    """Checks of severity block or drain that did not pass, and required checks that did not run; root causes
     first."""
     missing: tuple[str, ...]
-    """Required checks that no outcome exists for."""
+    """Required checks without an outcome."""
 
 
 def judge(
@@ -40,11 +40,10 @@ def judge(
 ) -> list[dict[str, Any]]:
     """Judge every check that the machine requires or skips, in order of phase and id.
 
-    `journal` is the node's `state.json`; None means that there is none to read, as on a machine that no
-    bootstrap made.
-    `phases` limits the work; the verdict then names what did not run.
+    `journal` is the node's `state.json`; None if there is none, as on a machine without bootstrap.
+    `phases` limits the checks; the verdict then lists the others as missing.
     """
-    required, skips = _wanted(expectation)
+    required, skips = _required_and_skipped(expectation)
     answers = Answers(probes)
     machine = Machine(expectation, journal if journal is None or isinstance(journal, Mapping) else {})
     allowed = None if phases is None else {str(getattr(phase, "value", phase)) for phase in phases}
@@ -58,15 +57,14 @@ def judge(
             results.append(_record(check, Outcome("skip", reason=skips[check.id])))
         else:
             results.append(_record(check, _outcome(check, answers, machine)))
-    results += [_unknown(name) for name in required if name not in ALL]
+    results += [_unknown_check(name) for name in required if name not in ALL]
     return results
 
 
 def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
-    """A node is verified when every required check ran and none of severity block or drain ended other than in pass,
-    or in a skip that the machine's record lists. A warning of such a check does not hold a node back, an error
-    of any check does."""
-    required, skips = _wanted(expectation)
+    """A node is verified if every required check ran, and every check of severity block or drain passed, or was skipped
+    as the machine's record lists. A warning of a check in `WARNS` does not block; an error of any check does."""
+    required, skips = _required_and_skipped(expectation)
     by_id = {check.get("id"): check for check in checks}
     blockers, missing = [], [name for name in required if name not in by_id]
     for name, check in by_id.items():
@@ -76,35 +74,38 @@ def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any])
         if outcome == "warn" and (severity in (Severity.WARN.value, Severity.INFO.value) or name in WARNS):
             continue
         blockers.append(dict(check))
-    blockers.sort(key=telling)
+    blockers.sort(key=root_cause_order)
     return Verdict(not blockers and not missing, tuple(blockers), tuple(missing))
 
 
 WARNS = frozenset(("D7", "G7", "X1", "X2"))
-"""Checks that know a milder class than their severity: a driver that no reboot has proven yet, software thermal slowdown,
-Xids to watch, non-fatal SXids."""
+"""Checks with a milder class than their severity: a driver that no reboot has proven yet, software thermal slowdown,
+Xids to monitor, non-fatal SXids."""
 
-_FIRST = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
+_ROOT_CAUSES = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
 
 
-def telling(check: Mapping[str, Any]) -> tuple[int, int]:
-    """Causes before consequences: a lost GPU makes ten checks fail, and its Xid says why."""
+def root_cause_order(check: Mapping[str, Any]) -> tuple[int, int]:
+    """Sorts causes before consequences: a lost GPU fails ten checks, and its Xid gives the cause."""
     name = str(check.get("id"))
-    return (0 if check.get("outcome") == "fail" else 1, _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return (
+        0 if check.get("outcome") == "fail" else 1,
+        _ROOT_CAUSES.index(name) if name in _ROOT_CAUSES else len(_ROOT_CAUSES),
+    )
 
 
 def not_checked(expectation: Mapping[str, Any]) -> list[str]:
-    """Checks that exist and that this machine neither requires nor skips; reports list them."""
-    required, skips = _wanted(expectation)
+    """Checks that this machine neither requires nor skips; reports list them."""
+    required, skips = _required_and_skipped(expectation)
     return [name for name in ALL if name not in required and name not in skips]
 
 
-def _wanted(expectation: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+def _required_and_skipped(expectation: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
     required, skips = expectation.get("required"), expectation.get("skips", {})
     if not isinstance(required, (list, tuple)) or not required or not all(isinstance(name, str) for name in required):
-        raise ValueError("the expectation lists no required checks, so nothing could be concluded")
+        raise ValueError("the expectation lists no required checks")
     if not isinstance(skips, Mapping) or not all(isinstance(why, str) and why for why in skips.values()):
-        raise ValueError("every skip of the expectation needs its reason")
+        raise ValueError("a skip of the expectation has no reason")
     return [name for name in required if name not in skips], dict(skips)
 
 
@@ -116,9 +117,9 @@ def _outcome(check: Check, answers: Answers, machine: Machine) -> Outcome:
         return Outcome("fail", reason=error.reason, hint=error.hint)
     except Unreadable as error:
         return Outcome("error", reason=error.reason, hint=error.hint)
-    except Exception as error:  # hostile output must not end the judgement of the other checks
-        return Outcome("error", reason="%s while judging: %s" % (type(error).__name__, error))
-    return result if result.outcome in OUTCOMES else Outcome("error", reason="the check gave no outcome")
+    except Exception as error:  # malformed output must not stop the other checks
+        return Outcome("error", reason="%s in the check: %s" % (type(error).__name__, error))
+    return result if result.outcome in OUTCOMES else Outcome("error", reason="the check returned no valid outcome")
 
 
 def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
@@ -134,13 +135,13 @@ def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
         "found": _scalar(outcome.found),
         "expected": _scalar(outcome.expected),
         "unit": outcome.unit,
-        "hint": harmless(outcome.hint or check.hint),
+        "hint": escaped(outcome.hint or check.hint),
         "reason": None if outcome.reason is None else shortened(outcome.reason, 1000),
     }
 
 
-def _unknown(name: str) -> dict[str, Any]:
-    why = "this node part has no check %s" % shortened(name, 20)
+def _unknown_check(name: str) -> dict[str, Any]:
+    reason = "this version of the node code has no check %s" % shortened(name, 20)
     return {
         "id": shortened(name, 20),
         "name": "unknown",
@@ -150,13 +151,13 @@ def _unknown(name: str) -> dict[str, Any]:
         "found": None,
         "expected": None,
         "unit": None,
-        "hint": "build the bundle again with a matching gpuinfra",
-        "reason": why,
+        "hint": "rebuild the bundle with a matching version of gpuinfra",
+        "reason": reason,
     }
 
 
 def _scalar(value: Any) -> Any:
-    """A JSON scalar or a list of them, harmless to print."""
+    """A JSON scalar or a list of them, safe to print."""
     if isinstance(value, (list, tuple)):
         return [_scalar(one) for one in list(value)[:64]]
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""How the runner of steps speaks: to a log on the node, standard output, and the console, seen from outside."""
+"""The step runner's log: a file on the node, standard output, and the console, which is visible from outside."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Optional
 
 
-class Voice:
-    """The log on the node, standard output (which systemd keeps) and the console."""
+class StepLog:
+    """The log file on the node, standard output (which systemd stores) and the console."""
 
     def __init__(self, log: Path, console: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -19,10 +19,10 @@ class Voice:
         try:
             self._console = os.open(console, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_APPEND | os.O_CLOEXEC)
         except OSError:
-            pass  # no console here: the log has it all
+            pass  # no console: the log file contains everything
 
-    def say(self, text: str) -> None:
-        """One line for everybody. A full disk or a closed pipe never stops a run."""
+    def write(self, text: str) -> None:
+        """Write one line to all targets. A full disk or a closed pipe does not stop a run."""
         line = "".join(c if c.isprintable() else " " for c in text)
         stamped = f"{utc_now()} {line}\n"
         for target, content in (
@@ -38,11 +38,11 @@ class Voice:
                 pass
 
     def size(self) -> int:
-        """Where the log ends now."""
+        """The current end of the log file."""
         return os.fstat(self.log).st_size
 
     def last_line(self, since: int) -> str:
-        """The last thing that was said after that place."""
+        """The last line after that position."""
         try:
             with self.log_path.open("rb") as handle:
                 handle.seek(max(since, self.size() - 65536))

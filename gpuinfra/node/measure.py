@@ -1,4 +1,4 @@
-"""The node part's commands that measure, change or list one thing and print it: `nccl`, `pair`, `links`, `heat`, `mig`, `mounts`, `ports`."""
+"""The commands that measure, change or list one thing: `nccl`, `pair`, `links`, `heat`, `mig`, `mounts`, `ports`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import json
 import sys
 from pathlib import Path
 
-from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, say
+from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_message
 
 
 def nccl_command(args: argparse.Namespace) -> int:
-    """An all-reduce over this node's GPUs."""
+    """Run an all-reduce over this node's GPUs."""
     import tempfile
 
     from . import nccl
 
     if not (0 < args.gib <= 64 and 0 < args.rounds <= 10_000):
-        say("give --gib between 0 and 64, and --rounds between 1 and 10000")
+        print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
         return WRONG_USE
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
         try:
@@ -30,20 +30,20 @@ def nccl_command(args: argparse.Namespace) -> int:
 
 
 def pair_command(args: argparse.Namespace) -> int:
-    """An all-reduce with the node that this one is assigned."""
+    """Run an all-reduce with the assigned partner node."""
     import tempfile
 
     from . import cloud, nccl, pair
 
     if not (0 < args.gib <= 64 and 0 < args.rounds <= 10_000):
-        say("give --gib between 0 and 64, and --rounds between 1 and 10000")
+        print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
         return WRONG_USE
     try:
         assignment = pair.read(args.assignment or pair.ASSIGNMENT)
         if assignment["store"]:
             store: pair.Store = pair.Folder(Path(assignment["store"]))
         else:
-            node = load(NODE, "the node's configuration", "it is written by user data; or name a folder as store")
+            node = load(NODE, "the node's configuration", "user data writes it; or set a folder as store")
             store = pair.Bucket(node, cloud.of(node))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             result = pair.run(
@@ -57,7 +57,7 @@ def pair_command(args: argparse.Namespace) -> int:
 
 
 def links_command(args: argparse.Namespace) -> int:
-    """Each fabric device in a loop through itself."""
+    """Measure each fabric device in a loopback test."""
     from . import links
 
     try:
@@ -70,12 +70,12 @@ def links_command(args: argparse.Namespace) -> int:
 
 
 def heat_command(args: argparse.Namespace) -> int:
-    """Stress until the temperatures stand still."""
+    """Stress the GPUs until the temperatures are steady."""
     from . import heat
     from .words import Unreadable
 
     if not 60 <= args.seconds <= 6 * 3600:
-        say("give --seconds between 60 and 21600")
+        print_message("--seconds must be between 60 and 21600")
         return WRONG_USE
     try:
         result = heat.measure(args.seconds)
@@ -89,7 +89,7 @@ def heat_command(args: argparse.Namespace) -> int:
 
 
 def mig_command(args: argparse.Namespace) -> int:
-    """Cut the GPUs as the pool declares; 194 asks for a reboot."""
+    """Create the MIG instances that the pool declares; exit code 194 requests a reboot."""
     from . import mig
     from .words import Unreadable
 
@@ -101,13 +101,13 @@ def mig_command(args: argparse.Namespace) -> int:
         print("reboot: %s" % error)
         return mig.REBOOT
     except (mig.MigError, Unreadable) as error:
-        say(str(error))
+        print_message(str(error))
         return NOT_VERIFIED
     return OK
 
 
 def mounts_command(args: argparse.Namespace) -> int:
-    """Network file systems, and whether they answer."""
+    """Test the network file systems."""
     from . import mounts
 
     try:
@@ -120,7 +120,7 @@ def mounts_command(args: argparse.Namespace) -> int:
 
 
 def ports_command(args: argparse.Namespace) -> int:
-    """RDMA ports as the kernel describes them."""
+    """List the RDMA ports from the kernel."""
     from . import ports
 
     json.dump(ports.ports(), sys.stdout)

@@ -1,8 +1,8 @@
-"""Cutting the GPUs of this node by MIG as its pool declares: `node.pyz mig`.
+"""Create the MIG instances that the pool declares on this node's GPUs: `node.pyz mig`.
 
-Instances do not survive a reboot, on newer GPUs not even the mode does, so this runs at each boot and changes only what differs.
-Everything goes through nvidia-smi, by profile names; the largest profile is made first, because a small one in the middle of a GPU
-leaves no room for it.
+Instances do not survive a reboot, and on newer GPUs neither does the MIG mode, so this runs at each boot and changes only what differs.
+It uses nvidia-smi with profile names. It creates the largest profile first, because a small instance in the middle of a GPU would
+leave no space for it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from .words import Unreadable, shortened
 
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 REBOOT = 194
-"""Exit code that asks for a reboot, as steps use it."""
+"""Exit code that requests a reboot, as in the steps."""
 _GPU = re.compile(r"^GPU (\d+): ")
 _INSTANCE = re.compile(r"^MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[0-9a-zA-Z/-]+)\)$")
 
 
 class MigError(Exception):
-    """The GPUs could not be cut; the message says which command said what."""
+    """The MIG configuration failed; the message names the command and its output."""
 
 
 class RebootNeeded(Exception):
-    """A GPU takes its new mode only after a reboot."""
+    """A GPU needs a reboot to apply its new mode."""
 
 
 def instances(text: str) -> dict[int, list[tuple[str, str]]]:
-    """GPU -> (profile, UUID) of each MIG instance that `nvidia-smi -L` lists. Raises `Unreadable` for a line that is neither."""
+    """GPU -> (profile, UUID) of each MIG instance in `nvidia-smi -L`. Raises `Unreadable` for any other line."""
     found: dict[int, list[tuple[str, str]]] = {}
     current: list[tuple[str, str]] | None = None
     for line in text.splitlines():
@@ -40,22 +40,22 @@ def instances(text: str) -> dict[int, list[tuple[str, str]]]:
         elif instance and current is not None:
             current.append((instance.group(1), instance.group(3)))
         elif line.strip():
-            raise Unreadable("nvidia-smi -L printed a line that is neither GPU nor instance: %s" % shortened(line, 80))
+            raise Unreadable("cannot parse a line of nvidia-smi -L: %s" % shortened(line, 80))
     return found
 
 
 def apply(expectation: Mapping[str, Any], run: Run | None = None) -> list[str]:
-    """Cut every GPU as declared; what was changed, one line each.
+    """Configure every GPU as declared; returns the changes, one line each.
 
-    Raises `MigError` when a command fails, and `RebootNeeded` when the mode waits for a reboot.
-    A pool that declares no layout is left as it is: G12 tells when a GPU is cut that should be whole.
+    Raises `MigError` if a command fails, and `RebootNeeded` if the mode needs a reboot.
+    A pool without MIG profiles is not changed: check G12 reports a GPU that is in MIG mode by mistake.
     """
     run = run or _run
     wanted = expectation.get("mig_profiles")
     if expectation.get("mig") is not True:
         return []
     if not isinstance(wanted, list) or not wanted or not all(isinstance(name, str) for name in wanted):
-        raise MigError("the expectation declares MIG and names no profiles")
+        raise MigError("the expectation declares MIG but no profiles")
     changed = _modes(run)
     for gpu, here in sorted(instances(_must(run, ["nvidia-smi", "-L"])).items()):
         if Counter(name for name, _ in here) == Counter(wanted):
@@ -69,26 +69,26 @@ def apply(expectation: Mapping[str, Any], run: Run | None = None) -> list[str]:
     for gpu, here in instances(_must(run, ["nvidia-smi", "-L"])).items():
         if Counter(name for name, _ in here) != Counter(wanted):
             shown = ", ".join(name for name, _ in here) or "nothing"
-            raise MigError("GPU %d shows %s after it was cut into %s" % (gpu, shown, ", ".join(wanted)))
+            raise MigError("GPU %d has %s after MIG was configured as %s" % (gpu, shown, ", ".join(wanted)))
     return changed
 
 
 def _modes(run: Run) -> list[str]:
-    """Switch MIG on where it is off."""
+    """Enable MIG where it is disabled."""
     changed = []
     for gpu, _, pending in _read_modes(run):
         if pending != "Enabled":
             _must(run, ["nvidia-smi", "-i", gpu, "-mig", "1"])
-            changed.append("GPU %s: MIG on" % gpu)
-    # Older GPUs take the mode at a reset, which a process or NVLink may forbid; a reboot always does.
+            changed.append("GPU %s: MIG enabled" % gpu)
+    # Older GPUs apply the mode at a reset, which a process or NVLink may prevent; a reboot always applies it.
     for gpu, current, _ in _read_modes(run):
         if current != "Enabled":
             code, _text = run(["nvidia-smi", "--gpu-reset", "-i", gpu])
             if code:
-                raise RebootNeeded("MIG of GPU %s is switched on by a reboot" % gpu)
+                raise RebootNeeded("GPU %s enables MIG at the next reboot" % gpu)
     waiting = [gpu for gpu, current, _ in _read_modes(run) if current != "Enabled"]
     if waiting:
-        raise RebootNeeded("MIG of GPU %s is switched on by a reboot" % ", ".join(waiting))
+        raise RebootNeeded("GPU %s enables MIG at the next reboot" % ", ".join(waiting))
     return changed
 
 
@@ -98,7 +98,7 @@ def _read_modes(run: Run) -> list[tuple[str, str, str]]:
     for gpu, current, pending in rows:
         if not gpu.isdigit() or not {current, pending} <= {"Enabled", "Disabled"}:
             raise MigError(
-                "GPU %s cannot be cut: its MIG mode is %s, pending %s"
+                "cannot configure MIG on GPU %s: its mode is %s, pending %s"
                 % (shortened(gpu, 10), shortened(current, 40), shortened(pending, 40))
             )
     if not rows:
@@ -114,12 +114,14 @@ def _size(profile: str) -> tuple[int, int]:
 def _must(run: Run, words: Sequence[str]) -> str:
     code, text = run(words)
     if code:
-        raise MigError("%s ended with %d: %s" % (" ".join(words), code, shortened(text.strip() or "nothing said", 200)))
+        raise MigError(
+            "%s failed with exit code %d: %s" % (" ".join(words), code, shortened(text.strip() or "no output", 200))
+        )
     return text
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:
-    import subprocess  # reading what is there (`instances`) is pure, and judges import it
+    import subprocess  # imported here because the judge imports this module for `instances`
 
     try:
         done = subprocess.run(
@@ -132,7 +134,7 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
             cwd="/",
         )
     except OSError as error:
-        return 127, "%s: %s" % (words[0], error.strerror or "cannot be run")
+        return 127, "%s: %s" % (words[0], error.strerror or "cannot be started")
     except subprocess.TimeoutExpired:
-        return 124, "did not end within 300 s"
+        return 124, "timed out after 300 s"
     return done.returncode, done.stdout[:65536].decode("utf-8", "backslashreplace")

@@ -1,10 +1,10 @@
-"""An all-reduce straight on libnccl and libcudart through ctypes: no framework, no MPI, no SSH.
+"""An all-reduce directly on libnccl and libcudart through ctypes, without a framework, MPI or SSH.
 
-One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; with more ranks than GPUs here, the others
-are on other nodes and share the unique id. The sum is checked, so a link that is fast and wrong does not pass.
-It runs in a process of its own (`node.pyz nccl`), because a hanging collective can only be ended with its process.
+One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; if there are more ranks than local GPUs, the others
+run on other nodes with the same unique id. The sum is verified, so a link that is fast but corrupts data does not pass.
+It runs as a process of its own (`node.pyz nccl`), because a hanging collective can only be ended with its process.
 
-Signatures are those of nccl.h (2.x) and cuda_runtime_api.h; what the log says about the network is read in `network_of`.
+The signatures are those of nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GIB = 1 << 30
 
 
 class NcclError(Exception):
-    """A call failed; the message names call, library and reason."""
+    """A call failed; the message names the call, the library and the reason."""
 
 
 class UniqueId(ctypes.Structure):
@@ -37,7 +37,7 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("internal", c_char * 128)]
 
     def tobytes(self) -> bytes:
-        """All 128 bytes; the field alone would end at the first zero."""
+        """All 128 bytes; the field itself ends at the first zero byte."""
         return bytes(bytearray(self))
 
 
@@ -52,7 +52,7 @@ class _Rank:
 
 
 class Libraries:
-    """Both libraries with typed functions; each call raises `NcclError` when it fails."""
+    """Both libraries with typed functions; a failing call raises `NcclError`."""
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
@@ -78,7 +78,7 @@ class Libraries:
             raise NcclError("%s failed: %s (%d)" % (name, _text(self._cuda.cudaGetErrorString(code)), code))
 
     def devices(self) -> int:
-        """How many GPUs the runtime sees."""
+        """The number of GPUs that the runtime finds."""
         count = c_int()
         self.cuda("cudaGetDeviceCount", byref(count))
         return count.value
@@ -130,13 +130,13 @@ def all_reduce(
     first_rank: int = 0,
     ranks: int | None = None,
 ) -> dict[str, Any]:
-    """Sum `size` bytes over all ranks, `rounds` times, and check the result."""
+    """Sum `size` bytes over all ranks, `rounds` times, and verify the result."""
     here = libraries.devices()
     if not here:
-        raise NcclError("the CUDA runtime sees no GPU")
+        raise NcclError("the CUDA runtime finds no GPU")
     total = ranks or here
     if size % 4 or size <= 0 or not 0 < total < 256:
-        raise NcclError("size must be a positive multiple of 4 bytes, and ranks fewer than 256")
+        raise NcclError("size must be a positive multiple of 4 bytes, and ranks must be below 256")
     made: list[_Rank] = []
     try:
         _make(libraries, made, here, size, unique_id or libraries.unique_id(), first_rank, total)
@@ -148,7 +148,7 @@ def all_reduce(
             _round(libraries, made, size)
         _wait(libraries, made)
         seconds = (time.perf_counter() - started) / rounds
-        # What each rank sends is known, so every int32 of the sum is too.
+        # The data of each rank is known, so the expected sum is known too.
         wrong = sum(_wrong_bytes(libraries, one, size, total) for one in made)
     finally:
         _free(libraries, made)
@@ -188,12 +188,12 @@ def _make(
 
 
 def _value(rank: int) -> int:
-    """The byte that a rank sends: 1 to 7 in turn, so that neighbours differ."""
+    """The byte that a rank sends: 1 to 7 in turn, so that neighbors differ."""
     return 1 + rank % 7
 
 
 def _sum(total: int) -> int:
-    """What every int32 of the result must be, with the carry of a 32-bit addition."""
+    """The expected value of every int32 in the result, with 32-bit overflow."""
     return sum(_value(rank) * 0x01010101 for rank in range(total)) & 0xFFFFFFFF
 
 
@@ -211,11 +211,11 @@ def _wait(libraries: Libraries, made: list[_Rank]) -> None:
         late = c_int()
         libraries.nccl("ncclCommGetAsyncError", rank.comm, byref(late))
         if late.value:
-            raise NcclError("rank %d met an error while it ran (%d)" % (rank.rank, late.value))
+            raise NcclError("rank %d reported an asynchronous error (%d)" % (rank.rank, late.value))
 
 
 def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> int:
-    """How many bytes differ in samples of the beginning, the middle and the end."""
+    """The number of wrong bytes in samples from the beginning, the middle and the end."""
     libraries.cuda("cudaSetDevice", rank.device)
     length = min(SAMPLE, size)
     expected = _sum(total).to_bytes(4, "little") * (length // 4)
@@ -229,7 +229,7 @@ def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> in
 
 
 def _free(libraries: Libraries, made: list[_Rank]) -> None:
-    """Give everything back; an error here must not hide the one that led here."""
+    """Free all resources; an error here must not hide the original error."""
     for rank in made:
         for call, name, handle in (
             (libraries.cuda, "cudaSetDevice", rank.device),
@@ -259,7 +259,7 @@ def _text(value: bytes | None) -> str:
 
 
 def run(size: int, rounds: int, log: str) -> dict[str, Any]:
-    """One all-reduce inside this node, with NCCL's own log read for the network that it chose."""
+    """One all-reduce inside this node, with the network from NCCL's log."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     result = all_reduce(Libraries(), size=size, rounds=rounds)
     result["network"] = network_in(log)
@@ -267,7 +267,7 @@ def run(size: int, rounds: int, log: str) -> dict[str, Any]:
 
 
 def network_in(log: str) -> list[str]:
-    """The same, of a log file; nothing where there is none."""
+    """The network names in a log file; empty if it does not exist."""
     try:
         with open(log, encoding="utf-8", errors="backslashreplace") as file:
             return network_of(file.read(1 << 20))
@@ -276,5 +276,5 @@ def network_in(log: str) -> list[str]:
 
 
 def network_of(log: str) -> list[str]:
-    """Names of the network plugins that NCCL says it uses; sockets are one of them, and never what a GPU node wants."""
+    """The names of the network plugins in NCCL's log. `Socket` is one of them; GPU nodes should never use it."""
     return sorted(set(re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+?)\s*$", log, re.MULTILINE)))

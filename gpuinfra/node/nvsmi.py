@@ -1,8 +1,8 @@
-"""`nvidia-smi -q -x`, read by element name with a parser that refuses what XML can be abused for.
+"""Parse `nvidia-smi -q -x` by element name, with a parser that rejects XML attacks.
 
 Each GPU becomes a mapping from a path such as `pci/pci_gpu_link_info/pcie_gen/max_link_gen` to its text.
-Elements differ by driver and by MIG mode, so nothing here knows which paths exist; checks say what a missing one means.
-`supported_clocks` is left out: it is most of the text and no check reads it.
+Elements differ by driver and by MIG mode, so this module has no list of paths; each check decides what a missing path means.
+`supported_clocks` is skipped: it is most of the text and no check reads it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from xml.parsers import expat
 from .table import label
 from .words import Unreadable, shortened
 
-_LEFT_OUT = frozenset(("supported_clocks", "accounted_processes"))
+_SKIPPED = frozenset(("supported_clocks", "accounted_processes"))
 _REPEATED = frozenset(("process_info", "mig_device"))
-_DEEPEST = 16
-_MOST_ELEMENTS = 400_000
+_MAX_DEPTH = 16
+_MAX_ELEMENTS = 400_000
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Gpu:
     pci: str
     fields: dict[str, str]
     repeated: dict[str, int]
-    """How often each repeated element came: `process_info`, `mig_device`."""
+    """The number of each repeated element: `process_info`, `mig_device`."""
 
     def get(self, path: str) -> str:
-        """The text at a path; a path that was not printed cannot be judged."""
+        """The text at a path. Raises `Unreadable` if it was not printed."""
         if path not in self.fields:
             raise Unreadable("nvidia-smi -q -x printed no %s for GPU %d" % (path, self.index))
         return self.fields[path]
@@ -42,7 +42,7 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """Which GPU this is, as a person would look for it."""
+        """The GPU with its address and serial number."""
         return label(self.index, self.pci, self.fields.get("serial", ""))
 
 
@@ -66,19 +66,19 @@ class _Reader:
         self._fields: dict[str, str] | None = None
         self._repeated: dict[str, int] = {}
         self._pci = ""
-        self._left_out = 0
+        self._skip_depth = 0
         self._elements = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
-        if self._elements > _MOST_ELEMENTS or len(self._path) >= _DEEPEST:
-            raise Unreadable("nvidia-smi -q -x is larger or deeper than any machine prints")
+        if self._elements > _MAX_ELEMENTS or len(self._path) >= _MAX_DEPTH:
+            raise Unreadable("nvidia-smi -q -x is too large or too deeply nested")
         if not self._path and name != "nvidia_smi_log":
-            raise Unreadable("the document is a <%s>, not an nvidia_smi_log" % shortened(name, 40))
+            raise Unreadable("the root element is <%s>, expected nvidia_smi_log" % shortened(name, 40))
         if name == "gpu" and len(self._path) == 1:
             self._fields, self._repeated, self._pci = {}, {}, attributes.get("id", "")
-        if name in _LEFT_OUT:
-            self._leave_out()
+        if name in _SKIPPED:
+            self._skip()
             return
         if name in _REPEATED:
             self._repeated[name] = self._repeated.get(name, 0) + 1
@@ -104,41 +104,41 @@ class _Reader:
                 raise Unreadable("nvidia-smi -q -x printed %s twice for one GPU" % path)
             self._fields[path] = text
 
-    def _leave_out(self) -> None:
-        """Only count depth until the element ends: most of the document is a list of clocks."""
-        self._left_out = 1
+    def _skip(self) -> None:
+        """Count only the depth until the element ends, for speed: most of the document is a list of clocks."""
+        self._skip_depth = 1
         self._parser.StartElementHandler = self._deeper
         self._parser.EndElementHandler = self._shallower
         self._parser.CharacterDataHandler = None
 
     def _deeper(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
-        self._left_out += 1
-        if self._elements > _MOST_ELEMENTS or self._left_out > _DEEPEST:
-            raise Unreadable("nvidia-smi -q -x is larger or deeper than any machine prints")
+        self._skip_depth += 1
+        if self._elements > _MAX_ELEMENTS or self._skip_depth > _MAX_DEPTH:
+            raise Unreadable("nvidia-smi -q -x is too large or too deeply nested")
 
     def _shallower(self, name: str) -> None:
-        self._left_out -= 1
-        if not self._left_out:
+        self._skip_depth -= 1
+        if not self._skip_depth:
             self.listen()
 
     def listen(self) -> None:
-        """Read elements again."""
+        """Start or resume parsing elements."""
         self._parser.StartElementHandler = self.start
         self._parser.EndElementHandler = self.end
         self._parser.CharacterDataHandler = self.text
 
     def refuse(self, *_: Any) -> int:
-        raise Unreadable("the document declares entities, which nvidia-smi never does")
+        raise Unreadable("the XML declares entities, which nvidia-smi never does")
 
 
 def parse(text: str) -> Log:
-    """Read the document, or say why it cannot be believed."""
+    """Parse the document. Raises `Unreadable` if it is incomplete or invalid."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     reader = _Reader(parser)
     reader.listen()
-    # A DOCTYPE line is normal and names a DTD that nobody fetches; a declaration inside it is an attack.
+    # A DOCTYPE line is normal, and the DTD that it names is never fetched; declarations inside it are an attack.
     parser.EntityDeclHandler = reader.refuse
     parser.UnparsedEntityDeclHandler = reader.refuse
     parser.ExternalEntityRefHandler = reader.refuse
@@ -146,10 +146,10 @@ def parse(text: str) -> Log:
     try:
         parser.Parse(text.lstrip().encode("utf-8", "backslashreplace"), True)
     except expat.ExpatError as error:
-        raise Unreadable("nvidia-smi -q -x is not whole XML: %s" % error) from error
+        raise Unreadable("nvidia-smi -q -x printed invalid XML: %s" % error) from error
     attached = reader.top.get("attached_gpus", "")
     if not attached.isdigit():
-        raise Unreadable("nvidia-smi -q -x does not say how many GPUs are attached")
+        raise Unreadable("nvidia-smi -q -x reports no number of attached GPUs")
     if not reader.top.get("driver_version"):
-        raise Unreadable("nvidia-smi -q -x does not name its driver")
+        raise Unreadable("nvidia-smi -q -x reports no driver version")
     return Log(reader.top["driver_version"], reader.top.get("cuda_version", ""), int(attached), tuple(reader.gpus))

@@ -1,9 +1,9 @@
-"""An all-reduce between this node and one other, straight on libnccl: `node.pyz pair`.
+"""An all-reduce between this node and another one, directly on libnccl: `node.pyz pair`.
 
-Two nodes find each other through a store, without SSH, MPI or a framework: the first one makes NCCL's id and leaves it there, the
-second one answers, and both join. A store is the evidence bucket (each node writes below its own name and reads its partner's
-rendezvous) or a folder that both have mounted. Who meets whom is decided elsewhere (`gpuinfra.verification.pairs`): an assignment
-names run, partner and place. The collective itself is `nccl.py`'s, and a collective that hangs is ended with its process.
+Two nodes find each other through a store, without SSH, MPI or a framework: the first one creates NCCL's id and stores it, the
+second one answers, and both join. A store is the evidence bucket (each node writes under its own name and reads its partner's
+rendezvous) or a folder that both nodes mount. `gpuinfra.verification.pairs` decides which nodes are paired; an assignment names
+the run, the partner and the place. `nccl.py` runs the collective; a hanging collective is ended with its process.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from .words import shortened
 
 ASSIGNMENT = Path("/var/lib/gpuinfra/pair.json")
 WAIT_S, LIMIT_S = 300.0, 600.0
-"""Longest wait for the partner, and longest whole run, in seconds."""
+"""Maximum wait for the partner, and maximum duration of a run, in seconds."""
 _PAUSE_S = 1.0
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
 
 
 class PairError(Exception):
-    """The two nodes did not meet; the message says at which point."""
+    """The rendezvous of the two nodes failed; the message gives the point of failure."""
 
 
 class Store(Protocol):
-    """Where two nodes leave each other a few hundred bytes."""
+    """Storage through which two nodes exchange a few hundred bytes."""
 
     def put(self, owner: str, name: str, data: bytes) -> None:
-        """Write below this node's own name."""
+        """Write a file under this node's own name."""
         ...
 
     def get(self, owner: str, name: str) -> bytes | None:
-        """What the owner left under this name, None while there is nothing."""
+        """The content that the owner wrote under this name; None if there is none."""
         ...
 
 
 class Folder:
-    """A folder that both nodes have mounted, such as one on Lustre."""
+    """A folder that both nodes mount, for example on Lustre."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,17 +67,17 @@ class Folder:
 
 
 class Bucket:
-    """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, written and read under the node's own identity."""
+    """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, accessed with the node's own identity."""
 
     def __init__(self, node: Mapping[str, Any], cloud: Any) -> None:
         place = node.get("evidence")
         if not isinstance(place, Mapping):
-            raise CloudError("node.json does not say where evidence goes")
+            raise CloudError("node.json has no evidence location")
         self._bucket, self._prefix = field(place, "bucket"), field(place, "prefix").rstrip("/")
         self._owner, self._cloud = place.get("owner"), cloud
         if not hasattr(cloud, "get"):
             raise CloudError(
-                "nodes of this cloud cannot read the bucket; give --store with a folder that both have mounted"
+                "nodes of this cloud cannot read the evidence bucket; use --store with a folder that both nodes mount"
             )
 
     def put(self, owner: str, name: str, data: bytes) -> None:
@@ -94,33 +94,35 @@ class Bucket:
 def read(path: Path = ASSIGNMENT) -> dict[str, Any]:
     """The assignment: `{"schema": "gpuinfra.pair-assignment/1", "run", "self", "partner", "place": 0 or 1, "store": folder or null}`."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        assignment = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise PairError("no partner is assigned: %s is not there" % path) from None
+        raise PairError("no partner is assigned: %s does not exist" % path) from None
     except (OSError, ValueError) as error:
-        raise PairError("%s cannot be read: %s" % (path, error)) from None
-    return checked(said)
+        raise PairError("cannot read %s: %s" % (path, error)) from None
+    return checked(assignment)
 
 
-def checked(said: object) -> dict[str, Any]:
-    """An assignment whose every field is what it must be; `PairError` names the first that is not."""
-    if not isinstance(said, dict) or said.get("schema") != "gpuinfra.pair-assignment/1":
+def checked(assignment: object) -> dict[str, Any]:
+    """The assignment if all fields are valid. Raises `PairError` with the first invalid field."""
+    if not isinstance(assignment, dict) or assignment.get("schema") != "gpuinfra.pair-assignment/1":
         raise PairError("the assignment is not of schema gpuinfra.pair-assignment/1")
     for name in ("run", "self", "partner"):
-        if not isinstance(said.get(name), str) or not _NAME.match(said[name]):
+        if not isinstance(assignment.get(name), str) or not _NAME.match(assignment[name]):
             raise PairError(
-                "the assignment's %s is %s; letters, digits, dots and dashes are allowed"
-                % (name, shortened(repr(said.get(name)), 60))
+                "the assignment's %s is %s; allowed are letters, digits, dots and dashes"
+                % (name, shortened(repr(assignment.get(name)), 60))
             )
-    if said["self"] == said["partner"]:
-        raise PairError("the assignment pairs %s with itself" % said["self"])
-    if said.get("place") not in (0, 1) or isinstance(said["place"], bool):
+    if assignment["self"] == assignment["partner"]:
+        raise PairError("the assignment pairs %s with itself" % assignment["self"])
+    if assignment.get("place") not in (0, 1) or isinstance(assignment["place"], bool):
         raise PairError(
-            "the assignment's place is %s; one node is 0, the other 1" % shortened(repr(said.get("place")), 20)
+            "the assignment's place is %s; allowed are 0 and 1, one for each node"
+            % shortened(repr(assignment.get("place")), 20)
         )
-    if not (said.get("store") is None or (isinstance(said["store"], str) and said["store"].startswith("/"))):
-        raise PairError("the assignment's store is no folder; give an absolute path or null")
-    return said
+    store = assignment.get("store")
+    if not (store is None or (isinstance(store, str) and store.startswith("/"))):
+        raise PairError("the assignment's store is not a folder; give an absolute path or null")
+    return assignment
 
 
 def meet(
@@ -132,24 +134,24 @@ def meet(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[nccl.UniqueId, int, int]:
-    """Find the partner: NCCL's id, this node's first rank and all ranks of both. Raises `PairError` when it does not come."""
+    """Find the partner. Returns NCCL's id, this node's first rank and the number of all ranks. Raises `PairError` on a timeout."""
     here, place = libraries.devices(), assignment["place"]
     if not here:
-        raise PairError("the CUDA runtime sees no GPU")
+        raise PairError("the CUDA runtime finds no GPU")
     mine: dict[str, Any] = {"schema": "gpuinfra.rendezvous/1", "run": assignment["run"], "gpus": here, "time": now()}
     if place == 0:
         one_id = libraries.unique_id()
         mine["unique_id"] = one_id.tobytes().hex()
         store.put(assignment["self"], _name(assignment, 0), json.dumps(mine).encode("ascii"))
-        # Joining before the partner is there would hang in NCCL, where nothing can be told.
+        # Joining before the partner arrives would hang inside NCCL, without a message.
         theirs = _await(assignment, store, 1, wait_s, wait, clock)
         return one_id, 0, here + theirs["gpus"]
     theirs = _await(assignment, store, 0, wait_s, wait, clock)
     one_id = nccl.UniqueId()
     text = theirs.get("unique_id")
     if not isinstance(text, str) or not re.match(r"^[0-9a-f]{256}$", text):
-        raise PairError("%s left no whole id of NCCL" % assignment["partner"])
-    # Byte by byte: the id holds zeros, and assigning text would end at the first one.
+        raise PairError("%s stored no complete NCCL id" % assignment["partner"])
+    # Byte by byte: the id contains zeros, and assigning text would end at the first one.
     for at, byte in enumerate(bytes.fromhex(text)):
         bytearray_of(one_id)[at] = byte
     store.put(assignment["self"], _name(assignment, 1), json.dumps(mine).encode("ascii"))
@@ -157,7 +159,7 @@ def meet(
 
 
 def bytearray_of(one_id: nccl.UniqueId) -> memoryview:
-    """The id's 128 bytes, to be written."""
+    """A writable view of the id's 128 bytes."""
     return memoryview(one_id).cast("B")
 
 
@@ -178,35 +180,32 @@ def _await(
         data = store.get(assignment["partner"], _name(assignment, place))
         if data is not None:
             try:
-                said = json.loads(data)
+                answer = json.loads(data)
             except ValueError:
-                said = None
+                answer = None
             if (
-                not isinstance(said, dict)
-                or said.get("schema") != "gpuinfra.rendezvous/1"
-                or said.get("run") != assignment["run"]
+                not isinstance(answer, dict)
+                or answer.get("schema") != "gpuinfra.rendezvous/1"
+                or answer.get("run") != assignment["run"]
             ):
-                raise PairError("%s left something that is no rendezvous of this run" % assignment["partner"])
-            if (
-                isinstance(said.get("gpus"), bool)
-                or not isinstance(said.get("gpus"), int)
-                or not 0 < said["gpus"] <= 64
-            ):
-                raise PairError("%s does not say how many GPUs it brings" % assignment["partner"])
-            return said
+                raise PairError("%s stored no valid rendezvous of this run" % assignment["partner"])
+            gpus = answer.get("gpus")
+            if isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 < gpus <= 64:
+                raise PairError("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
+            return answer
         if clock() - started >= wait_s:
-            raise PairError("%s did not come within %d s" % (assignment["partner"], wait_s))
+            raise PairError("%s did not arrive within %d s" % (assignment["partner"], wait_s))
         wait(_PAUSE_S)
 
 
 def run(
     assignment: Mapping[str, Any], store: Store, *, size: int, rounds: int, log: str, limit_s: float = LIMIT_S
 ) -> dict[str, Any]:
-    """Meet, sum over both nodes, and say how fast and how right it was: schema `gpuinfra.pair/1`."""
+    """Meet the partner, sum over both nodes, and return bandwidth and correctness: schema `gpuinfra.pair/1`."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     libraries = nccl.Libraries()
     one_id, first, ranks = meet(assignment, store, libraries)
-    end = threading.Timer(limit_s, _hangs, (assignment["partner"], limit_s))
+    end = threading.Timer(limit_s, _end_process, (assignment["partner"], limit_s))
     end.daemon = True
     end.start()
     try:
@@ -219,8 +218,8 @@ def run(
     return result
 
 
-def _hangs(partner: str, limit_s: float) -> None:
-    """A collective that hangs sits in a library; only the process can be ended."""
-    sys.stderr.write("gpuinfra: the all-reduce with %s did not end within %d s\n" % (partner, limit_s))
+def _end_process(partner: str, limit_s: float) -> None:
+    """End the process, because a hanging collective inside the library cannot be interrupted."""
+    sys.stderr.write("gpuinfra: the all-reduce with %s timed out after %d s\n" % (partner, limit_s))
     sys.stderr.flush()
     os._exit(3)

@@ -1,7 +1,7 @@
-"""What the kernel says about each RDMA port, read from /sys/class/infiniband: `node.pyz ports`.
+"""List the RDMA ports from /sys/class/infiniband: `node.pyz ports`.
 
-No tool of a vendor is needed, so this answers on every image; `ibstat` is asked besides, because people compare with it.
-A text that is not there is null. Nothing is judged here.
+It needs no vendor tools, so it works on every image; `ibstat` is a separate probe, because people compare with it.
+A missing value is null. This module measures and does not judge.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 SYS = Path("/sys/class/infiniband")
-MOST = 64
-"""Most devices that are listed, and most bytes of one text that are read."""
+MAX_DEVICES, MAX_BYTES = 64, 64
+"""Maximum number of devices, and of bytes per text."""
 
 _TEXTS = {
     "state": "state",
@@ -22,13 +22,13 @@ _TEXTS = {
     "key_0": "pkeys/0",
     "key_1": "pkeys/1",
 }
-"""Name in the answer -> file below the port's folder."""
+"""Name in the result -> file in the port's folder."""
 
 
 def ports(folder: Path = SYS) -> dict[str, Any]:
     """One JSON object of schema `gpuinfra.ports/1`: a list of ports, each with its device, number and texts."""
     found = []
-    devices = sorted(folder.iterdir())[:MOST] if folder.is_dir() else []
+    devices = sorted(folder.iterdir())[:MAX_DEVICES] if folder.is_dir() else []
     for device in devices:
         numbers = device / "ports"
         for port in sorted(numbers.iterdir())[:4] if numbers.is_dir() else []:
@@ -41,6 +41,6 @@ def ports(folder: Path = SYS) -> dict[str, Any]:
 def _text(path: Path) -> str | None:
     try:
         with open(path, "rb") as file:
-            return file.read(MOST).decode("ascii", "backslashreplace").strip()
+            return file.read(MAX_BYTES).decode("ascii", "backslashreplace").strip()
     except OSError:
         return None

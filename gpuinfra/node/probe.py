@@ -1,7 +1,7 @@
-"""Running probes: bounded time, bounded output, no shell, and nothing in the record that a terminal would act on.
+"""Run probes: with time and size limits, without a shell, and with control characters escaped in the record.
 
-A record is what evidence carries: `argv`, `exit`, `stdout`, `stderr`, `truncated`, `seconds`, and
-`problem` (null, or why there is no answer) and `kept` (the filter, where only some lines were kept).
+A record is part of the evidence: `argv`, `exit`, `stdout`, `stderr`, `truncated`, `seconds`,
+`problem` (null, or why there is no result) and `kept` (the filter, if only matching lines were kept).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from typing import Any, Callable, Iterable
 
 from .probes import GPU_FIELDS, NODE_PART, OLDER_NAMES, PROBES, Probe
-from .words import harmless
+from .words import escaped
 
 _FIRST_LINES = 20
 _GRACE_S = 5.0
@@ -24,8 +24,8 @@ Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
 
 def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
-    """Run one command; whatever happens, there is a record of it."""
-    words = _own(list(argv))
+    """Run one command; always returns a record."""
+    words = _command(list(argv))
     started = time.monotonic()
     environment = dict(os.environ, LC_ALL="C", LANG="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="", TERM="dumb")
     try:
@@ -41,7 +41,7 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     except FileNotFoundError:
         return _record(words, 127, b"", b"", False, started, "not found")
     except OSError as error:
-        return _record(words, 126, b"", b"", False, started, "cannot be run: %s" % error.strerror)
+        return _record(words, 126, b"", b"", False, started, "cannot be started: %s" % error.strerror)
     keeper = _Keeper(probe)
     problem = _collect(process, keeper, started + probe.timeout_s)
     code = process.returncode
@@ -51,8 +51,8 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     return _record(words, code, keeper.stdout(), keeper.stderr(), keeper.truncated, started, problem, probe.keep)
 
 
-def _own(words: list[str]) -> list[str]:
-    """This node part as a command: the zipapp that runs now, or the package of a checkout."""
+def _command(words: list[str]) -> list[str]:
+    """The command line; `NODE_PART` becomes the running zipapp, or the package of a checkout."""
     if words[0] != NODE_PART:
         return words
     program = os.path.abspath(sys.argv[0])
@@ -78,7 +78,7 @@ def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> s
                 if not data:
                     selector.unregister(key.fileobj)
                 elif not keeper.take(key.data, data):
-                    # Truncation is not a problem of the command, but nothing it still prints is of use.
+                    # Truncation is not a failure of the command, but its further output is useless.
                     return _end(process, None)
         if problem is None:
             try:
@@ -93,7 +93,7 @@ def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> s
 
 
 def _end(process: subprocess.Popen, problem: str | None) -> str | None:
-    """End the command and its children. One that hangs in the kernel (a lost GPU) is left behind after a moment."""
+    """Kill the command and its children. One that hangs in the kernel (a lost GPU) is left behind after a grace period."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -101,12 +101,12 @@ def _end(process: subprocess.Popen, problem: str | None) -> str | None:
     try:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
-        return problem or "hangs and cannot be ended"
+        return problem or "hangs and cannot be killed"
     return problem
 
 
 class _Keeper:
-    """What of the output is kept: all up to the limit, or matching lines up to the limit."""
+    """The kept output: everything up to the limit, or the matching lines up to the limit."""
 
     def __init__(self, probe: Probe) -> None:
         self.truncated = False
@@ -118,31 +118,31 @@ class _Keeper:
         self._lines = 0
 
     def take(self, is_stdout: bool, data: bytes) -> bool:
-        """Keep what fits; False when the limit is reached."""
+        """Keep what fits; False once the limit is reached."""
         if is_stdout and self._keep is not None:
             *whole, self._rest = (self._rest + data).split(b"\n")
             if len(self._rest) > 65536:
                 self._rest = self._rest[:65536]
-            data = b"".join(line + b"\n" for line in whole if self._wanted(line))
+            data = b"".join(line + b"\n" for line in whole if self._matches(line))
         part = data[: self._left]
         (self._out if is_stdout else self._err).append(part)
         self._left -= len(part)
         self.truncated = self.truncated or len(part) < len(data)
         return not self.truncated
 
-    def _wanted(self, line: bytes) -> bool:
+    def _matches(self, line: bytes) -> bool:
         self._lines += 1
         return self._lines <= _FIRST_LINES or bool(self._keep and self._keep.search(line))
 
     def stdout(self) -> bytes:
-        """What was kept of stdout."""
-        if self._rest and not self.truncated and self._wanted(self._rest):
+        """The kept part of stdout."""
+        if self._rest and not self.truncated and self._matches(self._rest):
             self._out.append(self._rest[: self._left])
             self._rest = b""
         return b"".join(self._out)
 
     def stderr(self) -> bytes:
-        """What was kept of stderr."""
+        """The kept part of stderr."""
         return b"".join(self._err)
 
 
@@ -159,8 +159,8 @@ def _record(
     record = {
         "argv": argv,
         "exit": 125 if code is None else code,
-        "stdout": harmless(out.decode("utf-8", "backslashreplace")),
-        "stderr": harmless(err.decode("utf-8", "backslashreplace")),
+        "stdout": escaped(out.decode("utf-8", "backslashreplace")),
+        "stderr": escaped(err.decode("utf-8", "backslashreplace")),
         "truncated": truncated,
         "seconds": round(time.monotonic() - started, 3),
         "problem": problem,
@@ -173,30 +173,31 @@ def _record(
 def probe_all(
     names: Iterable[str], do: Run = run, retry_wait_s: float = 5.0, efa_devices: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """Ask everything that the named probes ask, one after the other: nvidia-smi does not gain from company.
+    """Run the named probes, one after another: nvidia-smi is not faster in parallel.
 
-    `efa_devices` is how many the machine has: they can appear late, so fewer are asked for again, three times.
+    `efa_devices` is the number of EFA devices of the machine. Devices can appear late, so the probe is repeated up to three times
+    while some are missing.
     """
     records = {}
     for name in names:
         probe = PROBES[name]
         if name == "nvidia-smi-csv":
-            records[name] = _ask_table(probe, do)
+            records[name] = _run_table(probe, do)
         elif name == "efa":
-            records[name] = _ask(probe, do)
+            records[name] = _run_probe(probe, do)
             for _ in range(3):
-                # One device appears once for each fabric of the provider, so domains are counted once.
+                # Each fabric of the provider lists the same device once, so domains are counted once.
                 domains = set(re.findall(r"domain: (\S+)", records[name]["stdout"]))
                 if records[name]["problem"] or len(domains) >= efa_devices:
                     break
                 time.sleep(retry_wait_s)
-                records[name] = _ask(probe, do)
+                records[name] = _run_probe(probe, do)
         else:
-            records[name] = _ask(probe, do)
+            records[name] = _run_probe(probe, do)
     return records
 
 
-def _ask(probe: Probe, do: Run) -> dict[str, Any]:
+def _run_probe(probe: Probe, do: Run) -> dict[str, Any]:
     record = do(probe.argv, probe)
     for argv in probe.otherwise:
         if record["problem"] is None and record["exit"] == 0:
@@ -207,8 +208,8 @@ def _ask(probe: Probe, do: Run) -> dict[str, Any]:
     return record
 
 
-def _ask_table(probe: Probe, do: Run) -> dict[str, Any]:
-    """Ask only for columns that this driver has: one unknown column and nvidia-smi answers none of them."""
+def _run_table(probe: Probe, do: Run) -> dict[str, Any]:
+    """Query only columns that this driver has: nvidia-smi fails completely for one unknown column."""
     known = do(("nvidia-smi", "--help-query-gpu"), Probe(("nvidia-smi", "--help-query-gpu")))
     if known["problem"] or known["exit"] != 0:
         return do(probe.argv, probe)

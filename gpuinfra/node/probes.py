@@ -1,4 +1,4 @@
-"""Which commands a node is asked, by name. Data only; `probe.py` runs them, checks name the ones they read."""
+"""The commands that probe a node, by name. Data only; `probe.py` runs them, and each check names those that it reads."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ GPU_FIELDS = (
     "fabric.state",
     "fabric.status",
 )
-"""Columns that checks read. Asking for one that the driver does not know makes the whole call fail,
-so `probe.py` asks the driver first which ones it has and leaves the others out; a check that needs one says so."""
+"""Columns that checks read. nvidia-smi fails for a column that the driver does not have, so `probe.py` lists the driver's
+columns first and omits the others; a check reports a missing column that it needs."""
 
 OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-"""Columns by the name that drivers before 535.54.03 know; newer ones take both names and print one."""
+"""Columns that drivers before 535.54.03 have under another name; newer drivers accept both names and print one."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One question."""
+    """One command with its limits."""
 
     argv: tuple[str, ...]
     timeout_s: int = 60
     limit: int = 256 * KIB
-    """Most bytes of stdout and stderr together that are kept."""
+    """Maximum bytes of stdout and stderr together."""
     keep: str | None = None
-    """Keep only lines that match, and the first ones: a kernel log is long, and most of it is nobody's business."""
+    """Keep only matching lines and the first lines: most of a kernel log is irrelevant."""
     otherwise: tuple[tuple[str, ...], ...] = ()
-    """Commands to try where the first is missing or fails."""
+    """Commands to try if the first one is missing or fails."""
 
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 NODE_PART = "@node-part"
-"""Stands for this interpreter and this node part, which runs NCCL in a process of its own."""
+"""Placeholder for this program; NCCL for example runs in a process of its own."""
 
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
 
@@ -80,7 +80,7 @@ PROBES: dict[str, Probe] = {
         ("find", "-L", "/lib/modules", "-mindepth", "2", "-maxdepth", "2", "-name", "build", "-type", "d")
     ),
     "disk": Probe(("df", "-B1", "--output=avail", "/")),
-    # Without mokutil the firmware's own variable answers: its last byte is 1 where Secure Boot is on.
+    # Without mokutil, the EFI variable is read: its last byte is 1 if Secure Boot is enabled.
     "secure-boot": Probe(("mokutil", "--sb-state"), otherwise=(("od", "-An", "-tu1", SECURE_BOOT),)),
     "module-signer": Probe(("modinfo", "-F", "signer", "nvidia")),
     "modules": Probe(("lsmod",)),
@@ -98,7 +98,7 @@ PROBES: dict[str, Probe] = {
     # Eight H100s print about 300 KiB, most of it supported clocks.
     "nvidia-smi-xml": Probe(("nvidia-smi", "-q", "-x"), timeout_s=120, limit=MIB),
     "nvidia-smi-csv": Probe(("nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv"), timeout_s=120),
-    # The name of a process can hold commas, so it comes last.
+    # The name of a process can contain commas, so it is the last column.
     "nvidia-smi-apps": Probe(
         ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv")
     ),
@@ -110,7 +110,7 @@ PROBES: dict[str, Probe] = {
         keep=KERNEL_LINES,
         otherwise=(("dmesg", "--time-format", "iso"),),
     ),
-    # Devices of large instances can appear late, so `probe.py` asks again.
+    # Devices of large instances can appear late, so `probe.py` repeats this probe.
     "efa": Probe(
         ("fi_info", "-p", "efa", "-t", "FI_EP_RDM"),
         otherwise=(("/opt/amazon/efa/bin/fi_info", "-p", "efa", "-t", "FI_EP_RDM"),),
@@ -125,7 +125,7 @@ PROBES: dict[str, Probe] = {
     "lnet": Probe(("lnetctl", "net", "show", "-v")),
     "infiniband": Probe(("ibstat",)),
     "ports": Probe((NODE_PART, "ports")),
-    # The kernel does not tell of a link that comes and goes; the one who configures the interface does.
+    # The kernel does not log a link that goes down and up; the service that configures the interface does.
     "link-log": Probe(
         ("journalctl", "-b", "-u", "systemd-networkd", "-o", "short-iso", "--no-pager"), keep=r"(?i)carrier|link"
     ),
@@ -135,7 +135,7 @@ PROBES: dict[str, Probe] = {
     ),
     "metrics": Probe(("curl", "-s", "--noproxy", "*", "--max-time", "10", "http://127.0.0.1:9400/metrics")),
     "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600),
-    # These measure, and take minutes to hours: only a node that is asked for speed or burn-in runs them.
+    # Measurements of minutes to hours: they run only on request, for the speed phase or burn-in.
     "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800),
     "dcgm-long": Probe(("dcgmi", "diag", "-r", "3", "--json"), timeout_s=3600),
     "dcgm-extra-long": Probe(("dcgmi", "diag", "-r", "4", "--json"), timeout_s=14400),

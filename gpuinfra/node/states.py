@@ -1,8 +1,8 @@
-"""Broken states of a GPU node: how they look in tool output, what they mean, what a person does next.
+"""Known broken states of a GPU node: their tool output, their meaning, and what to do.
 
-Data, from the project's fact sheet "node bootstrap and verification" (read 2026-11-20), sections 7.1 and 7.4, which
+The data comes from the project's fact sheet "node bootstrap and verification" (read 2026-11-20), sections 7.1 and 7.4, which
 names each public report.
-A text is looked for whatever the exit code, because several of these came with exit code 0.
+The text is searched for with any exit code, because several of these states have exit code 0.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class State:
     meaning: str
     hint: str
     do: str = "reboot"
-    """What a person does, as a word of `advice.ACTIONS`."""
+    """What to do, as one of `advice.ACTIONS`."""
     tool: str = "nvidia-smi"
     exit: int | None = None
-    """The exit code that alone names this state, where there is one."""
+    """An exit code that identifies this state without a text."""
 
-    def told(self, text: str) -> str:
-        """The meaning, with the line that shows it."""
+    def describe(self, text: str) -> str:
+        """The meaning, with the line of output that shows it."""
         for line in text.splitlines():
             if re.search(self.pattern, line):
                 return "%s (%s)" % (self.meaning, " ".join(line.split())[:160])
@@ -36,14 +36,14 @@ STATES = (
     State(
         r"Driver/library version mismatch",
         "the loaded kernel module and the user-space libraries are of different versions (NVML error 18)",
-        "drain and reboot the node; if it stays, something upgraded the driver: compare "
+        "drain and reboot the node; if the mismatch stays, an upgrade replaced the driver: compare "
         "/proc/driver/nvidia/version with dpkg -l 'libnvidia*', reinstall the pinned version and hold it",
         exit=18,
     ),
     State(
         r"Unable to determine the device handle for GPU",
-        "a GPU does not answer any more",
-        "drain the node, look for Xid 79 in the kernel log, reboot it; replace the node if it comes back",
+        "a GPU no longer responds",
+        "drain the node, search the kernel log for Xid 79, reboot; replace the node if it happens again",
     ),
     State(
         r"GPU is lost|\[GPU is lost\]",
@@ -53,25 +53,25 @@ STATES = (
     ),
     State(
         r"No devices were found",
-        "the driver is loaded and initialised no GPU",
-        "look for RmInitAdapter or GSP lines with journalctl -k -b; reboot once, then replace the node",
+        "the driver is loaded but initialized no GPU",
+        "search journalctl -k -b for RmInitAdapter or GSP lines; reboot once, then replace the node",
     ),
     State(
         r"couldn't communicate with the NVIDIA driver",
         "the NVIDIA kernel module is not loaded",
-        "run dkms status and modprobe nvidia; rerun the driver step if no module was built for the running kernel",
+        "run dkms status and modprobe nvidia; rerun the driver step if no module is built for the running kernel",
         exit=9,
         do="configure",
     ),
     State(
         r"Failed to initialize NVML: (?:Unknown Error|GPU access blocked)",
-        "NVML does not start",
-        "reboot the node; inside a container, use CDI and create the container again",
+        "NVML cannot be initialized",
+        "reboot the node; in a container, use CDI and recreate the container",
     ),
     State(
         r"infoROM is corrupted",
         "the infoROM of a GPU is corrupt",
-        "drain the node and replace it: an infoROM is not repaired in the field",
+        "drain the node and replace it: an infoROM cannot be repaired",
         exit=14,
         do="replace",
     ),
@@ -85,14 +85,14 @@ STATES = (
     State(
         r"^not found$",
         "nvidia-smi is not installed",
-        "rerun the driver step; the journal /var/lib/gpuinfra/state.json says where it stopped",
+        "rerun the driver step; the journal /var/lib/gpuinfra/state.json shows where it stopped",
         exit=127,
         do="configure",
     ),
     State(
         r"^timed out",
-        "nvidia-smi does not answer: the driver or a GPU hangs",
-        "drain the node and look at journalctl -k -b; reboot it, then replace it if it hangs again",
+        "nvidia-smi does not respond: the driver or a GPU hangs",
+        "drain the node and read journalctl -k -b; reboot it, and replace it if it hangs again",
     ),
 )
 
@@ -101,9 +101,9 @@ _END = 4096
 
 
 def recognise(argv: tuple[str, ...], code: int, text: str) -> State | None:
-    """The known state that this output shows, if it is one."""
+    """The known state in this output, if any."""
     tool = argv[0].rsplit("/", 1)[-1]
-    # Such a text stands alone or at an end; inside a long document, an error token is G13's business.
+    # Such a text stands alone or at the start or end; inside a long document, check G13 handles error tokens.
     if len(text) > 2 * _END:
         text = text[:_END] + "\n" + text[-_END:]
     for state in STATES:

@@ -1,4 +1,4 @@
-"""The bundle's steps: which there are, what tells one content from another, and what they read of this node's configuration."""
+"""The steps of a bundle: their list, their hashes, and the environment that they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "gpuinfra.steps/1"
 
 
 class Unusable(Exception):
-    """This machine or bundle cannot run steps; the text says why and what to do."""
+    """This machine or bundle cannot run steps; the message gives the reason and what to do."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Step:
 
 
 def step_hash(file: Path, shared: Sequence[Path], versions: Path) -> str:
-    """What a step's content is: its file, what all steps share (lib*.sh) and versions.env."""
+    """The hash of a step's content: its file, the shared files (lib*.sh) and versions.env."""
     return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, *shared, versions))).hexdigest()
 
 
@@ -38,9 +38,7 @@ def read_steps(bundle: Path) -> List[Step]:
     try:
         content = json.loads(source.read_text(encoding="utf-8"))
         if content["schema"] != SCHEMA:
-            raise Unusable(
-                f"{source} has the schema {content['schema']}, this runner reads {SCHEMA}; fetch the bundle again"
-            )
+            raise Unusable(f"{source} has the schema {content['schema']}, expected {SCHEMA}; fetch the bundle again")
         shared, versions = sorted((bundle / "bootstrap").glob("lib*.sh")), bundle / "versions.env"
         return [
             Step(
@@ -53,15 +51,15 @@ def read_steps(bundle: Path) -> List[Step]:
             for s in content["steps"]
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unusable(f"{source} is not a list of steps that can be run ({error}); fetch the bundle again") from None
+        raise Unusable(f"{source} is not a valid list of steps ({error}); fetch the bundle again") from None
 
 
 def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
-    """What steps read of node.json, beside the environment of this process."""
+    """The environment of the steps: values from node.json and the environment of this process."""
     try:
         node = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Unusable(f"{config} cannot be read ({error}); user data writes it") from None
+        raise Unusable(f"cannot read {config} ({error}); user data writes it") from None
     systems = [
         " ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
         for s in node.get("file_systems", [])

@@ -1,10 +1,9 @@
-"""Runs the bundle's steps in order, and can be killed at any moment.
+"""Runs the bundle's steps in order; the process can be killed at any time.
 
-`steps.json` names the steps, `journal.py` remembers them, `bootstrap/lib.sh` is how they report.
-A step that is done with the same content (its file, lib.sh, versions.env) is not run again, not even after a reboot:
-the checks look at the machine after every boot, and a step that proved itself again would only be a slower check.
-`--again` runs them all; each is safe to run twice.
-A step is done when it ended with 0 *and* reported a proof.
+`steps.json` lists the steps, `journal.py` records their state, and steps report through `bootstrap/lib.sh`.
+A step that is done with the same content (its file, lib.sh, versions.env) does not run again, not even after a reboot:
+the checks verify the machine after every boot, faster than a step could. `--again` runs all steps; each can safely run
+twice. A step is done if it exits with 0 *and* has reported a proof.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import journal as j
-from .log import Voice, utc_now
+from .log import StepLog, utc_now
 from .steplist import Step, Unusable, node_environment, read_steps
 
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
 DONE, FAILED, WRONG_USE, ENVIRONMENT = 0, 1, 2, 3
-MOST_REBOOTS = 2
-"""A step that asks for a third reboot in a row never gets what it waits for."""
+MAX_REBOOTS = 2
+"""A step that requests a third reboot in a row will not succeed."""
 REBOOT_PATIENCE_S = 900
 FULL_BELOW_BYTES = 1 << 20
 
 
 @dataclass
 class Attempt:
-    """What one try of a step came to."""
+    """The result of one attempt of a step."""
 
     code: Optional[int]
-    """Exit code; None when it ran out of time."""
+    """Exit code; None after a timeout."""
     seconds: float
     changed: List[str] = field(default_factory=list)
     would: List[str] = field(default_factory=list)
@@ -61,7 +60,7 @@ class Runner:
         steps: Sequence[Step],
         journal: j.Journal,
         lock: j.Lock,
-        voice: Voice,
+        log: StepLog,
         environment: Dict[str, str],
         reports: Path,
         options: argparse.Namespace,
@@ -69,14 +68,14 @@ class Runner:
         self.steps = steps
         self.journal = journal
         self.lock = lock
-        self.voice = voice
+        self.log = log
         self.environment = environment
         self.reports = reports
         self.options = options
         self.group: Optional[int] = None
 
     def run(self) -> int:
-        """Every step that is not done yet; stops at the first that fails."""
+        """Run every step that is not done yet; stop at the first failure."""
         worked = changed = 0
         resumed = any(
             e["status"] == j.RUNNING and e["boot_id"] == self.journal.boot_id for e in self.journal.steps.values()
@@ -90,48 +89,48 @@ class Runner:
             if entry["status"] == j.REBOOT and entry["boot_id"] == self.journal.boot_id:
                 return self._reboot(place, entry)
             if entry["status"] == j.RUNNING:
-                self.voice.say(f"{place}: an earlier run was killed in it; it runs again from its beginning")
+                self.log.write(f"{place}: an earlier run was killed during this step; the step starts again")
             attempt = self._try(step, place, entry)
             worked += 1
             changed += bool(attempt.changed)
             if attempt.status == j.REBOOT:
                 return self._reboot(place, self.journal.steps[step.id])
             if attempt.status == j.FAILED:
-                self.voice.say(f"{place} failed: {attempt.reason}")
-                self.voice.say(
-                    f"the whole story is in {self.voice.log_path}; mend the cause, then: "
+                self.log.write(f"{place} failed: {attempt.reason}")
+                self.log.write(
+                    f"full log: {self.log.log_path}; fix the cause, then run: "
                     "systemctl restart gpuinfra-bootstrap.service gpuinfra-verify.service"
                 )
                 return FAILED
         total = f"{len(self.steps)} steps done"
         if worked == 0:
-            self.voice.say(f"{total}, nothing to do")
+            self.log.write(f"{total}, nothing to do")
         else:
-            self.voice.say(f"{total}, {worked} ran now, {changed or 'none'} of them changed something")
+            self.log.write(f"{total}: {worked} ran, {changed or 'none'} made changes")
         if resumed and "INVOCATION_ID" in self.environment:
-            # systemd let the checks start when the run before this one was killed; they saw half a node.
+            # systemd started the checks when the previous run was killed; they saw an incomplete node.
             command = ["systemctl", "--no-block", "restart", "gpuinfra-verify.service"]
             subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         return DONE
 
     def dry_run(self) -> int:
-        """What each step would change; the journal stays as it is."""
+        """Report what each step would change; the journal is not modified."""
         for step in self.steps:
             attempt = self._run_once(step, {"GPUINFRA_DRY_RUN": "1"})
             if attempt.status == j.FAILED:
-                self.voice.say(f"{step.id}: cannot tell: {attempt.reason}")
+                self.log.write(f"{step.id}: unknown: {attempt.reason}")
             elif attempt.would:
                 for text in attempt.would:
-                    self.voice.say(f"{step.id}: would {text}")
+                    self.log.write(f"{step.id}: would {text}")
             else:
-                self.voice.say(f"{step.id}: would change nothing")
+                self.log.write(f"{step.id}: would change nothing")
         return DONE
 
     def _try(self, step: Step, place: str, entry: Dict[str, Any]) -> Attempt:
         started = time.monotonic()
         changed = bool(entry["changed"]) and entry["status"] in (j.REBOOT, j.RUNNING)
         tries = entry["attempts"] if entry["status"] == j.RUNNING else 0
-        self.voice.say(f"{place} begins")
+        self.log.write(f"{place} started")
         attempt = Attempt(None, 0.0)
         for number in range(step.retries + 1):
             tries += 1
@@ -149,16 +148,16 @@ class Runner:
             if attempt.status != j.FAILED or attempt.code == EXIT_REFUSED or number == step.retries:
                 break
             pause = self.options.retry_pause_s * 3**number
-            self.voice.say(
-                f"{place} failed, try {number + 1} of {step.retries + 1}: {attempt.reason}; again in {pause:g} s"
+            self.log.write(
+                f"{place} failed, attempt {number + 1} of {step.retries + 1}: {attempt.reason}; retrying in {pause:g} s"
             )
             time.sleep(pause)
         reboots = entry.get("reboots", 0) + 1 if attempt.status == j.REBOOT else 0
-        if reboots > MOST_REBOOTS:
-            attempt.code, attempt.reason = 1, f"it asks for reboot number {reboots} in a row: {attempt.reason}"
+        if reboots > MAX_REBOOTS:
+            attempt.code, attempt.reason = 1, f"it requests reboot number {reboots} in a row: {attempt.reason}"
         attempt.changed = attempt.changed or (["earlier"] if changed else [])
         if attempt.status == j.DONE:
-            # What was proven and that it is done go to the disk in one write.
+            # The recorded values and the status go to the disk in one write.
             self.journal.recorded.update(attempt.recorded)
         self.journal.update(
             step.id,
@@ -169,10 +168,10 @@ class Runner:
             reason=attempt.reason if attempt.status != j.DONE else None,
         )
         if attempt.status == j.DONE:
-            # Not before: a run that is killed in between goes through the step again, which must know then that it installed.
+            # Only after the journal says done: if the run is killed in between, the step runs again and must know that it installed.
             self._mark(step).unlink(missing_ok=True)
-            how = f"changed {len(attempt.changed)} things" if changed else "nothing to change"
-            self.voice.say(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
+            how = f"{len(attempt.changed)} changes" if changed else "no changes"
+            self.log.write(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
         return attempt
 
     def _run_once(self, step: Step, extra: Dict[str, str]) -> Attempt:
@@ -181,13 +180,13 @@ class Runner:
         report.write_text("", encoding="utf-8")
         environment = {**self.environment, **extra, "GPUINFRA_STEP": step.id, "GPUINFRA_REPORT": str(report)}
         environment["GPUINFRA_UNFINISHED"] = str(self._mark(step))
-        since, began = self.voice.size(), time.monotonic()
-        # Output goes to the file itself and not through a pipe, so a step outlives no reader and a daemon holds nobody.
+        since, began = self.log.size(), time.monotonic()
+        # Output goes directly to the file, not through a pipe: a step does not depend on a reader, and a daemon blocks nothing.
         process = subprocess.Popen(
             ["bash", str(step.file)],
             stdin=subprocess.DEVNULL,
-            stdout=self.voice.log,
-            stderr=self.voice.log,
+            stdout=self.log.log,
+            stderr=self.log.log,
             env=environment,
             cwd="/",
             start_new_session=True,
@@ -210,7 +209,7 @@ class Runner:
         return attempt
 
     def _mark(self, step: Step) -> Path:
-        """Lies there while the step installs (`begin_installing` of lib.sh)."""
+        """A file that exists while the step installs (`begin_installing` of lib.sh)."""
         return self.journal.path.with_name(f"unfinished-{step.id}")
 
     @staticmethod
@@ -230,84 +229,84 @@ class Runner:
                 attempt.reason = text
 
     def _reason(self, step: Step, attempt: Attempt, since: int) -> str:
-        said = attempt.reason or self.voice.last_line(since) or "it said nothing"
-        if free_bytes(self.voice.log_path.parent) < FULL_BELOW_BYTES:
-            return f"the disk of {self.voice.log_path.parent} is full; free some room ({said})"
+        output = attempt.reason or self.log.last_line(since) or "no output"
+        if free_bytes(self.log.log_path.parent) < FULL_BELOW_BYTES:
+            return f"the disk of {self.log.log_path.parent} is full; free some space ({output})"
         if attempt.code is None:
-            return (
-                f"it took longer than its limit of {step.timeout_s:g} s; its last words: {self.voice.last_line(since)}"
-            )
+            return f"it timed out after {step.timeout_s:g} s; last output: {self.log.last_line(since)}"
         if attempt.code == 0:
-            return "it ended without a proof of what it did"
+            return "it exited with 0 but reported no proof"
         if attempt.code < 0:
-            return f"it was ended by signal {-attempt.code}; its last words: {said}"
-        return said
+            return f"it was killed by signal {-attempt.code}; last output: {output}"
+        return output
 
     def _reboot(self, place: str, entry: Dict[str, Any]) -> int:
-        self.voice.say(f"{place} goes on after a reboot: {entry['reason']}")
+        self.log.write(f"{place} continues after a reboot: {entry['reason']}")
         if self.options.no_reboot:
             return EXIT_REBOOT
         done = subprocess.run(["systemctl", "reboot"], stdin=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
-            self.voice.say(f"systemctl reboot ended with exit code {done.returncode}; reboot this machine by hand")
+            self.log.write(f"systemctl reboot failed with exit code {done.returncode}; reboot this machine manually")
             return FAILED
-        # Ending now would let the checks start in the minute before the machine goes down.
+        # Exiting now would let the checks start in the minute before the machine goes down.
         time.sleep(REBOOT_PATIENCE_S)
-        self.voice.say(f"the machine did not reboot within {REBOOT_PATIENCE_S} s; reboot it by hand")
+        self.log.write(f"the machine did not reboot within {REBOOT_PATIENCE_S} s; reboot it manually")
         return FAILED
 
     def interrupted(self, number: int, _frame: object) -> None:
-        """End the step that runs and leave; the journal says `running`, so the next run takes it up again."""
+        """End the running step and exit; its status stays `running`, so the next run repeats it."""
         if self.group is not None:
             j.end_group(self.group, grace_s=5.0)
-        self.voice.say(f"ended by signal {number}; the next run goes on here")
+        self.log.write(f"terminated by signal {number}; the next run continues here")
         raise SystemExit(128 + number)
 
 
 def free_bytes(folder: Path) -> int:
-    """Room left where that folder is."""
+    """Free space on the disk of that folder."""
     return shutil.disk_usage(folder).free
 
 
 def _options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="node.pyz steps", description="Run the bundle's steps that are not done yet.")
-    parser.add_argument("--dry-run", action="store_true", help="say what would change, change nothing")
-    parser.add_argument("--again", action="store_true", help="run every step, also those that are done")
+    parser.add_argument("--dry-run", action="store_true", help="report what would change without changing anything")
+    parser.add_argument("--again", action="store_true", help="run all steps, including those that are done")
+    parser.add_argument("--no-reboot", action="store_true", help=f"exit with code {EXIT_REBOOT} instead of rebooting")
     parser.add_argument(
-        "--no-reboot", action="store_true", help=f"end with exit code {EXIT_REBOOT} where a reboot is needed"
+        "--bundle", type=Path, default=None, help="the unpacked bundle; default: the folder of node.pyz"
     )
-    parser.add_argument("--bundle", type=Path, default=None, help="the unpacked bundle; default: where node.pyz lies")
-    parser.add_argument("--root", type=Path, default=Path("/"), help="where /etc, /var and /run are; default: /")
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), help="the folder that contains /etc, /var and /run; default: /"
+    )
     parser.add_argument(
         "--retry-pause-s",
         type=float,
         default=5.0,
-        help="pause before the second try; each next one is three times as long",
+        help="pause before the second attempt; each further pause is three times as long",
     )
     return parser.parse_args(argv)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Exit code 0 done or rebooting, 1 a step failed, 2 wrong use, 3 this machine cannot run them now."""
+    """Exit code 0 done or rebooting, 1 a step failed, 2 usage error, 3 the steps cannot run now."""
     options = _options(argv)
     root: Path = options.root
     bundle = (options.bundle or Path(sys.argv[0]).resolve().parent).resolve()
     try:
-        voice = Voice(root / "var/log/gpuinfra/bootstrap.log", root / "dev/console")
+        log = StepLog(root / "var/log/gpuinfra/bootstrap.log", root / "dev/console")
         steps = read_steps(bundle)
         environment = node_environment(root / "etc/gpuinfra/node.json", bundle)
         lock = j.Lock(root / "var/lib/gpuinfra/lock")
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         journal = j.Journal(root / "var/lib/gpuinfra/state.json", bundle.name, boot_id)
-        runner = Runner(steps, journal, lock, voice, environment, root / "run/gpuinfra", options)
+        runner = Runner(steps, journal, lock, log, environment, root / "run/gpuinfra", options)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, runner.interrupted)
         if options.dry_run:
             journal.expect({step.id: step.hash for step in steps})
             return runner.dry_run()
         if journal.broken:
-            voice.say(
-                f"the journal could not be read ({journal.broken}); it is kept beside, every step proves itself anew"
+            log.write(
+                f"cannot read the journal ({journal.broken}); it was renamed to {journal.path.name}.broken, and every step runs again"
             )
         journal.expect({step.id: step.hash for step in steps})
         journal.write()
@@ -316,5 +315,5 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"gpuinfra: {error}", file=sys.stderr)
     except OSError as error:
         full = "the disk is full: " if free_bytes(root) < FULL_BELOW_BYTES or error.errno == errno.ENOSPC else ""
-        print(f"gpuinfra: {full}{error}; the journal is whole, run again after mending this", file=sys.stderr)
+        print(f"gpuinfra: {full}{error}; the journal is intact, fix the cause and run again", file=sys.stderr)
     return ENVIRONMENT

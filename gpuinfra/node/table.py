@@ -1,7 +1,7 @@
-"""Tables as `nvidia-smi --query-... --format=csv` prints them, read by column name and never by position.
+"""Parse the tables of `nvidia-smi --query-... --format=csv` by column name, never by position.
 
-A cell can hold an error token while the exit code is 0, so each cell is a value, absent or a failure.
-Reading by position is how a public ECC check came to test a column that its query did not ask for.
+A cell can contain an error token although the exit code is 0, so each cell is a value, absent or a failure.
+Reading by position made a public ECC check test a column that its query did not contain.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .probes import OLDER_NAMES
 from .words import Unreadable, shortened
 
 ABSENT = frozenset(
@@ -24,14 +25,14 @@ ABSENT = frozenset(
         "Requested functionality has been deprecated",
     )
 )
-"""The device has no such thing. Whether that is acceptable is each check's decision."""
+"""The device does not have the feature. Each check decides whether that is acceptable."""
 
 FAILURE = re.compile(
     r"unknown error|gpu is lost|lost|requires reset|reset required|insufficient permissions|unable to determine|"
     r"^\[?err|timeout|\[?error\]?$",
     re.IGNORECASE,
 )
-"""The driver could not read the cell: a failure, and never `absent`."""
+"""The driver could not read the value: a failure, never `absent`."""
 
 
 @dataclass(frozen=True)
@@ -41,26 +42,20 @@ class Row:
     cells: dict[str, str]
 
     def get(self, column: str) -> str:
-        """The cell of a column; a column that was not printed cannot be judged."""
-        for name in (column,) + ALIASES.get(column, ()):
+        """The cell of a column. Raises `Unreadable` if the column was not printed."""
+        for name in (column, OLDER_NAMES.get(column, "")):
             if name in self.cells:
                 return self.cells[name]
         raise Unreadable("nvidia-smi printed no column %s" % column)
 
     def number(self, column: str) -> float | None:
-        """The cell as a number without its unit, None when the device has no such thing."""
+        """The cell as a number without its unit; None if the device does not have the feature."""
         return number(self.get(column), column)
 
     @property
     def label(self) -> str:
-        """Which GPU this is, as a person would look for it."""
+        """The GPU with its address and serial number."""
         return label(self.cells.get("index", "?"), self.cells.get("pci.bus_id", ""), self.cells.get("serial", ""))
-
-
-ALIASES = {
-    "clocks_event_reasons.active": ("clocks_throttle_reasons.active",),
-}
-"""Columns that drivers renamed: `clocks_throttle_reasons` became `clocks_event_reasons` in 535.54.03."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +77,13 @@ def label(index: object, pci: str, serial: str = "") -> str:
 
 
 def absent(cell: str) -> bool:
-    """True when the device says that it has no such thing."""
+    """True if the device does not have the feature."""
     return cell.strip() in ABSENT
 
 
 @lru_cache(maxsize=4096)
 def failure(cell: str) -> bool:
-    """True when the driver says that it could not read the cell."""
+    """True if the driver could not read the value."""
     return bool(FAILURE.search(cell.strip()))
 
 
@@ -96,35 +91,35 @@ _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?:\s?(?:%|W|C|MiB|MHz|us|ms|GB/s|Gb/s|
 
 
 def number(cell: str, column: str) -> float | None:
-    """A cell as a number, None when absent; anything else is an unreadable answer."""
+    """A cell as a number, None if absent. Raises `Unreadable` for anything else."""
     cell = cell.strip()
     if absent(cell):
         return None
     match = _NUMBER.match(cell)
     if match is None:
-        raise Unreadable("column %s holds %r, which is no number" % (column, shortened(cell, 40)))
+        raise Unreadable("column %s contains %r, expected a number" % (column, shortened(cell, 40)))
     return float(match.group(1))
 
 
 def parse(text: str, free_last: bool = False) -> Table:
-    """Split a csv as nvidia-smi writes it: comma and blank between cells, no quotes, units in the header.
+    """Parse CSV as nvidia-smi writes it: cells separated by comma and space, no quotes, units in the header.
 
-    `free_last`: the last column holds free text, commas included.
+    `free_last`: the last column contains free text with commas.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise Unreadable("nvidia-smi printed nothing where a table was asked for")
+        raise Unreadable("nvidia-smi printed no table")
     header = tuple(re.sub(r"\s*\[[^\]]*\]$", "", name.strip()) for name in lines[0].split(","))
     if any(not re.match(r"^[A-Za-z][A-Za-z0-9_.]*$", name) for name in header):
-        raise Unreadable("the first line is no header: %s" % shortened(lines[0], 80))
+        raise Unreadable("the first line is not a header: %s" % shortened(lines[0], 80))
     if len(set(header)) != len(header):
-        raise Unreadable("a column is printed twice: %s" % shortened(lines[0], 80))
+        raise Unreadable("a column is duplicated: %s" % shortened(lines[0], 80))
     rows = []
     for at, line in enumerate(lines[1:], start=2):
         cells = [cell.strip() for cell in (line.split(",", len(header) - 1) if free_last else line.split(","))]
         if len(cells) != len(header):
             raise Unreadable(
-                "line %d has %d cells under %d columns: %s" % (at, len(cells), len(header), shortened(line, 80))
+                "line %d has %d cells, expected %d: %s" % (at, len(cells), len(header), shortened(line, 80))
             )
         rows.append(Row(dict(zip(header, cells))))
     return Table(header, tuple(rows))

@@ -1,6 +1,6 @@
-"""Delivering evidence: kept on this node first, written once to the bucket, and proven by a signature that is renewed.
+"""Upload evidence: stored on this node first, written once to the bucket, with an identity proof that is renewed.
 
-Where things go and under which name is in docs/design.md, "Evidence v1".
+docs/design.md, "Evidence v1", defines locations and names.
 """
 
 from __future__ import annotations
@@ -11,56 +11,56 @@ from typing import Any, Mapping
 from . import evidence
 from .cloud import Cloud, CloudError, Exists, field
 
-MOST_NUMBERS = 20
-"""How many taken numbers are skipped before something else must be wrong."""
+MAX_TAKEN_NUMBERS = 20
+"""Number of taken sequence numbers to skip before giving up."""
 
 
-def deliver(node: Mapping[str, Any], document: dict[str, Any], kept: evidence.Kept, cloud: Cloud) -> None:
-    """Keep and upload new evidence, then prove it.
+def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud) -> None:
+    """Store and upload new evidence, then upload its proof.
 
-    A number is taken when this node's disk forgot what it had uploaded; what is there stays, the next number is used.
+    A number is taken if this node's disk lost the record of an earlier upload; the existing object stays and the next number is used.
     """
-    for _ in range(MOST_NUMBERS):
+    for _ in range(MAX_TAKEN_NUMBERS):
         data = evidence.dumped(document)
-        kept.write(document["seq"], data)
-        kept.prune()
+        folder.write(document["seq"], data)
+        folder.prune()
         try:
-            _put_evidence(node, document, data, kept, cloud)
+            _put_evidence(node, document, data, folder, cloud)
         except Exists:
             document["seq"] += 1
             continue
         _put_proof(node, document, data, cloud)
         return
-    raise CloudError("the next %d numbers of this boot are all taken in the bucket" % MOST_NUMBERS)
+    raise CloudError("the next %d sequence numbers of this boot already exist in the bucket" % MAX_TAKEN_NUMBERS)
 
 
-def renew(node: Mapping[str, Any], kept: evidence.Kept, cloud: Cloud, boot_id: str) -> str | None:
-    """Sign the newest evidence again, because a signature is good for minutes; upload it if it never arrived.
+def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud, boot_id: str) -> str | None:
+    """Sign the newest evidence again, because a signature is valid for minutes; upload the evidence if it is not uploaded yet.
 
     Returns why there is nothing to renew, or None.
     """
-    newest = kept.newest()
+    newest = folder.newest()
     if newest is None:
-        return "there is no evidence yet; gpuinfra-verify.service makes it"
+        return "there is no evidence yet; gpuinfra-verify.service creates it"
     _, document, data = newest
     if document.get("boot_id") != boot_id:
-        return "the newest evidence is of an earlier boot; gpuinfra-verify.service makes new one"
-    if not kept.arrived(document["seq"]):
+        return "the newest evidence is from an earlier boot; gpuinfra-verify.service creates new evidence"
+    if not folder.is_uploaded(document["seq"]):
         try:
-            _put_evidence(node, document, data, kept, cloud)
+            _put_evidence(node, document, data, folder, cloud)
         except Exists:
-            # An upload whose answer was lost; should it be somebody else's, its hash differs and nobody believes it.
-            kept.mark_arrived(document["seq"])
+            # The answer of an earlier upload was lost. If another writer put it there, its hash differs and the handover refuses it.
+            folder.mark_uploaded(document["seq"])
     _put_proof(node, document, data, cloud)
     return None
 
 
 def _put_evidence(
-    node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, kept: evidence.Kept, cloud: Cloud
+    node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, folder: evidence.EvidenceFolder, cloud: Cloud
 ) -> None:
     bucket, key = _place(node, document, ".json")
     cloud.put(bucket, key, data, once=True)
-    kept.mark_arrived(document["seq"])
+    folder.mark_uploaded(document["seq"])
 
 
 def _put_proof(node: Mapping[str, Any], document: Mapping[str, Any], data: bytes, cloud: Cloud) -> None:
@@ -72,8 +72,8 @@ def _put_proof(node: Mapping[str, Any], document: Mapping[str, Any], data: bytes
 def _place(node: Mapping[str, Any], document: Mapping[str, Any], suffix: str) -> tuple[str, str]:
     place = node.get("evidence")
     if not isinstance(place, Mapping):
-        raise CloudError("node.json does not say where evidence goes")
-    # Where a store's rules can hold a writer to a folder only by another name beside its own (AWS: the role's id).
+        raise CloudError("node.json has no evidence location")
+    # Where the store's rules identify a writer by a second name (AWS: the role's id), the folder starts with it.
     owner = place.get("owner")
     folder = "%s:%s" % (owner, document["instance_id"]) if owner else document["instance_id"]
     key = evidence.key(field(place, "prefix"), folder, document["boot_id"], document["seq"], suffix)

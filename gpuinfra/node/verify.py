@@ -1,4 +1,4 @@
-"""`node.pyz verify`: probe this node, judge it, tell it, and keep and upload the evidence; once, or again and again."""
+"""`node.pyz verify`: probe this node, judge it, print the result, and store and upload the evidence; once or repeatedly."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import os
 import sys
 from typing import Any
 
-from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Missing, load, optional, say
+from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Missing, load, optional, print_message
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Once: the exit code says whether the node is verified."""
+    """Verify once; the exit code tells whether the node is verified."""
     if args.watch is not None:
         return _watch(args)
     from .judge import judge, not_checked, verdict
 
-    asked = _asked(args)
-    if asked is None:
+    expectation = _expectation(args)
+    if expectation is None:
         return WRONG_USE
-    expectation, unchecked = asked, not_checked(load(args.expectation, "", ""))
+    unchecked = not_checked(load(args.expectation, "", ""))
     if args.evidence:
-        document = load(args.evidence, "the evidence", "give a file of format gpuinfra.evidence/1")
+        document = load(args.evidence, "the evidence", "name a file of format gpuinfra.evidence/1")
         checks = judge(document.get("probes") or {}, expectation, journal=document.get("state"), phases=args.phase)
     else:
-        document = _gather(expectation, args.phase)
+        document = _make_evidence(expectation, args.phase)
         checks = document["checks"]
-    result = verdict(checks, _of_phases(expectation, checks, args.phase))
+    result = verdict(checks, _limited_to_phases(expectation, checks, args.phase))
     upload_problem = _upload(document) if args.upload and not args.evidence else None
     if args.document:
         from . import evidence
@@ -50,30 +50,32 @@ def verify(args: argparse.Namespace) -> int:
                 % (check["outcome"], check["id"], check["name"], check["found"], check["expected"])
             )
     for check in result.blockers:
-        say("%s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), console=args.upload)
+        print_message(
+            "%s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), console=args.upload
+        )
     for name in result.missing:
-        say("%s did not run" % name)
+        print_message("%s did not run" % name)
     if upload_problem:
-        say(upload_problem, console=True)
+        print_message(upload_problem, console=True)
         return ENVIRONMENT
     return OK if result.verified else NOT_VERIFIED
 
 
 def _watch(args: argparse.Namespace) -> int:
-    """Again and again until somebody ends it; what changed is told, and evidence is uploaded only then."""
+    """Verify repeatedly until terminated. Each line lists the changed outcomes; evidence is uploaded only after a change."""
     import time
 
     from .judge import verdict
 
     if not args.watch >= 1 or args.evidence:
-        say("--watch takes at least 1 second, and no --evidence: it looks at this node")
+        print_message("--watch requires at least 1 second and cannot be combined with --evidence")
         return WRONG_USE
-    expectation = _asked(args)
+    expectation = _expectation(args)
     if expectation is None:
         return WRONG_USE
     before: dict[str, str] | None = None
     while True:
-        document = _gather(expectation, args.phase)
+        document = _make_evidence(expectation, args.phase)
         checks = document["checks"]
         outcomes = {check["id"]: check["outcome"] for check in checks}
         changed = sorted(name for name, outcome in outcomes.items() if (before or {}).get(name) != outcome)
@@ -83,7 +85,7 @@ def _watch(args: argparse.Namespace) -> int:
             "time": document["finished"],
             "changed": {name: outcomes[name] for name in changed},
         }
-        line["verified"] = verdict(checks, _of_phases(expectation, checks, args.phase)).verified
+        line["verified"] = verdict(checks, _limited_to_phases(expectation, checks, args.phase)).verified
         if problem:
             line["problem"] = problem
         print(json.dumps(line), flush=True)
@@ -91,20 +93,20 @@ def _watch(args: argparse.Namespace) -> int:
         time.sleep(args.watch)
 
 
-def _asked(args: argparse.Namespace) -> dict[str, Any] | None:
-    """The machine's record with what is asked for besides; None where that is no check, which is told."""
+def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
+    """The machine's expectation with the requested extra checks; None, with a message, for an unknown check."""
     from .checks import ALL
     from .judge import not_checked
 
     expectation = load(
-        args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or give --expectation FILE"
+        args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or set --expectation FILE"
     )
     unknown = [name for name in args.also if name not in ALL]
     if unknown:
-        say("there is no check %s; there are %s" % (unknown[0][:40], ", ".join(ALL)))
+        print_message("unknown check %s; known checks: %s" % (unknown[0][:40], ", ".join(ALL)))
         return None
     try:
-        not_checked(expectation)  # refuses a record that asks for nothing
+        not_checked(expectation)  # raises for an expectation without required checks
     except ValueError as error:
         raise Missing(str(error)) from None
     also = [*args.also, *burn_in_checks(args.burn_in)]
@@ -115,12 +117,14 @@ def _asked(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def burn_in_checks(level: int | None) -> list[str]:
-    """Checks that a level of burn-in asks for."""
+    """The checks of a burn-in level."""
     return [] if not level else ["B1"] if level == 1 else ["B6"] if level == 2 else ["B6", "B7"]
 
 
-def _of_phases(expectation: dict[str, Any], checks: list[dict[str, Any]], phases: list[str] | None) -> dict[str, Any]:
-    """Who asks for one phase is told about that phase; where it has no check at all, nothing is verified."""
+def _limited_to_phases(
+    expectation: dict[str, Any], checks: list[dict[str, Any]], phases: list[str] | None
+) -> dict[str, Any]:
+    """The expectation limited to the requested phases. If no check of these phases ran, nothing is verified."""
     if not phases:
         return expectation
     ran = {check["id"] for check in checks}
@@ -129,15 +133,15 @@ def _of_phases(expectation: dict[str, Any], checks: list[dict[str, Any]], phases
     )
 
 
-def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, Any]:
-    """Probe this node and make its evidence, without a word to anybody."""
+def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, Any]:
+    """Probe this node and create its evidence."""
     from . import evidence
     from .probe import probe_all
 
     node = optional(NODE) or {}
     journal = optional(STATE)
-    kept = evidence.Kept()
-    newest = kept.newest()
+    folder = evidence.EvidenceFolder()
+    newest = folder.newest()
     started = evidence.now()
     probes = probe_all(
         evidence.needed_probes(expectation, phases), efa_devices=int(expectation.get("fabric_devices") or 0)
@@ -145,12 +149,12 @@ def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, 
     return evidence.make(
         node=node,
         expectation=expectation,
-        # A node that was configured by us and has no journal did not bootstrap: that is no reason to ask less of it.
+        # A configured node without a journal did not bootstrap; it is judged as strictly as one with an empty journal.
         journal=journal if journal is not None or not node else {},
         probes=probes,
         instance_id=_instance_id(node),
         boot_id=evidence.boot_id(),
-        seq=kept.next_number(),
+        seq=folder.next_number(),
         previous=None if newest is None else evidence.sha256(newest[2]),
         started=started,
         finished=evidence.now(),
@@ -160,25 +164,25 @@ def _gather(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, 
 
 
 def _upload(document: dict[str, Any]) -> str | None:
-    """Keep and upload; the reason when that did not work, because the outcomes are told first."""
+    """Store and upload the evidence; returns the problem, because the outcomes are printed first."""
     from . import cloud, evidence, upload
 
-    node = load(NODE, "the node's configuration", "it is written by user data")
-    kept = evidence.Kept()
+    node = load(NODE, "the node's configuration", "user data writes it")
+    folder = evidence.EvidenceFolder()
     try:
-        upload.deliver(node, document, kept, cloud.of(node))
+        upload.deliver(node, document, folder, cloud.of(node))
     except (cloud.CloudError, OSError) as error:
-        return "the evidence is in %s and was not uploaded: %s" % (kept.folder, error)
+        return "the evidence was stored in %s but not uploaded: %s" % (folder.folder, error)
     return None
 
 
 def _instance_id(node: dict[str, Any]) -> str:
-    """Who this is: the cloud's word, or the host's name on a machine that no cloud made."""
+    """The id of this node: the cloud's instance id, or the host name on a machine outside a cloud."""
     if node.get("cloud") not in (None, "none"):
         from . import cloud
 
         try:
             return cloud.of(node).instance_id()
         except cloud.CloudError as error:
-            raise Missing("this instance does not know its id: %s" % error) from None
+            raise Missing("cannot determine the id of this instance: %s" % error) from None
     return os.uname().nodename

@@ -1,4 +1,4 @@
-"""The words that checks speak: phase, severity, outcome, and the two ways in which tool output can be refused."""
+"""The vocabulary of checks: phase, severity, outcome, and the two exceptions for tool output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Phase(str, enum.Enum):
-    """Presence comes first: a figure about a GPU that is not there explains nothing."""
+    """The order matters: a speed figure of a missing GPU is meaningless."""
 
     PRESENCE = "presence"
     CORRECTNESS = "correctness"
@@ -17,19 +17,19 @@ class Phase(str, enum.Enum):
 
 
 class Severity(str, enum.Enum):
-    """What a failure means for the node."""
+    """The consequence of a failure."""
 
     BLOCK = "block"
     """The node is not handed over."""
     DRAIN = "drain"
-    """The node takes no new work until somebody acted."""
+    """The node takes no new work until the cause is fixed."""
     WARN = "warn"
-    """Somebody should look; work goes on."""
+    """Investigate while work continues."""
     INFO = "info"
 
 
 class Broken(Exception):
-    """The tool answered, and what it says is a known broken state: the check fails."""
+    """The tool output shows a known broken state: the check fails."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class Broken(Exception):
 
 
 class Unreadable(Exception):
-    """The answer is missing, cut, garbled or unknown: the check ends in `error`, never in `pass`."""
+    """The tool output is missing, truncated, garbled or unknown: the check ends in `error`, never in `pass`."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one check says. `found` and `expected` are JSON scalars or lists of them."""
+    """The result of one check. `found` and `expected` are JSON scalars or lists of them."""
 
     outcome: str
     found: Any = None
@@ -59,48 +59,47 @@ class Outcome:
 
 
 def passed(found: Any, expected: Any, unit: str | None = None) -> Outcome:
-    """What was found is what the machine should show."""
+    """The value matches the expectation."""
     return Outcome("pass", found, expected, unit)
 
 
 def failed(found: Any, expected: Any, reason: str, unit: str | None = None, hint: str | None = None) -> Outcome:
-    """What was found differs. A check of severity warn turns this into `warn`, see `judge.py`."""
+    """The value differs. For a check of severity warn, `judge.py` turns this into `warn`."""
     return Outcome("fail", found, expected, unit, reason, hint)
 
 
 def warned(found: Any, expected: Any, reason: str, unit: str | None = None) -> Outcome:
-    """Worth a look, and no reason to hold the node back."""
+    """A warning that does not block the node."""
     return Outcome("warn", found, expected, unit, reason)
 
 
 def skipped(reason: str) -> Outcome:
-    """The check does not apply, and here is why."""
+    """The check does not apply, with the reason."""
     return Outcome("skip", reason=reason)
 
 
 def equal(
     found: Any, expected: Any, unit: str | None = None, reason: str | None = None, hint: str | None = None
 ) -> Outcome:
-    """Pass when both are the same, and of the same kind: True is not 1."""
+    """Pass if both values are equal and of the same type: True does not equal 1."""
     if type(found) is type(expected) and found == expected:
         return passed(found, expected, unit)
     return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit, hint)
 
 
-# C0 and C1 controls, and the marks that turn the direction of text: all of them can rewrite what a person reads
-# on a terminal.
+# C0 and C1 control characters and the marks for text direction: all of them can change what a terminal shows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
-def harmless(text: str) -> str:
-    """The same text with every control character spelled out, so that no terminal, log or page acts on it.
+def escaped(text: str) -> str:
+    """The text with control characters escaped, so that no terminal, log or page interprets them.
 
-    Newline and tab stay. A carriage return before a newline is dropped, because consoles add it.
+    Newline and tab are kept. A carriage return before a newline is removed, because consoles add it.
     """
     return _CONTROL.sub(lambda match: "\\x%02x" % ord(match.group()), text.replace("\r\n", "\n"))
 
 
 def shortened(text: str, limit: int = 300) -> str:
-    """One harmless line that fits a table cell."""
-    line = " ".join(harmless(text).split())
+    """One line without control characters, short enough for a table cell."""
+    line = " ".join(escaped(text).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."

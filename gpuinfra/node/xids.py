@@ -1,8 +1,8 @@
-"""What each Xid means for a node, as data, because peers disagree and the list changes with the hardware.
+"""The meaning of each Xid for a node, as data, because sources disagree and the list changes with the hardware.
 
 From the project's fact sheet "node bootstrap and verification" 7.6 (read 2026-11-20):
 NVIDIA's Xid catalogue, GPUD, AWS's and Azure's health checks.
-A number that is not here counts as `drain`: an unknown error is no reason to hand a node over.
+A number that is not listed counts as `drain`: a node with an unknown error is not handed over.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TO_DO = {
-    "nothing": "an application's error: nothing to do for the node",
-    "look": "watch whether it repeats, and tell the cloud's support if it does",
-    "reset": "drain the node and reset the GPU, or reboot where it cannot be reset alone",
+    "nothing": "an application error: no action for the node",
+    "look": "watch whether it repeats, and report it to the cloud's support if it does",
+    "reset": "drain the node and reset the GPU, or reboot if it cannot be reset alone",
     "reboot": "drain and reboot the node; replace it if the error returns",
-    "replace": "drain and replace the node: somebody has to look at the machine",
+    "replace": "drain and replace the node: the hardware needs service",
 }
-"""What a person does, by the word that tables use."""
+"""What to do, by action."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class Xid:
 
     meaning: str
     severity: str
-    """`log` (an application's business), `warn`, `drain`."""
+    """`log` (an application error), `warn`, `drain`."""
     do: str
-    """A word of `TO_DO`."""
+    """A key of `TO_DO`."""
     more: str = ""
-    """What else helps."""
+    """Further instructions."""
 
     @property
     def action(self) -> str:
-        """What a person does next."""
+        """What to do next."""
         return TO_DO[self.do] + ("; " + self.more if self.more else "")
 
 
@@ -52,16 +52,16 @@ XIDS: dict[int, Xid] = {
     95: Xid("uncontained memory error", "drain", "reset"),
     109: Xid("context switch timeout", "drain", "reset"),
     110: Xid("security fault", "drain", "reset"),
-    119: Xid("GSP does not answer", "drain", "reset"),
+    119: Xid("GSP timeout", "drain", "reset"),
     120: Xid("GSP error", "drain", "reset"),
     121: Xid("chip-to-chip link error", "warn", "look"),
     136: Xid("NVLink training failed", "drain", "reset"),
     137: Xid("NVLink privilege error", "log", "nothing"),
     140: Xid("unrecovered memory error", "drain", "reset"),
-    143: Xid("GPU initialisation error", "drain", "reset"),
-    **{number: Xid("NVLink 5 error", "warn", "look", "drain where the line says Fatal") for number in range(144, 151)},
+    143: Xid("GPU initialization error", "drain", "reset"),
+    **{number: Xid("NVLink 5 error", "warn", "look", "drain if the line contains Fatal") for number in range(144, 151)},
     151: Xid("key rotation error", "drain", "reboot"),
-    154: Xid("recovery action changed", "drain", "reboot", "the line says which action the driver wants"),
+    154: Xid("recovery action changed", "drain", "reboot", "the line names the action that the driver requests"),
     155: Xid("NVLink software error", "drain", "reset"),
     156: Xid("a resource was retired", "drain", "reset"),
     157: Xid("retiring a resource failed", "warn", "look"),
@@ -77,7 +77,7 @@ XIDS: dict[int, Xid] = {
     172: Xid("detail of an SRAM error (Xid 48)", "drain", "reset"),
 }
 
-UNKNOWN = Xid("not in the table", "drain", "reboot", "look it up in NVIDIA's Xid catalogue and add it to the table")
+UNKNOWN = Xid("not in the table", "drain", "reboot", "find it in NVIDIA's Xid catalogue and add it to the table")
 
 ACTIONS_OF_154 = (
     ("Drain and Reset", "reset"),
@@ -85,4 +85,4 @@ ACTIONS_OF_154 = (
     ("Node Reboot Required", "reboot"),
     ("Drain P2P", "reset"),
 )
-"""Xid 154 carries its action in its text; `None` there means that nothing is asked for."""
+"""The action that the text of Xid 154 names; `None` there means no action."""

@@ -19,7 +19,7 @@ from gpuinfra.handover.connect import ports_of
 from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortUnavailable
 from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node import upload
-from gpuinfra.node.evidence import Kept
+from gpuinfra.node.evidence import EvidenceFolder
 from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core import ids
@@ -103,7 +103,7 @@ def report(site: Site, number: str, folder: Path, seq: int = 1) -> bytes:
     """Upload evidence as a node does, and return its content."""
     node = {"cloud": "gcp", "evidence": {"bucket": "evidence-1", "prefix": PREFIX}}
     document = {"schema": "gpuinfra.evidence/1", "instance_id": number, "boot_id": BOOT, "seq": seq}
-    upload.deliver(node, document, Kept(folder / number), site.node(number))
+    upload.deliver(node, document, EvidenceFolder(folder / number), site.node(number))
     return (json.dumps(document) + "\n").encode()
 
 
@@ -148,9 +148,7 @@ def test_proof_can_be_renewed_but_evidence_cannot_be_replaced(site: Site, ports:
 
 def test_node_cannot_write_outside_its_clusters_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The condition on the grant restricts the account to one prefix; the refusal has Google's text."""
-    from gpuinfra.node import gcp as node_gcp
-
-    monkeypatch.setattr(node_gcp.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     node = site.node(site.numbers()[0])
     for key in ("evidence/other/1/x/000001.json", "bootstrap/x.tar.gz"):
         with pytest.raises(node_cloud.CloudError, match=r"403 nodes-1@.* does not have storage.objects.create access"):

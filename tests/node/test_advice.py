@@ -67,7 +67,7 @@ def test_whatever_holds_a_node_back_calls_for_a_drain() -> None:
         ("software on GPU 3: Fail, A row remapping is pending (reset the GPU)", "reset"),
         ("pcie on GPU 1: Fail, x (reset the GPU); memory on GPU 3: Fail, y (isolate the GPU)", "replace"),
         ("software: Fail", "configure"),
-        ("software: Fail, x (mend the configuration)", "configure"),
+        ("software: Fail, x (fix the configuration)", "configure"),
         ("software: Fail, x (watch it)", "configure"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuinfra.node import aws, pair
-from gpuinfra.node.cloud import CloudError
+from gpuinfra.node.cloud import CloudError, Exists
 from tests.node import cloud as standin
 from tests.node.cloud import KEY, SECRET, TOKEN, Cloud, same_signature
 
@@ -27,7 +27,7 @@ def cloud() -> Iterator[Cloud]:
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses between attempts are counted and not slept."""
     pauses: list[float] = []
-    monkeypatch.setattr(aws.time, "sleep", pauses.append)
+    monkeypatch.setattr("time.sleep", pauses.append)
     return pauses
 
 
@@ -127,7 +127,7 @@ def test_a_lasting_trouble_is_told_by_its_code(cloud: Cloud) -> None:
 def test_an_existing_object_is_never_replaced(cloud: Cloud) -> None:
     """Evidence can be added and not changed."""
     cloud.objects["b/k"] = b"first"
-    with pytest.raises(aws.Exists):
+    with pytest.raises(Exists):
         aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"second", once=True, environ=cloud.environ)
     assert cloud.objects["b/k"] == b"first"
 
@@ -157,9 +157,9 @@ def test_a_proof_is_a_signed_question_that_carries_the_hash() -> None:
 def test_a_metadata_service_that_does_not_answer_is_told(cloud: Cloud) -> None:
     """A missing role and a missing service each give one message."""
     environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url + "/imds"}
-    with pytest.raises(aws.CloudError, match="answers 404"):
+    with pytest.raises(aws.CloudError, match="answered 404"):
         aws.Metadata(environ).get("meta-data/none")
-    with pytest.raises(aws.CloudError, match="does not answer"):
+    with pytest.raises(aws.CloudError, match="did not answer"):
         aws.Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}).identity()
 
 

@@ -57,7 +57,7 @@ class Service:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A server, and no pauses between attempts."""
-    monkeypatch.setattr(azure.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     one = Service()
 
     class Handler(BaseHTTPRequestHandler):
@@ -124,7 +124,7 @@ def test_the_metadata_service_is_asked_again_while_it_is_busy(service: Service) 
     service.metadata_troubles = [429, 410, 404, 503]
     assert service.node.instance_id() == VM.lower()
     service.metadata_troubles = [400]
-    with pytest.raises(CloudError, match="answers 400 for instance/compute: not now"):
+    with pytest.raises(CloudError, match="answered 400 for instance/compute: not now"):
         service.node.instance_id()
     assert len(service.asked) == 6
 
@@ -242,8 +242,8 @@ def test_a_proof_holds_documents_over_the_evidences_nonces(service: Service) -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"identity": {"error": "invalid_request"}}, "gives no token"),
-        ({"document": {"encoding": "jwt", "signature": "x"}}, "attests in the encoding jwt"),
+        ({"identity": {"error": "invalid_request"}}, "returned no token"),
+        ({"document": {"encoding": "jwt", "signature": "x"}}, "encoding of the attested document is jwt"),
         ({"document": ["x"]}, "no JSON object"),
     ],
 )
@@ -261,8 +261,8 @@ def test_a_metadata_service_of_another_kind_is_told(service: Service, change: di
 
 def test_a_silent_metadata_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without one says so."""
-    monkeypatch.setattr(azure.time, "sleep", lambda _: None)
-    with pytest.raises(CloudError, match="the metadata service does not answer"):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(CloudError, match="the metadata service did not answer"):
         of(NODE, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:9"}).instance_id()
 
 

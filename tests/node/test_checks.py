@@ -333,7 +333,7 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
     "L1": [
         swaps("mounts", "/scratch", "/data"),
         swaps("mounts", "lustre", "nfs4"),
-        swaps("mounts", "null", '"does not answer"'),
+        swaps("mounts", "null", '"does not respond"'),
         swaps("mounts", "null", "3"),
         swaps("mounts", "mounts/1", "mounts/9"),
         swaps("lustre-module", KERNEL, "6.8.0-1039-aws"),
@@ -486,7 +486,7 @@ MUTATIONS["N5"] = [
     swaps("links", '"gbps": 95.5', '"gbps": NaN'),
     swaps("links", '"gbps": 95.5', '"gbps": "95.5"'),
     swaps("links", '"gbps": 95.5', '"gbps": 0', 32),
-    swaps("links", '"problem": null', '"problem": "fi_pingpong did not end within 60 s"'),
+    swaps("links", '"problem": null', '"problem": "fi_pingpong timed out after 60 s"'),
     swaps("links", '"counters": {}', '"counters": {"rx_drops": 3}'),
     swaps("links", r'{"device": "device-0".*?}}, ', ""),
     swaps("links", "gpuinfra.links/1", "gpuinfra.links/2"),
@@ -547,7 +547,10 @@ def test_a_check_without_its_answer_does_not_pass(probe: str, how: str) -> None:
     readers = {check.id for check in ALL.values() if probe in check.probes}
     while readers:
         machine, asked = max(
-            ((one, {name for name in readers & set(one["required"]) if probe in ALL[name].asks(one)}) for one in ASKED),
+            (
+                (one, {name for name in readers & set(one["required"]) if probe in ALL[name].probes_for(one)})
+                for one in ASKED
+            ),
             key=lambda pair: len(pair[1]),
         )
         assert asked, f"no healthy machine is asked for {sorted(readers)}"
@@ -649,7 +652,7 @@ def test_a_skip_counts_only_with_a_reason_from_the_machines_record() -> None:
     one["expectation"]["skips"]["F1"] = "no NVSwitch"
     assert verdict(list(judged(one).values()), one["expectation"]).verified
     one["expectation"]["skips"]["F1"] = ""
-    with pytest.raises(ValueError, match="needs its reason"):
+    with pytest.raises(ValueError, match="has no reason"):
         judged(one)
 
 
@@ -720,7 +723,7 @@ def test_a_module_that_the_distribution_brought_built_passes() -> None:
     one = node()
     brought_built(one)
     found = judged(one)["D3"]
-    assert (found["outcome"], found["found"]) == ("pass", f"nvidia {DRIVER} for {KERNEL}, brought built")
+    assert (found["outcome"], found["found"]) == ("pass", f"nvidia {DRIVER} for {KERNEL}, prebuilt")
 
 
 def test_a_driver_that_no_reboot_has_proven_is_told_and_holds_nobody_back() -> None:
@@ -729,7 +732,7 @@ def test_a_driver_that_no_reboot_has_proven_is_told_and_holds_nobody_back() -> N
     MUTATIONS["D7"][0](one)
     checks = judged(one)
     assert checks["D7"]["outcome"] == "warn"
-    assert "no reboot" in checks["D7"]["reason"]
+    assert "has not survived a reboot" in checks["D7"]["reason"]
     assert verdict(list(checks.values()), one["expectation"]).verified
     one["journal"]["steps"][1]["boot_id"] = BOOT  # steps that run again in a later boot do not take its proof away
     one["journal"]["recorded"]["driver_boot"] = EARLIER_BOOT

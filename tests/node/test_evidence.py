@@ -23,7 +23,7 @@ FOLDER = f"bucket/evidence/train/AROA1%3A{INSTANCE}/{BOOT}"
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """A cloud that the environment names, and no pauses between attempts."""
-    monkeypatch.setattr(aws.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     with standin.running() as one:
         for name, value in one.environ.items():
             monkeypatch.setenv(name, value)
@@ -64,7 +64,7 @@ def test_evidence_is_bounded_and_what_was_cut_does_not_pass() -> None:
     """However much the tools print, the document fits, and a cut answer is marked as one."""
     flood = record(["nvidia-smi", "nvlink", "-s"], "\x1b" * 3_000_000)
     document = made(**{"nvlink-status": flood, "topology": flood})
-    assert len(evidence.dumped(document)) < evidence.MOST_BYTES
+    assert len(evidence.dumped(document)) < evidence.MAX_BYTES
     assert document["probes"]["topology"]["truncated"]
     outcomes = {check["id"]: check["outcome"] for check in document["checks"]}
     assert outcomes["F5"] == "error"
@@ -78,7 +78,7 @@ def test_evidence_without_gpus_is_evidence_too() -> None:
 
 def test_evidence_is_chained_and_numbered_over_boots(tmp_path: Path) -> None:
     """Numbers rise over the instance's life and each document names the hash of the one before, without a clock."""
-    kept = evidence.Kept(tmp_path / "evidence")
+    kept = evidence.EvidenceFolder(tmp_path / "evidence")
     assert (kept.next_number(), kept.newest()) == (1, None)
     first = evidence.dumped(made(1))
     kept.write(1, first)
@@ -91,7 +91,7 @@ def test_evidence_is_chained_and_numbered_over_boots(tmp_path: Path) -> None:
 
 def test_a_torn_file_keeps_its_number_and_is_not_the_newest(tmp_path: Path) -> None:
     """After a power cut in the middle of a write the number is not used again and older evidence is found."""
-    kept = evidence.Kept(tmp_path)
+    kept = evidence.EvidenceFolder(tmp_path)
     kept.write(1, evidence.dumped(made()))
     (tmp_path / "000002.json").write_bytes(b'{"schema": "gpuinf')
     newest = kept.newest()
@@ -101,10 +101,10 @@ def test_a_torn_file_keeps_its_number_and_is_not_the_newest(tmp_path: Path) -> N
 
 def test_old_evidence_does_not_fill_the_disk(tmp_path: Path) -> None:
     """Only the newest documents stay on the node."""
-    kept = evidence.Kept(tmp_path)
+    kept = evidence.EvidenceFolder(tmp_path)
     for seq in range(1, 8):
         kept.write(seq, b"{}")
-        kept.mark_arrived(seq)
+        kept.mark_uploaded(seq)
     kept.prune(most=3)
     assert sorted(path.name for path in tmp_path.glob("*.json")) == ["000005.json", "000006.json", "000007.json"]
     assert len(list(tmp_path.glob("*.uploaded"))) == 3
@@ -112,20 +112,20 @@ def test_old_evidence_does_not_fill_the_disk(tmp_path: Path) -> None:
 
 def test_evidence_and_proof_arrive_under_the_nodes_own_folder(cloud: Cloud, tmp_path: Path) -> None:
     """Both documents are where docs/design.md says, and the proof carries the hash of what was stored."""
-    kept = evidence.Kept(tmp_path)
+    kept = evidence.EvidenceFolder(tmp_path)
     upload.deliver(NODE, made(), kept, of(NODE))
     assert set(cloud.objects) == {f"{FOLDER}/000001.json", f"{FOLDER}/000001.proof.json"}
     proof = cloud.document(f"{FOLDER}/000001.proof.json")
     assert proof["evidence_sha256"] == evidence.sha256(cloud.objects[f"{FOLDER}/000001.json"])
     assert proof["request"]["headers"]["X-Gpuinfra-Evidence"] == proof["evidence_sha256"]
-    assert kept.arrived(1)
+    assert kept.is_uploaded(1)
 
 
 def test_a_taken_number_is_skipped(cloud: Cloud, tmp_path: Path) -> None:
     """A node that forgot what it had uploaded takes the next number, and what is there stays as it is."""
     cloud.objects[f"{FOLDER}/000001.json"] = b"older"
     document = made()
-    upload.deliver(NODE, document, evidence.Kept(tmp_path), of(NODE))
+    upload.deliver(NODE, document, evidence.EvidenceFolder(tmp_path), of(NODE))
     assert cloud.objects[f"{FOLDER}/000001.json"] == b"older"
     assert cloud.document(f"{FOLDER}/000002.json")["seq"] == 2
     assert cloud.document(f"{FOLDER}/000002.proof.json")["evidence_sha256"] == evidence.sha256(
@@ -135,7 +135,7 @@ def test_a_taken_number_is_skipped(cloud: Cloud, tmp_path: Path) -> None:
 
 def test_renewing_signs_again_and_leaves_the_evidence_alone(cloud: Cloud, tmp_path: Path) -> None:
     """The timer renews the proof of the newest evidence of this boot; without such evidence it says so."""
-    kept = evidence.Kept(tmp_path)
+    kept = evidence.EvidenceFolder(tmp_path)
     assert "no evidence yet" in (upload.renew(NODE, kept, of(NODE), BOOT) or "")
     upload.deliver(NODE, made(), kept, of(NODE))
     before = len(cloud.requests)
@@ -148,7 +148,7 @@ def test_renewing_signs_again_and_leaves_the_evidence_alone(cloud: Cloud, tmp_pa
 
 def test_evidence_that_never_arrived_is_uploaded_by_the_timer(cloud: Cloud, tmp_path: Path) -> None:
     """A node that could not reach the bucket at boot reports ten minutes later, with the same bytes."""
-    kept = evidence.Kept(tmp_path)
+    kept = evidence.EvidenceFolder(tmp_path)
     cloud.troubles = [(503, "SlowDown")] * 6
     with pytest.raises(aws.CloudError, match="503 SlowDown"):
         upload.deliver(NODE, made(), kept, of(NODE))
@@ -159,16 +159,16 @@ def test_evidence_that_never_arrived_is_uploaded_by_the_timer(cloud: Cloud, tmp_
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cloud": "moon"}, "knows aws, .*says moon"),
-        ({"evidence": None}, "does not say where evidence goes"),
-        ({"region": ""}, "names no region"),
-        ({"evidence": {"prefix": "p"}}, "names no bucket"),
+        ({"cloud": "moon"}, "names the cloud moon; supported: aws"),
+        ({"evidence": None}, "has no evidence location"),
+        ({"region": ""}, "has no region"),
+        ({"evidence": {"prefix": "p"}}, "has no bucket"),
     ],
 )
 def test_a_thin_configuration_is_told(cloud: Cloud, tmp_path: Path, change: dict, words: str) -> None:
     """A node.json without what an upload needs gives one message that names it."""
     with pytest.raises(aws.CloudError, match=words):
-        upload.deliver({**NODE, **change}, made(), evidence.Kept(tmp_path), of({**NODE, **change}))
+        upload.deliver({**NODE, **change}, made(), evidence.EvidenceFolder(tmp_path), of({**NODE, **change}))
 
 
 def test_host_keys_are_public_and_without_comments(tmp_path: Path) -> None:

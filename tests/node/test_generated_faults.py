@@ -282,7 +282,7 @@ def host_fault(rng: random.Random, one: Node) -> str:
             ("mounts", '{"schema": "gpuinfra.mounts/1", "mounts": []}\n', 0),
             (
                 "mounts",
-                '{"schema": "gpuinfra.mounts/1", "mounts": [{"mount": "/scratch", "kind": "lustre", "problem": "does not answer"}]}\n',
+                '{"schema": "gpuinfra.mounts/1", "mounts": [{"mount": "/scratch", "kind": "lustre", "problem": "does not respond"}]}\n',
                 0,
             ),
             ("holds", "linux-aws\n", 0),

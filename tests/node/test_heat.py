@@ -87,7 +87,7 @@ def test_a_gpu_that_disappears_under_load_ends_the_stress() -> None:
     """A GPU that no longer answers is the strongest finding there is."""
     clock = Clock()
     answers: Iterator[list[Row]] = iter([rows(30), rows(31)[:1]])
-    with pytest.raises(heat.HeatError, match="2 GPUs answered before the stress, 1 under it"):
+    with pytest.raises(heat.HeatError, match="2 GPUs responded before the stress, 1 during it"):
         heat.measure(600, heat=LOAD, sample=lambda: next(answers), wait=clock.wait, clock=clock.read)
 
 

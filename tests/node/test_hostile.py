@@ -9,7 +9,7 @@ from gpuinfra.node import nvsmi
 from gpuinfra.node.judge import judge, verdict
 from gpuinfra.node.probe import run
 from gpuinfra.node.probes import Probe
-from gpuinfra.node.words import Unreadable, harmless
+from gpuinfra.node.words import Unreadable, escaped
 from tests.node.healthy import JOURNAL, P4D, healthy, record
 
 DOCTYPE = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [%s]><nvidia_smi_log><attached_gpus>0</attached_gpus><driver_version>1</driver_version>%s</nvidia_smi_log>'
@@ -80,7 +80,7 @@ def test_interleaved_output_is_refused() -> None:
 @pytest.mark.parametrize("text", ["\x1b]0;title\x07\x1b[2J", "\u202eevil", "\x9b31m", "a\rb", "\x00"])
 def test_text_that_acts_on_terminals_is_spelled_out(text: str) -> None:
     """Escapes, direction marks and controls never reach a person's terminal, log or page."""
-    shown = harmless(text)
+    shown = escaped(text)
     assert not any(ord(letter) < 32 or 0x7F <= ord(letter) <= 0x9F or letter == "\u202e" for letter in shown)
     probes = healthy()
     lines = probes["nvidia-smi-csv"]["stdout"].splitlines()

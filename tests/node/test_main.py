@@ -100,7 +100,7 @@ def test_one_phase_can_be_asked_for(zipapp: Path, files: tuple[Path, Path]) -> N
         ((), 2, "required"),
         (("frobnicate",), 2, "invalid choice"),
         (("verify", "--phase", "never"), 2, "invalid choice"),
-        (("explain", "Z9"), 2, "there is no check Z9"),
+        (("explain", "Z9"), 2, "unknown check Z9"),
         (("verify", "--expectation", "/nonexistent"), 3, "start gpuinfra-bootstrap"),
         (("attest",), 3, "node.json"),
     ],
@@ -138,7 +138,7 @@ def test_a_check_is_explained(zipapp: Path) -> None:
 
 def test_it_says_its_version(zipapp: Path) -> None:
     """The version is the one of the package."""
-    assert call(zipapp, "--version").stdout == f"gpuinfra node part {VERSION}\n"
+    assert call(zipapp, "--version").stdout == f"gpuinfra node code {VERSION}\n"
 
 
 def test_verifying_this_machine_never_passes_without_gpus(zipapp: Path, files: tuple[Path, Path]) -> None:

@@ -100,7 +100,7 @@ def test_a_pool_with_whole_gpus_is_not_touched() -> None:
 
 def test_a_layout_that_does_not_fit_is_told() -> None:
     """nvidia-smi's own words about the GPU that refused."""
-    with pytest.raises(mig.MigError, match=r"-i 0 -cgi .* ended with 19: .*Insufficient Resources"):
+    with pytest.raises(mig.MigError, match=r"-i 0 -cgi .* failed with exit code 19: .*Insufficient Resources"):
         mig.apply({**CUT, "mig_profiles": ["4g.40gb", "4g.40gb"]}, Node().run)
 
 
@@ -122,7 +122,7 @@ def test_a_gpu_that_takes_its_mode_only_at_a_reset_asks_for_one_and_then_for_a_r
 @pytest.mark.parametrize("modes", ["[N/A], [N/A]", "[Unknown Error], Disabled", "Half, Enabled"])
 def test_a_gpu_without_mig_or_with_an_error_is_refused(modes: str) -> None:
     """A mode that is neither on nor off is no reason to go on."""
-    with pytest.raises(mig.MigError, match="GPU 0 cannot be cut"):
+    with pytest.raises(mig.MigError, match="cannot configure MIG on GPU 0"):
         mig.apply(CUT, lambda words: (0, f"index, mig.mode.current, mig.mode.pending\n0, {modes}\n"))
 
 
@@ -132,7 +132,7 @@ def test_the_recording_of_a_cut_gpu_is_read() -> None:
     found = mig.instances(text)
     assert [name for name, _ in found[0]] == LAYOUT
     assert len({uuid for _, uuid in found[0]}) == 4
-    with pytest.raises(Unreadable, match="neither GPU nor instance"):
+    with pytest.raises(Unreadable, match="cannot parse a line of nvidia-smi -L"):
         mig.instances(text + "  MIG half of it\n")
 
 
@@ -146,18 +146,18 @@ def test_the_command_says_what_it_changed_and_asks_for_a_reboot(
     node = Node()
     monkeypatch.setattr(mig, "_run", node.run)
     assert main.main(words) == 0
-    assert "changed: GPU 0: MIG on\n" in capsys.readouterr().out
+    assert "changed: GPU 0: MIG enabled\n" in capsys.readouterr().out
     monkeypatch.setattr(
         mig,
         "apply",
-        lambda expectation: (_ for _ in ()).throw(mig.RebootNeeded("MIG of GPU 0 is switched on by a reboot")),
+        lambda expectation: (_ for _ in ()).throw(mig.RebootNeeded("GPU 0 enables MIG at the next reboot")),
     )
     assert main.main(words) == 194
     monkeypatch.setattr(
-        mig, "apply", lambda expectation: (_ for _ in ()).throw(mig.MigError("nvidia-smi ended with 19"))
+        mig, "apply", lambda expectation: (_ for _ in ()).throw(mig.MigError("nvidia-smi failed with exit code 19"))
     )
     assert main.main(words) == 1
-    assert "gpuinfra: nvidia-smi ended with 19" in capsys.readouterr().err
+    assert "gpuinfra: nvidia-smi failed with exit code 19" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_server_that_is_silent_is_told_and_holds_nobody(
     listed.write_text("/a lustre 1@tcp:/a\n/b nfs 2:/b\n")
     monkeypatch.setattr(mounts, "_ASK", "import time; time.sleep(60)")
     monkeypatch.setenv("GPUINFRA_MOUNT_ANSWER_S", "0.5")
-    assert [one["problem"] for one in mounts.mounts()["mounts"]] == ["does not answer"] * 2
+    assert [one["problem"] for one in mounts.mounts()["mounts"]] == ["does not respond"] * 2
 
 
 def test_without_a_list_there_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_two_nodes_find_each_other_and_sum_over_all_gpus(libraries: Path, tmp_pa
 def test_what_is_wrong_between_two_nodes_is_told(libraries: Path, tmp_path: Path) -> None:
     """A wrong sum, sockets, a slow way and a missing node's GPUs all fail the check, whatever the rest looks like."""
     stdout = both(libraries, tmp_path, FAKE_WRONG="1")[0][1]
-    assert "computes wrongly" in judged(stdout)["hint"]
+    assert "computes wrong results" in judged(stdout)["hint"]
     healthy = json.loads(stdout) | {"wrong": 0}
     assert judged(json.dumps(healthy))["outcome"] == "pass"
     assert "Socket" in judged(json.dumps(healthy | {"network": ["Socket"]}))["reason"]
@@ -91,7 +91,7 @@ def test_a_partner_that_never_comes_is_told(libraries: Path, tmp_path: Path, mon
     shared = pair.Folder(tmp_path)
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     waited: list[float] = []
-    with pytest.raises(pair.PairError, match="vm-1 did not come within 30 s"):
+    with pytest.raises(pair.PairError, match="vm-1 did not arrive within 30 s"):
         pair.meet(
             assignment(tmp_path, 0), shared, fake, wait_s=30, wait=waited.append, clock=lambda: float(len(waited))
         )
@@ -118,12 +118,12 @@ def test_the_id_arrives_whole(libraries: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("left", "told"),
     [
-        (b"\xff", "no rendezvous of this run"),
-        (b"[]", "no rendezvous of this run"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "other", "gpus": 8}', "no rendezvous of this run"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": true}', "how many GPUs"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8, "unique_id": "abc"}', "no whole id"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8}', "no whole id"),
+        (b"\xff", "no valid rendezvous of this run"),
+        (b"[]", "no valid rendezvous of this run"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "other", "gpus": 8}', "no valid rendezvous of this run"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": true}', "no valid number of GPUs"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8, "unique_id": "abc"}', "no complete NCCL id"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8}', "no complete NCCL id"),
     ],
 )
 def test_a_partner_that_leaves_nonsense_is_refused(libraries: Path, tmp_path: Path, left: bytes, told: str) -> None:
@@ -157,7 +157,7 @@ def test_without_an_assignment_the_node_says_so(libraries: Path, tmp_path: Path)
     words = [sys.executable, str(libraries / "node.pyz"), "pair", "--assignment", str(tmp_path / "none.json")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 3
-    assert done.stderr == f"gpuinfra: no partner is assigned: {tmp_path}/none.json is not there\n"
+    assert done.stderr == f"gpuinfra: no partner is assigned: {tmp_path}/none.json does not exist\n"
 
 
 def test_the_bucket_keeps_each_node_to_its_own_folder() -> None:

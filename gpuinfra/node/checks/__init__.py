@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are told: presence, correctness, speed, and by id within each."""
+"""All checks in report order: presence, correctness, speed, and by id within each phase."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _MODULES = (
 )
 _PHASES = list(Phase)
 _LETTERS = "PDGFXNCLSMB"
-"""From the bus upwards: platform, driver, GPUs, fabric, kernel log, network, containers, Lustre, steps, metrics, measurements."""
+"""Order within a phase: platform, driver, GPUs, fabric, kernel log, network, containers, storage, steps, metrics, measurements."""
 
 
-def _place(check: Check) -> tuple[int, int, int]:
+def _order(check: Check) -> tuple[int, int, int]:
     return _PHASES.index(check.phase), _LETTERS.index(check.id[0]), int(check.id[1:])
 
 
 ALL: dict[str, Check] = {
-    check.id: check for check in sorted((kind() for module in _MODULES for kind in module.CHECKS), key=_place)
+    check.id: check for check in sorted((kind() for module in _MODULES for kind in module.CHECKS), key=_order)
 }
-"""Every check by its id."""
+"""All checks by id."""

@@ -1,5 +1,5 @@
-"""What a check is: probes, a parser and a judgement. Transport, time limits, logging and exit codes are not its
-business."""
+"""The base of checks: probes, a parser and a judgement. Transport, time limits, logging and exit codes belong to the
+engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shorte
 
 
 class Check:
-    """One question about a node. The docstring of each check is what `explain` prints; `parse` and `judge` are every check's own."""
+    """One question about a node. `explain` prints the docstring of the subclass, which implements `parse` and `judge`."""
 
     id: str
     name: str
@@ -23,43 +23,43 @@ class Check:
     hint: str = ""
     source = "fact sheet on nodes, section 13"
 
-    def asks(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
-        """The probes that a node of this machine is asked; all of them, unless a check knows better."""
+    def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
+        """The probes that this check needs on a machine; by default all of them."""
         return self.probes
 
-    # Not abstract methods: `abc` is more than judging code may import (tests/node/test_layers.py). Every check brings both.
+    # No abstract methods: code that judges may not import `abc` (tests/node/test_layers.py).
     def parse(self, answers: Answers, machine: Machine) -> Any:
-        """Turn tool output into something to judge; raise `Unreadable` when it cannot be understood."""
+        """Turn tool output into a value to judge. Raises `Unreadable` if it cannot be parsed."""
         raise NotImplementedError
 
     def judge(self, found: Any, machine: Machine) -> Outcome:
-        """Compare with what a healthy machine shows."""
+        """Compare the value with what a healthy machine shows."""
         raise NotImplementedError
 
 
 def gpu_rows(answers: Answers) -> Table:
-    """The table of all GPUs; an empty one is no answer."""
+    """The table of all GPUs. Raises `Unreadable` if it is empty."""
     table = answers.csv("nvidia-smi-csv")
     if not table.rows:
-        raise Unreadable("nvidia-smi listed no GPU in its table")
+        raise Unreadable("the table of nvidia-smi contains no GPU")
     return table
 
 
 def all_same(values: Iterable[Any]) -> Any:
-    """One value when all are the same, else the list: that is how outcomes show eight GPUs."""
+    """One value if all are equal, otherwise the list; outcomes show the values of eight GPUs this way."""
     listed = list(values)
     return listed[0] if listed and all(value == listed[0] for value in listed) else listed
 
 
 def on_some(values: Iterable[Any], seen: int, gpus: int) -> str:
-    """What was seen when not every GPU was: `12 on 7 of 8 GPUs`, so that a right value does not hide the missing one."""
+    """The value if some GPUs are missing: `12 on 7 of 8 GPUs`, so that a correct value does not hide the missing GPU."""
     return "%s on %d of %d GPUs" % (listed(sorted({str(value) for value in values})) or "nothing", seen, gpus)
 
 
 def by_gpu(
     found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None
 ) -> Outcome:
-    """An outcome over (row, value, what is wrong with it or None), naming the GPUs that are wrong."""
+    """An outcome over (row, value, problem or None) that names the GPUs with a problem."""
     if not found:
         raise Unreadable("no GPU answered")
     values = all_same(value for _, value, _ in found)
@@ -70,13 +70,13 @@ def by_gpu(
 
 
 def listed(items: list[str], most: int = 8) -> str:
-    """Some items in one sentence, and how many more there are."""
+    """The first items in one line, and the number of further items."""
     text = "; ".join(shortened(item, 160) for item in items[:most])
     return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)
 
 
 def needed(row: Row, column: str) -> int:
-    """A whole number that the device must show."""
+    """A whole number that the GPU must report."""
     value = row.number(column)
     if value is None:
         raise Unreadable("%s shows no %s" % (row.label, column))
@@ -84,7 +84,7 @@ def needed(row: Row, column: str) -> int:
 
 
 def word(row: Row, column: str) -> str:
-    """A cell that may say that the device has no such thing, and must not be an error token."""
+    """A cell that may be `[N/A]` but not an error token."""
     cell = row.get(column)
     if failure(cell):
         raise Unreadable("%s: %s is %s" % (row.label, column, cell))
@@ -92,7 +92,7 @@ def word(row: Row, column: str) -> str:
 
 
 def clock_reasons(row: Row) -> int:
-    """The bits that say why a GPU runs slower than it could; 0x1 is idle."""
+    """The bits that give the reasons for reduced clocks; 0x1 is idle."""
     cell = row.get("clocks_event_reasons.active")
     if not re.match(r"^0x[0-9a-fA-F]{1,16}$", cell):
         raise Unreadable("%s shows clock event reasons %r" % (row.label, shortened(cell, 40)))

@@ -1,6 +1,6 @@
-"""B: burn-in - DCGM's diagnostics by level, and stress until the temperatures stand still.
+"""B: burn-in - DCGM's diagnostics by level, and stress until the temperatures are steady.
 
-The quick level belongs to every verification; the others take minutes to hours and run where `burn_in` asks for them.
+Every verification runs the quick level. The other levels take minutes to hours and run only if `burn_in` is set.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 
 
 def level(expectation: Mapping[str, Any]) -> int:
-    """The level that is asked for; 1 where none is."""
+    """The requested level; 1 by default."""
     asked = expectation.get("burn_in")
     return asked if isinstance(asked, int) and not isinstance(asked, bool) and asked in PROBES else 1
 
 
-def _judged(found: list[Result]) -> Outcome:
+def _outcome(found: list[Result]) -> Outcome:
     run = [one for one in found if one.status.lower() not in ("skip", "not run", "notrun")]
-    # A test's own summary repeats what its GPUs say; it is told where it stands alone.
+    # The summary of a test repeats the results of its GPUs; it counts only if no GPU has a result.
     named = {one.test for one in run if one.where and one.status.lower() != "pass"}
     wrong = [
         "%s%s: %s%s"
@@ -35,34 +35,36 @@ def _judged(found: list[Result]) -> Outcome:
             one.test or "a test",
             " on " + one.where if one.where else "",
             one.status,
-            ", " + one.told if one.told else "",
+            ", " + one.warnings if one.warnings else "",
         )
         for one in run
         if one.status.lower() != "pass" and (one.where or one.test not in named)
     ]
     if not run:
-        raise Unreadable("dcgmi ran no test")
+        raise Unreadable("dcgmi ran no tests")
     return failed(len(wrong), 0, listed(wrong), "tests") if wrong else passed(0, 0, "tests")
 
 
 class Diagnostics(Check):
-    """NVIDIA's own quick diagnostics find nothing. Their JSON has no stable schema, so every status in it counts."""
+    """NVIDIA's quick diagnostics find no problem. Their JSON has no stable schema, so every status in it counts."""
 
     id, name = "B1", "dcgm_diagnostics"
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("dcgm",)
-    hint = "read the test's warning in dcgmi diag -r 1; DCGM's error severity says whether to reset, isolate or replace"
+    hint = (
+        "read the test's warning in dcgmi diag -r 1; DCGM's error severity tells whether to reset, isolate or replace"
+    )
     source = "fact sheet on nodes, 7.8"
 
     def parse(self, answers: Answers, machine: Machine) -> list[Result]:
         return results(answers.raw("dcgm").stdout)
 
     def judge(self, found: list[Result], machine: Machine) -> Outcome:
-        return _judged(found)
+        return _outcome(found)
 
 
 class BurnIn(Check):
-    """NVIDIA's diagnostics of the level that is asked for find nothing: 2 takes minutes, 3 a quarter of an hour, 4 hours."""
+    """NVIDIA's diagnostics of the requested level find no problem: level 2 takes minutes, 3 a quarter of an hour, 4 hours."""
 
     id, name = "B6", "burn_in"
     phase, severity = Phase.SPEED, Severity.BLOCK
@@ -73,7 +75,7 @@ class BurnIn(Check):
     )
     source = "fact sheet on nodes, 7.8"
 
-    def asks(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
+    def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         return (PROBES[max(2, level(expectation))],)
 
     def parse(self, answers: Answers, machine: Machine) -> list[Result]:
@@ -82,40 +84,40 @@ class BurnIn(Check):
     def judge(self, found: list[Result], machine: Machine) -> Outcome:
         asked = machine.need("burn_in", int)
         if asked not in LEVELS or asked < 2:
-            raise Unreadable("the machine's record asks for burn-in level %s; there are 2, 3 and 4" % asked)
-        return _judged(found)
+            raise Unreadable("the machine's record requests burn-in level %s; allowed: 2, 3, 4" % asked)
+        return _outcome(found)
 
 
 class SteadyHeat(Check):
-    """Under stress every GPU reaches a temperature that stays, without a hardware slowdown and without a memory error."""
+    """Under stress every GPU reaches a steady temperature, without a hardware slowdown and without a memory error."""
 
     id, name = "B7", "steady_heat"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("heat",)
-    hint = "let it cool and stress it once more; a GPU that is slowed down again has a cooling or power fault: replace the node"
+    hint = "let the GPU cool down and stress it once more; a second slowdown means a cooling or power fault: replace the node"
     source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are bad"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         try:
-            said = json.loads(answers.text("heat"))
+            document = json.loads(answers.text("heat"))
         except (ValueError, RecursionError):
-            raise Unreadable("the stress printed no JSON") from None
+            raise Unreadable("the stress test printed no JSON") from None
         if (
-            not isinstance(said, dict)
-            or said.get("schema") != "gpuinfra.heat/1"
-            or not isinstance(said.get("gpus"), list)
+            not isinstance(document, dict)
+            or document.get("schema") != "gpuinfra.heat/1"
+            or not isinstance(document.get("gpus"), list)
         ):
-            raise Unreadable("the stress printed something else than its result")
-        return said
+            raise Unreadable("the output of the stress test has another format")
+        return document
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
         gpus = found["gpus"]
         if len(gpus) != machine.gpus:
-            return failed(len(gpus), machine.gpus, "%d of %d GPUs were watched" % (len(gpus), machine.gpus), "GPUs")
+            return failed(len(gpus), machine.gpus, "%d of %d GPUs were measured" % (len(gpus), machine.gpus), "GPUs")
         wrong = []
         for gpu in gpus:
             if not isinstance(gpu, Mapping) or not re.match(r"^0x[0-9a-f]{16}$", str(gpu.get("reasons"))):
-                raise Unreadable("the stress describes a GPU in no known form")
+                raise Unreadable("the stress test describes a GPU in an unknown format")
             bits, errors, busy, hot = (
                 int(gpu["reasons"], 16),
                 gpu.get("new_errors"),
@@ -128,7 +130,7 @@ class SteadyHeat(Check):
                 or not isinstance(busy, (int, float))
                 or not isinstance(hot, (int, float))
             ):
-                raise Unreadable("the stress does not say how busy or how hot a GPU was")
+                raise Unreadable("the stress test reports no utilization or temperature of a GPU")
             if bits & 0xC8:
                 wrong.append(
                     "GPU %s was slowed down at %g C (reasons %s)"
@@ -140,16 +142,16 @@ class SteadyHeat(Check):
                     % (shortened(str(gpu.get("index")), 8), shortened(str(errors), 20))
                 )
             if not 50 <= busy <= 100:
-                wrong.append("GPU %s was busy for %g %% only" % (shortened(str(gpu.get("index")), 8), busy))
+                wrong.append("GPU %s was busy only %g %% of the time" % (shortened(str(gpu.get("index")), 8), busy))
         if wrong:
             return failed(len(wrong), 0, listed(wrong), "findings")
         if found.get("steady") is not True:
-            why = "no steady state within %s s" % shortened(str(found.get("seconds")), 12)
+            why = "no steady temperature within %s s" % shortened(str(found.get("seconds")), 12)
             ended = found.get("ended")
             return failed(
                 "not steady",
                 "steady",
-                why + ("; the load ended with %s" % shortened(str(ended), 12) if ended is not None else ""),
+                why + ("; the load ended with exit code %s" % shortened(str(ended), 12) if ended is not None else ""),
             )
         return passed("steady at %g C" % max(gpu["highest_c"] for gpu in gpus), "steady")
 

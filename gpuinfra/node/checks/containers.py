@@ -1,6 +1,6 @@
-"""C: what containers see of the GPUs - the runtime's configuration, the CDI specification - and of the node's identity.
+"""C: containers - the runtime's configuration, the CDI specification, and access to the node's identity.
 
-No container is run: that would pull an image, and at fleet size a public registry refuses.
+No check runs a container: that would pull an image, and a public registry throttles a whole fleet.
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ from .base import Check, listed
 
 
 def docker(answers: Answers) -> dict[str, Any] | None:
-    """What the Docker daemon says of itself, None where there is no Docker."""
+    """The output of `docker info`; None without Docker."""
     if not answers.installed("docker"):
         return None
     try:
-        said = json.loads(answers.text("docker"))
+        info = json.loads(answers.text("docker"))
     except (ValueError, RecursionError):
         raise Unreadable("docker info printed no JSON") from None
-    if not isinstance(said, dict):
-        raise Unreadable("docker info printed something else than an object")
-    errors = said.get("ServerErrors")
-    if errors or not isinstance(said.get("ServerVersion"), str) or not said["ServerVersion"]:
-        why = listed([str(one) for one in errors]) if isinstance(errors, list) and errors else "it names no version"
+    if not isinstance(info, dict):
+        raise Unreadable("docker info printed something other than a JSON object")
+    errors = info.get("ServerErrors")
+    if errors or not isinstance(info.get("ServerVersion"), str) or not info["ServerVersion"]:
+        why = listed([str(one) for one in errors]) if isinstance(errors, list) and errors else "no server version"
         raise Unreadable("the Docker daemon does not answer: %s" % shortened(why, 160), "systemctl restart docker")
-    return said
+    return info
 
 
-def offers_cdi(said: dict[str, Any]) -> bool:
-    """True where this Docker gives devices by their CDI names: since 28.2 by itself, before where it is switched on."""
-    folders = said.get("CDISpecDirs")
+def offers_cdi(info: dict[str, Any]) -> bool:
+    """True if this Docker supports CDI device names: always since 28.2, before that if enabled."""
+    folders = info.get("CDISpecDirs")
     return isinstance(folders, list) and "/etc/cdi" in folders
 
 
 class ContainerRuntime(Check):
-    """Each container runtime of the node knows how to give GPUs to a container; a node without one has nothing to misconfigure."""
+    """Each container runtime on the node is configured to give GPUs to containers; a node without a runtime passes."""
 
     id, name = "C1", "container_runtime"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("docker", "containerd")
-    hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart that service"
-    source = "fact sheet on nodes, section 4; the sheet's own check runs an image, which a fleet must not pull at once"
+    hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the runtime's service"
+    source = "fact sheet on nodes, section 4; its own check runs an image, which a whole fleet must not pull at once"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
-        """Runtime -> how it gives GPUs, or what is wrong."""
+        """Runtime -> how it gives GPUs to containers; empty if it cannot."""
         found = {}
-        said = docker(answers)
-        if said is not None:
-            runtimes = said.get("Runtimes")
+        info = docker(answers)
+        if info is not None:
+            runtimes = info.get("Runtimes")
             if not isinstance(runtimes, dict):
-                raise Unreadable("docker info names no runtimes")
-            ways = (["runtime nvidia"] if "nvidia" in runtimes else []) + (["CDI"] if offers_cdi(said) else [])
+                raise Unreadable("docker info lists no runtimes")
+            ways = (["runtime nvidia"] if "nvidia" in runtimes else []) + (["CDI"] if offers_cdi(info) else [])
             found["docker"] = " and ".join(ways)
-        # Docker brings a containerd of its own, which serves nobody else: only one with a Kubernetes plugin is asked.
+        # Docker brings its own containerd, which serves only Docker; a containerd counts only with a Kubernetes plugin.
         if answers.installed("containerd"):
             text = answers.text("containerd")
             if not re.search(r"(?m)^version = \d|^\[", text):
@@ -79,12 +79,12 @@ class ContainerRuntime(Check):
         shown = ["%s: %s" % (name, ways or "nothing") for name, ways in sorted(found.items())]
         wrong = [name for name, ways in sorted(found.items()) if not ways]
         if wrong:
-            return failed(shown, "runtime nvidia or CDI", "%s cannot give GPUs to a container" % " and ".join(wrong))
+            return failed(shown, "runtime nvidia or CDI", "%s cannot give GPUs to containers" % " and ".join(wrong))
         return passed(shown, "runtime nvidia or CDI")
 
 
 class CdiDevices(Check):
-    """The container runtime is offered each GPU by name, and all of them."""
+    """CDI names every GPU for container runtimes, and all of them together."""
 
     id, name = "C2", "cdi_devices"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -92,13 +92,13 @@ class CdiDevices(Check):
     hint = "systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        # The count line goes to stderr as a log line; names go to stdout, one a line.
+        # The count goes to stderr as a log line; the names go to stdout, one per line.
         return [line.strip() for line in answers.lines("cdi") if line.strip().startswith("nvidia.com/gpu=")]
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
         names = {name.split("=", 1)[1] for name in found}
         cut = machine.get("mig_profiles", []) if machine.get("mig", False) is True else []
-        # A GPU that is cut is named with its instance: 0:1.
+        # A MIG instance is named with its GPU: 0:1.
         pattern, wanted, what = (
             (r"\d+:\d+", machine.gpus * len(cut), "instances") if cut else (r"\d+", machine.gpus, "GPUs")
         )
@@ -109,15 +109,15 @@ class CdiDevices(Check):
 
 
 class ContainersKeepGpus(Check):
-    """A running container keeps its GPUs when systemd reloads: devices come by CDI, or Docker does not leave cgroups to systemd.
+    """A running container keeps its GPUs when systemd reloads: devices come from CDI, or Docker does not use systemd's cgroup driver.
 
-    With the older hooks and systemd's cgroups every `systemctl daemon-reload` takes the GPUs from running containers.
+    With the older hooks and systemd's cgroup driver, every `systemctl daemon-reload` removes the GPUs from running containers.
     """
 
     id, name = "C3", "containers_keep_gpus"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("docker",)
-    hint = "use Docker 28.2 or newer, or switch CDI on (features.cdi in /etc/docker/daemon.json), and give GPUs by --device nvidia.com/gpu=all"
+    hint = "use Docker 28.2 or newer, or enable CDI (features.cdi in /etc/docker/daemon.json), and pass GPUs with --device nvidia.com/gpu=all"
     source = "fact sheet on nodes, section 4: Failed to initialize NVML: Unknown Error in a running container"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any] | None:
@@ -129,27 +129,27 @@ class ContainersKeepGpus(Check):
             return Outcome("pass", "none", wanted, reason="Docker is not installed")
         driver = found.get("CgroupDriver")
         if driver not in ("systemd", "cgroupfs", "none"):
-            raise Unreadable("docker info names no cgroup driver")
+            raise Unreadable("docker info reports no known cgroup driver")
         shown = "%s, cgroups by %s" % ("CDI" if offers_cdi(found) else "no CDI", driver)
         if driver == "systemd" and not offers_cdi(found):
-            return failed(shown, wanted, "systemctl daemon-reload takes the GPUs from running containers here")
+            return failed(shown, wanted, "systemctl daemon-reload removes the GPUs from running containers")
         return passed(shown, wanted)
 
 
 class ContainersKeptFromMetadata(Check):
-    """What containers send to the cloud's metadata service is dropped: it hands out the node's identity to whoever asks.
+    """Containers cannot reach the cloud's metadata service, which gives the node's identity to any caller.
 
-    For clouds without a hop limit. A container on the host's own network reaches it in any case.
+    For clouds without a hop limit. Containers on the host network can still reach it.
     """
 
     id, name = "C4", "containers_kept_from_metadata"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("metadata-guard",)
-    hint = "systemctl restart gpuinfra-metadata, and find out what removed its table (nft flush ruleset, or nftables.service)"
-    source = "nft(8): a drop is final whatever other tables say; listing as nftables 1.0.6 prints it"
+    hint = "run systemctl restart gpuinfra-metadata, and find out what removed its nftables table (nft flush ruleset, or nftables.service)"
+    source = "nft(8): a drop is final, whatever other tables accept; output format of nftables 1.0.6"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        """Addresses for which the chain drops before it does anything else."""
+        """Addresses that the first rules of the chain drop."""
         if not answers.installed("metadata-guard"):
             return []
         if "No such file or directory" in answers.raw("metadata-guard").stderr:
@@ -167,7 +167,11 @@ class ContainersKeptFromMetadata(Check):
         wanted = machine.need("metadata_guarded", list)
         open_ = [address for address in wanted if address not in found]
         if open_ or not wanted:
-            return failed(found, wanted, "containers on a bridge reach %s" % (listed(open_) or "what nobody named"))
+            return failed(
+                found,
+                wanted,
+                "containers on a bridge can reach %s" % (listed(open_) or "the metadata service: no address is listed"),
+            )
         return passed(found, wanted)
 
 

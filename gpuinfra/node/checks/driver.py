@@ -1,4 +1,4 @@
-"""D: the driver - loaded module, user space, DKMS, holds, persistence, the modules beside it."""
+"""D: the driver - loaded module, user space, DKMS, holds, persistence, related modules."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MODULE = re.compile(r"^NVRM version: NVIDIA UNIX (.*?)\s(\d{3,}\.\d+(?:\.\d+)?)
 
 
 def loaded_driver(answers: Answers) -> tuple[str, bool]:
-    """(version, open flavour) of the loaded kernel module."""
+    """(version, True if open) of the loaded kernel module."""
     answer = answers.raw("driver-version")
     if "No such file or directory" in answer.stderr and not answer.stdout.strip():
         return "", False
     match = _MODULE.search(answers.text("driver-version"))
     if match is None or "Kernel Module" not in match.group(1):
-        raise Unreadable("/proc/driver/nvidia/version does not name a kernel module")
+        raise Unreadable("/proc/driver/nvidia/version names no kernel module")
     return match.group(2), "Open Kernel Module" in match.group(1)
 
 
 class KernelModule(Check):
-    """The loaded NVIDIA kernel module is the pinned version, in the flavour that the GPU needs."""
+    """The loaded NVIDIA kernel module is the pinned version, in the variant (open or proprietary) that the GPU needs."""
 
     id, name = "D1", "kernel_module"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -54,7 +54,9 @@ class KernelModule(Check):
             "%s %s" % (one, "open" if flavour else "proprietary")
             for one, flavour in ((version, is_open), (wanted, wants_open))
         ]
-        return equal(words[0], words[1], reason="the loaded module is %s, this machine needs %s" % (words[0], words[1]))
+        return equal(
+            words[0], words[1], reason="the loaded module is %s, but this machine needs %s" % (words[0], words[1])
+        )
 
 
 class DriverVersion(Check):
@@ -63,16 +65,16 @@ class DriverVersion(Check):
     id, name = "D2", "driver_version"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
-    hint = "drain and reboot; if it stays, reinstall the pinned driver and hold its packages"
+    hint = "drain and reboot the node; if the version is still wrong, reinstall the pinned driver and hold its packages"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         rows = answers.csv("nvidia-smi-csv").rows
         versions = [row.get("driver_version") for row in rows]
         if any(not re.match(r"^\d{3,}\.\d+(\.\d+)?$", version) for version in versions):
-            raise Unreadable("nvidia-smi printed a driver version that is none: %s" % listed(versions))
+            raise Unreadable("nvidia-smi printed an invalid driver version: %s" % listed(versions))
         log = answers.xml().driver_version
         if versions and log != versions[0]:
-            raise Unreadable("the table names driver %s and the XML %s" % (versions[0], log))
+            raise Unreadable("the table of nvidia-smi reports driver %s and its XML %s" % (versions[0], log))
         return versions
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
@@ -87,7 +89,9 @@ class DriverVersion(Check):
                 on_some(found, len(found), machine.gpus), wanted, "%d of %d GPUs answer" % (len(found), machine.gpus)
             )
         return equal(
-            all_same(found), wanted, reason="user space is %s, pinned is %s" % (listed(sorted(set(found))), wanted)
+            all_same(found),
+            wanted,
+            reason="the user-space driver is %s, the pinned version is %s" % (listed(sorted(set(found))), wanted),
         )
 
 
@@ -96,10 +100,10 @@ _DKMS = re.compile(r"^nvidia(?:-open)?[/,]\s*([\w.]+),\s*([\w.+~-]+),\s*\w+:\s*(
 
 
 class ModuleKept(Check):
-    """The pinned module is installed for the running kernel, so that it is still there after a reboot.
+    """The pinned module is installed for the running kernel, so that it is still available after a reboot.
 
-    Where DKMS builds it, DKMS says `installed`; `added` or `built` would be gone. Where the distribution brings it built, it lies
-    among this kernel's modules, in the pinned version and built for this kernel.
+    If DKMS builds the module, DKMS reports `installed`; with `added` or `built` it would be missing after a reboot. If the
+    distribution ships the module, it is among the modules of this kernel, in the pinned version and built for this kernel.
     """
 
     id, name = "D3", "dkms_installed"
@@ -107,7 +111,7 @@ class ModuleKept(Check):
     probes = ("dkms", "uname", "driver-version", "module")
     hint = (
         "install the headers of the running kernel, then dkms autoinstall; read "
-        "/var/lib/dkms/nvidia/*/build/make.log if it fails; without DKMS install linux-modules-nvidia-...-$(uname -r)"
+        "/var/lib/dkms/nvidia/*/build/make.log if it fails; without DKMS, install linux-modules-nvidia-...-$(uname -r)"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]], dict[str, str]]:
@@ -117,7 +121,7 @@ class ModuleKept(Check):
             if match:
                 builds.append((match.group(1), match.group(2), match.group(3)))
             elif line.startswith("nvidia") and not _DKMS_WAITING.match(line):
-                raise Unreadable("dkms status printed a line that cannot be read: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a line of dkms status: %s" % shortened(line, 80))
         fields: dict[str, str] = {}
         answer = answers.raw("module")
         for line in answer.stdout.splitlines():
@@ -125,7 +129,7 @@ class ModuleKept(Check):
             if colon and name in ("filename", "version", "vermagic"):
                 fields.setdefault(name, value.strip())
         if not fields and not re.search(r"Module nvidia not found", answer.stderr):
-            raise Unreadable("modinfo says neither where the module is nor that it is not there")
+            raise Unreadable("modinfo neither describes the nvidia module nor reports that it is missing")
         return answers.text("uname").strip(), loaded_driver(answers)[0], builds, fields
 
     def judge(self, found: tuple[str, str, list[tuple[str, str, str]], dict[str, str]], machine: Machine) -> Outcome:
@@ -133,11 +137,11 @@ class ModuleKept(Check):
         pinned = machine.version("driver") or loaded
         file = module.get("filename", "")
         if not builds and file and "/dkms/" not in file:
-            wanted = "nvidia %s for %s, brought built" % (pinned, kernel)
+            wanted = "nvidia %s for %s, prebuilt" % (pinned, kernel)
             built_for = module.get("vermagic", "").split(" ")[0]
-            shown = "nvidia %s for %s, brought built" % (
-                module.get("version", "of no version"),
-                built_for or "no kernel",
+            shown = "nvidia %s for %s, prebuilt" % (
+                module.get("version", "of unknown version"),
+                built_for or "an unknown kernel",
             )
             if shown != wanted or not re.match(r"^(?:/usr)?/lib/modules/%s/" % re.escape(kernel), file):
                 return failed(shown, wanted, "the module on disk is %s: %s" % (shown, shortened(file, 120)))
@@ -146,28 +150,28 @@ class ModuleKept(Check):
         shown = ["nvidia/%s for %s: %s" % build for build in builds]
         if wanted in shown:
             if module.get("version", pinned) != pinned:
-                why = "DKMS installed %s, the next boot would load %s from %s" % (pinned, module["version"], file)
+                why = "DKMS installed %s, but the next boot would load %s from %s" % (pinned, module["version"], file)
                 return failed(module["version"], pinned, why)
             return passed(wanted, wanted)
         return failed(
-            all_same(shown) if shown else None, wanted, "DKMS shows %s" % (listed(shown) or "no nvidia module")
+            all_same(shown) if shown else None, wanted, "DKMS reports %s" % (listed(shown) or "no nvidia module")
         )
 
 
 class DriverAfterReboot(Check):
-    """The driver that was proven in an earlier boot is loaded in this one too; a driver that was installed in this boot has not
-    shown that yet."""
+    """The driver that passed in an earlier boot is also loaded in this boot. A driver that was installed in this boot has no
+    reboot behind it yet, so it gives a warning."""
 
     id, name = "D7", "driver_after_reboot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("driver-version", "boot-id")
-    hint = "reboot the node when it has no work; the checks run again by themselves after it"
-    source = "fact sheet on nodes, sections 11 and 13: drivers that were gone after a restart"
+    hint = "reboot the node when it is idle; the checks run again after the reboot"
+    source = "fact sheet on nodes, sections 11 and 13: drivers that were missing after a restart"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, object]:
         boot = answers.text("boot-id").strip()
         if not re.match(r"^[0-9a-f-]{32,36}$", boot):
-            raise Unreadable("the kernel's boot id is none: %s" % shortened(boot, 40))
+            raise Unreadable("the kernel's boot id is invalid: %s" % shortened(boot, 40))
         steps = machine.journal.get("steps") if machine.journal is not None else None
         entry = (
             next((step for step in steps if isinstance(step, Mapping) and step.get("id") == "30-driver"), None)
@@ -175,41 +179,43 @@ class DriverAfterReboot(Check):
             else None
         )
         if entry is None or not isinstance(entry.get("boot_id"), str):
-            raise Unreadable("the journal does not say in which boot the driver step ran", "rerun the bootstrap")
-        told = machine.journal.get("recorded") if machine.journal is not None else None
-        installed_in = told.get("driver_boot") if isinstance(told, Mapping) else None
+            raise Unreadable("the journal does not record the boot in which the driver step ran", "rerun the bootstrap")
+        recorded = machine.journal.get("recorded") if machine.journal is not None else None
+        installed_in = recorded.get("driver_boot") if isinstance(recorded, Mapping) else None
         return boot, loaded_driver(answers)[0], installed_in
 
     def judge(self, found: tuple[str, str, object], machine: Machine) -> Outcome:
         boot, loaded, installed_in = found
         recorded = machine.version("driver")
         if loaded != recorded:
-            why = "%s was proven, and this boot has loaded %s" % (recorded, loaded or "no driver")
+            why = "the recorded driver is %s, but this boot loaded %s" % (recorded, loaded or "no driver")
             return failed(loaded or None, recorded, why)
-        # What the image brought was loaded by this boot itself; only a driver that the step installed has to show it yet.
+        # This boot itself loaded the driver of the image; only a driver that the step installed is still unproven.
         if installed_in == boot:
-            why = "the driver was installed in this boot, and no reboot has shown yet that it stays"
+            why = "the driver was installed in this boot and has not survived a reboot yet"
             return warned(loaded, recorded, why)
         return passed(loaded, recorded)
 
 
 class DriverLibrary(Check):
-    """Programs find the driver's own libcuda, and not the one of a compatibility package: that is for older drivers, and beside this
-    one it is how CUDA error 804 comes."""
+    """Programs load the driver's own libcuda, not the one of a forward-compatibility package. Those packages are for hosts
+    with an older driver; with this driver they cause CUDA error 804."""
 
     id, name = "D8", "driver_library"
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("libcuda",)
-    hint = "remove the cuda-compat packages and what names their folder in /etc/ld.so.conf.d, then run ldconfig"
+    hint = (
+        "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that name their folder, then run ldconfig"
+    )
     source = "fact sheet on nodes, sections 1.2 and 11: forward compatibility is for hosts with an older driver"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        """Where the loader finds libcuda.so.1, the first place first."""
+        """The paths of libcuda.so.1, in the order in which the loader searches them."""
         places = []
         for line in answers.lines("libcuda"):
             if not re.match(r"^\s+\S.* \(.*\) => /.+$|^\d+ libs found in cache |^Cache generated by: ", line):
-                # The first lines of the list are kept whatever they are; they are libraries too.
-                raise Unreadable("ldconfig printed a line that is no library: %s" % shortened(line, 80))
+                # The probe keeps the first lines of the list unfiltered; they name libraries too.
+                raise Unreadable("cannot parse a line of ldconfig: %s" % shortened(line, 80))
             found = re.match(r"^\s+libcuda\.so\.1 \((?:[^)]*x86-64|[^)]*AArch64)[^)]*\) => (/\S+)$", line)
             if found:
                 places.append(found.group(1))
@@ -220,22 +226,24 @@ class DriverLibrary(Check):
         if not found:
             return failed(None, wanted, "the loader finds no libcuda.so.1")
         if "/compat/" in found[0] or "/cuda-compat" in found[0]:
-            return failed(found[0], wanted, "the loader takes libcuda.so.1 of a compatibility package: %s" % found[0])
+            return failed(
+                found[0], wanted, "the loader uses libcuda.so.1 from a forward-compatibility package: %s" % found[0]
+            )
         return passed(found[0], wanted)
 
 
 class Holds(Check):
-    """Driver, fabric manager, kernel and NCCL are held, so that no upgrade swaps them under a running node."""
+    """The packages of driver, fabric manager, kernel and NCCL are held, so that no upgrade replaces them on a running node."""
 
     id, name = "D4", "holds"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("holds",)
-    hint = "rerun the holds step: apt-mark hold the driver, fabric manager, kernel and NCCL packages"
+    hint = "rerun the holds step, which runs apt-mark hold for the driver, fabric manager, kernel and NCCL packages"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         names = [line.strip() for line in answers.lines("holds")]
         if any(not re.match(r"^[a-z0-9][a-z0-9+.:-]+$", name) for name in names):
-            raise Unreadable("apt-mark showhold printed something that is no package")
+            raise Unreadable("apt-mark showhold printed an invalid package name")
         return names
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
@@ -253,12 +261,12 @@ class Holds(Check):
 
 
 class Persistence(Check):
-    """The persistence daemon keeps the driver initialised between jobs."""
+    """The persistence daemon keeps the driver initialized between jobs."""
 
     id, name = "D5", "persistence_daemon"
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("persistenced",)
-    hint = "systemctl enable --now nvidia-persistenced"
+    hint = "run systemctl enable --now nvidia-persistenced"
 
     def parse(self, answers: Answers, machine: Machine) -> str:
         return unit_state(answers, "persistenced")
@@ -268,12 +276,12 @@ class Persistence(Check):
 
 
 class DriverModules(Check):
-    """nvidia_uvm is loaded, and GPUDirect has its way: DMA-BUF with the open module, nvidia_peermem otherwise."""
+    """nvidia_uvm is loaded, and GPUDirect RDMA is available: through DMA-BUF with the open module, through nvidia_peermem otherwise."""
 
     id, name = "D6", "driver_modules"
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("modules",)
-    hint = "modprobe the missing module and write it to /etc/modules-load.d"
+    hint = "load the missing module with modprobe and add it to /etc/modules-load.d"
 
     def parse(self, answers: Answers, machine: Machine) -> frozenset[str]:
         return loaded_modules(answers)
@@ -291,7 +299,7 @@ class DriverModules(Check):
 
 
 def unit_state(answers: Answers, probe: str) -> str:
-    """What `systemctl is-active` says: its exit code differs from 0 for every state but active."""
+    """The state that `systemctl is-active` prints; its exit code is 0 only for active states."""
     answer = answers.raw(probe)
     word = answer.stdout.strip()
     if word not in (
@@ -305,9 +313,9 @@ def unit_state(answers: Answers, probe: str) -> str:
         "maintenance",
         "refreshing",
     ):
-        raise Unreadable("systemctl is-active printed no state: %s" % (word or answer.stderr.strip())[:80])
+        raise Unreadable("systemctl is-active printed no known state: %s" % (word or answer.stderr.strip())[:80])
     if (word in ("active", "reloading", "refreshing")) != (answer.exit == 0):
-        raise Unreadable("systemctl is-active says %s with exit code %d" % (word, answer.exit))
+        raise Unreadable("systemctl is-active printed %s with exit code %d" % (word, answer.exit))
     return word
 
 

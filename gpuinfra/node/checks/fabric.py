@@ -1,4 +1,4 @@
-"""F: what connects the GPUs inside the node - fabric manager, NVLink, topology."""
+"""F: the fabric inside the node - fabric manager, NVLink, topology."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _COUNTER = re.compile(r"^Link (\d+): ([A-Z][A-Za-z /-]+?)(?: Errors?)?: (\d+)$")
 
 
 class FabricManager(Check):
-    """The fabric manager runs, in exactly the version of the loaded driver; it refuses to work with another."""
+    """The fabric manager runs, in exactly the version of the loaded driver; it does not work with any other version."""
 
     id, name = "F1", "fabric_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-manager", "fabric-manager-version", "driver-version")
     hint = (
-        "install nvidia-fabricmanager in exactly the driver's version, then systemctl enable --now "
+        "install nvidia-fabricmanager in exactly the driver's version, then run systemctl enable --now "
         "nvidia-fabricmanager; without it CUDA fails with error 802"
     )
 
@@ -35,7 +35,7 @@ class FabricManager(Check):
         )
         if match is None:
             raise Unreadable(
-                "nv-fabricmanager --version names no version: %s" % shortened(answer.stdout + answer.stderr, 80)
+                "nv-fabricmanager --version printed no version: %s" % shortened(answer.stdout + answer.stderr, 80)
             )
         return state, match.group(1), loaded_driver(answers)[0]
 
@@ -48,7 +48,7 @@ class FabricManager(Check):
         if state != "active":
             return failed(shown, wanted, "nvidia-fabricmanager is %s" % state)
         return equal(
-            shown, wanted, reason="fabric manager is %s, the loaded driver is %s" % (version, driver or "none")
+            shown, wanted, reason="the fabric manager is %s, the loaded driver is %s" % (version, driver or "none")
         )
 
 
@@ -59,8 +59,8 @@ class FabricState(Check):
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("nvidia-smi-csv",)
     hint = (
-        "systemctl restart nvidia-fabricmanager and wait up to 300 s; journalctl -u nvidia-fabricmanager "
-        "says why if it stays"
+        "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state stays, read "
+        "journalctl -u nvidia-fabricmanager"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple]:
@@ -74,12 +74,12 @@ class FabricState(Check):
         return by_gpu(seen, "Completed, Success")
 
 
-def refuse_cut(text: str) -> None:
-    """A GPU that is cut by MIG shows no links: that is the finding, not a line that cannot be read."""
+def refuse_mig(text: str) -> None:
+    """Raises `Broken` for a GPU in MIG mode, which reports no links: that is a finding, not unreadable output."""
     if "not supported for Devices in MIG mode" in text:
         raise Broken(
-            "a GPU is cut by MIG and shows no NVLink",
-            "see G12: nvidia-smi -mig 0 and a reset make whole GPUs of them again",
+            "a GPU is in MIG mode and reports no NVLink",
+            "see G12; to disable MIG, run nvidia-smi -mig 0 and reset the GPU",
         )
 
 
@@ -90,12 +90,12 @@ class NvlinkActive(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvlink-status",)
     hint = (
-        "drain, restart the fabric manager, reboot; a link that stays down means replace the node (look for "
+        "drain, restart the fabric manager, reboot; if a link stays down, replace the node (look for "
         "SXid lines: the switch may be at fault)"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[float | None]]:
-        refuse_cut(answers.text("nvlink-status"))
+        refuse_mig(answers.text("nvlink-status"))
         gpus: dict[int, dict[int, float | None]] = {}
         current: dict[int, float | None] | None = None
         for line in answers.lines("nvlink-status"):
@@ -108,7 +108,7 @@ class NvlinkActive(Check):
             elif "all links are inActive" in text or "all links are inactive" in text:
                 continue
             else:
-                raise Unreadable("nvidia-smi nvlink -s printed a line that is no link: %s" % shortened(text, 80))
+                raise Unreadable("cannot parse a line of nvidia-smi nvlink -s: %s" % shortened(text, 80))
         return {gpu: list(links.values()) for gpu, links in gpus.items()}
 
     def judge(self, found: dict[int, list[float | None]], machine: Machine) -> Outcome:
@@ -127,21 +127,21 @@ class NvlinkActive(Check):
         counts = [sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())]
         shown = all_same(counts)
         if len(found) != machine.gpus:
-            wrong.append("%d of %d GPUs show links" % (len(found), machine.gpus))
+            wrong.append("%d of %d GPUs report links" % (len(found), machine.gpus))
             shown = on_some(counts, len(found), machine.gpus)
         return failed(shown, links, listed(wrong), "links per GPU") if wrong else passed(shown, links, "links per GPU")
 
 
 class NvlinkErrors(Check):
-    """No NVLink has counted an error."""
+    """No NVLink has counted errors."""
 
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvlink-errors",)
-    hint = "watch whether the counters rise; drain and replace the node if they do"
+    hint = "watch the counters; if they rise, drain and replace the node"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str]]:
-        refuse_cut(answers.text("nvlink-errors"))
+        refuse_mig(answers.text("nvlink-errors"))
         gpus: set[int] = set()
         current, counted = None, []
         for line in answers.lines("nvlink-errors"):
@@ -157,20 +157,20 @@ class NvlinkErrors(Check):
                         % (current, counter.group(1), counter.group(3), counter.group(2).lower())
                     )
             else:
-                raise Unreadable("nvidia-smi nvlink -e printed a line that is no counter: %s" % shortened(text, 80))
+                raise Unreadable("cannot parse a line of nvidia-smi nvlink -e: %s" % shortened(text, 80))
         return gpus, counted
 
     def judge(self, found: tuple[set[int], list[str]], machine: Machine) -> Outcome:
         gpus, counted = found
         if len(gpus) != machine.gpus:
             return failed(
-                len(gpus), machine.gpus, "%d of %d GPUs show link counters" % (len(gpus), machine.gpus), "GPUs"
+                len(gpus), machine.gpus, "%d of %d GPUs report link counters" % (len(gpus), machine.gpus), "GPUs"
             )
         return failed(len(counted), 0, listed(counted), "counters") if counted else passed(0, 0, "counters")
 
 
 class Topology(Check):
-    """Every pair of GPUs is joined by all NVLinks of the machine."""
+    """Every pair of GPUs is connected by all NVLinks of the machine."""
 
     id, name = "F5", "topology"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -178,7 +178,7 @@ class Topology(Check):
     hint = "compare with nvidia-smi nvlink -s (F3), restart the fabric manager, reboot, then replace the node"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[tuple[int, int], str]:
-        # The header carries underline codes, which the probe spelled out.
+        # The header contains underline codes, which the probe escapes.
         text = re.sub(r"(?:\x1b|\\x1b)\[[0-9;]*m", "", answers.text("topology"))
         lines = [line for line in text.splitlines() if line.strip()]
         header = re.findall(r"GPU(\d+)(?=\s|$)", lines[0]) if lines else []
@@ -187,10 +187,10 @@ class Topology(Check):
         for row in rows:
             cells = row[1 : 1 + len(header)]
             if len(cells) != len(header):
-                raise Unreadable("nvidia-smi topo -m printed a short row")
+                raise Unreadable("a row of nvidia-smi topo -m is too short")
             for other, cell in zip(header, cells):
                 if not re.match(r"^(X|SYS|NODE|PHB|PXB|PIX|NV\d+)$", cell):
-                    raise Unreadable("nvidia-smi topo -m shows %r between two GPUs" % shortened(cell, 20))
+                    raise Unreadable("nvidia-smi topo -m reports %r between two GPUs" % shortened(cell, 20))
                 pairs[int(row[0][3:]), int(other)] = cell
         if not header or len(rows) != len(header):
             raise Unreadable("nvidia-smi topo -m printed %d rows under %d GPU columns" % (len(rows), len(header)))
@@ -207,10 +207,10 @@ class Topology(Check):
             return failed(
                 joined,
                 pairs,
-                listed(wrong) or "only %d of %d pairs are shown" % (joined, pairs),
-                "pairs joined by %s" % wanted,
+                listed(wrong) or "only %d of %d pairs are listed" % (joined, pairs),
+                "pairs connected by %s" % wanted,
             )
-        return passed(joined, pairs, "pairs joined by %s" % wanted)
+        return passed(joined, pairs, "pairs connected by %s" % wanted)
 
 
 class SubnetManager(Check):
@@ -219,7 +219,7 @@ class SubnetManager(Check):
     id, name = "F6", "nvlink_subnet_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvlsm", "modules")
-    hint = "write ib_umad to /etc/modules-load.d, modprobe it, then systemctl enable --now nvlsm nvidia-fabricmanager"
+    hint = "add ib_umad to /etc/modules-load.d, load it with modprobe, then run systemctl enable --now nvlsm nvidia-fabricmanager"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         return unit_state(answers, "nvlsm"), "ib_umad" in loaded_modules(answers)

@@ -1,4 +1,4 @@
-"""G: the health of GPUs - ECC, remapped rows, clocks, temperature, power, recovery action, infoROM, error tokens."""
+"""G: GPU health - ECC, remapped rows, clocks, temperature, power, recovery action, infoROM, error tokens."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .base import Check, all_same, by_gpu, clock_reasons, gpu_rows, listed, word
 
 
 class EccMode(Check):
-    """ECC is on and stays on after the next reset."""
+    """ECC is enabled and stays enabled after the next reset."""
 
     id, name = "G4", "ecc_mode"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvidia-smi-csv",)
-    hint = "nvidia-smi -e 1, then reset the GPUs or reboot the node"
+    hint = "run nvidia-smi -e 1, then reset the GPUs or reboot the node"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -37,14 +37,14 @@ class EccMode(Check):
 
 
 class EccErrors(Check):
-    """No uncorrectable memory error since the driver was loaded, and none in SRAM ever."""
+    """No uncorrectable memory error since the driver was loaded, and no uncorrectable SRAM error in the GPU's lifetime."""
 
     id, name = "G5", "ecc_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
     hint = (
-        "drain, reset the GPU (reboot the node where it cannot be reset), and replace the node if the count "
-        "rises again; SRAM errors mean replace"
+        "drain and reset the GPU (reboot the node if it cannot be reset), and replace the node if the count "
+        "rises again; replace the node for SRAM errors"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
@@ -57,19 +57,19 @@ class EccErrors(Check):
             sram = row.number("ecc.errors.uncorrected.aggregate.sram")
             if volatile is None or sram is None:
                 if machine.need("ecc", bool):
-                    raise Unreadable("%s does not count ECC errors" % row.label, "turn ECC on, see G4")
+                    raise Unreadable("%s reports no ECC error counts" % row.label, "enable ECC, see G4")
                 volatile, sram = volatile or 0, sram or 0
             wrong = []
             if volatile != 0:
                 wrong.append("%d uncorrectable since the driver was loaded" % volatile)
             if sram != 0:
-                wrong.append("%d uncorrectable in SRAM in its life" % sram)
+                wrong.append("%d uncorrectable in SRAM in its lifetime" % sram)
             seen.append((row, int(volatile + sram), ", ".join(wrong) or None))
         return by_gpu(seen, 0, "errors")
 
 
 class RemappedRows(Check):
-    """No row of memory waits for a reset to be remapped, and none could not be remapped."""
+    """No memory row waits for a reset to be remapped, and no remapping failed."""
 
     id, name = "G6", "remapped_rows"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -85,7 +85,7 @@ class RemappedRows(Check):
             pending, broken = word(row, "remapped_rows.pending"), word(row, "remapped_rows.failure")
             hidden_by_mig = absent(pending) and absent(broken) and row.get("mig.mode.current") == "Enabled"
             if not hidden_by_mig and not {pending, broken} <= {"Yes", "No"}:
-                raise Unreadable("%s says %s and %s about remapped rows" % (row.label, pending, broken))
+                raise Unreadable("%s reports %s and %s for remapped rows" % (row.label, pending, broken))
             wrong = []
             if pending == "Yes":
                 wrong.append("a remapping is pending until the next reset")
@@ -96,13 +96,13 @@ class RemappedRows(Check):
 
 
 class Throttling(Check):
-    """No GPU is slowed down by heat or power."""
+    """No GPU is throttled because of heat or power."""
 
     id, name = "G7", "throttling"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
-    hint = "look at temperatures (G8) and power limits (G9); a hardware slowdown that stays means drain and replace"
-    source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are bad, 0x20 is worth a look"
+    hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown stays, drain and replace the node"
+    source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are faults, 0x20 is a warning"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -117,28 +117,28 @@ class Throttling(Check):
                 warm.append(row.label)
         outcome = by_gpu(seen, "none of 0x8, 0x40, 0x80")
         if outcome.outcome == "pass" and warm:
-            return warned(outcome.found, outcome.expected, "slowed down by software for heat: %s" % listed(warm))
+            return warned(outcome.found, outcome.expected, "software thermal slowdown: %s" % listed(warm))
         return outcome
 
 
-_SLOWDOWNS = ((0x8, "hardware slowdown"), (0x40, "hardware slowdown for heat"), (0x80, "external power brake"))
+_SLOWDOWNS = ((0x8, "hardware slowdown"), (0x40, "hardware thermal slowdown"), (0x80, "external power brake"))
 
 
 class Temperature(Check):
-    """No GPU is near its limits."""
+    """No GPU is near its temperature limits."""
 
     id, name = "G8", "temperature"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvidia-smi-csv",)
-    hint = "look at the node's load and its neighbours; a GPU that is hot while idle means replace the node"
-    source = "fact sheet on nodes, section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs show the degrees left"
+    hint = "check the load of the node and its neighbors; if a GPU is hot while idle, replace the node"
+    source = "fact sheet on nodes, section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs report the degrees left"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
-        # Older GPUs show no limit or no memory temperature; where one of them shows it, all have to.
+        # Older GPUs report no limit or no memory temperature; if one GPU of a node reports it, all must.
         shown = [name for name in _SOME_SHOW if any(row.number(name) is not None for row in found.rows)]
         for row in found.rows:
             core, left, memory = (
@@ -147,10 +147,10 @@ class Temperature(Check):
                 row.number("temperature.memory"),
             )
             if core is None:
-                raise Unreadable("%s shows no temperature" % row.label)
+                raise Unreadable("%s reports no temperature" % row.label)
             for name in shown:
                 if row.number(name) is None:
-                    raise Unreadable("%s shows no %s, others do" % (row.label, name))
+                    raise Unreadable("%s reports no %s, but others do" % (row.label, name))
             wrong = []
             if not 0 < core < 85:
                 wrong.append("%g C" % core)
@@ -166,12 +166,12 @@ _SOME_SHOW = ("temperature.gpu.tlimit", "temperature.memory")
 
 
 class PowerLimit(Check):
-    """No GPU is capped below its default power limit."""
+    """No GPU has a power limit below its default."""
 
     id, name = "G9", "power_limit"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvidia-smi-csv",)
-    hint = "nvidia-smi -pl <default> on that GPU, and find out who lowered it"
+    hint = "run nvidia-smi -pl <default> for that GPU, and find out what lowered the limit"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -181,19 +181,19 @@ class PowerLimit(Check):
         for row in found.rows:
             limit, default = row.number("power.limit"), row.number("power.default_limit")
             if limit is None or default is None:
-                raise Unreadable("%s shows no power limit" % row.label)
+                raise Unreadable("%s reports no power limit" % row.label)
             defaults.append(default)
             seen.append((row, limit, None if limit == default else "limited to %g W of %g W" % (limit, default)))
         return by_gpu(seen, all_same(defaults), "W")
 
 
 class RecoveryAction(Check):
-    """The driver asks for no recovery action."""
+    """The driver requests no recovery action."""
 
     id, name = "G10", "recovery_action"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
-    hint = "do what the driver asks for after draining the node"
+    hint = "drain the node, then do what the driver requests"
     source = "fact sheet on nodes, 7.3, gpu_recovery_action"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
@@ -204,14 +204,14 @@ class RecoveryAction(Check):
         for row in found.rows:
             action = row.get("gpu_recovery_action")
             if absent(action) or failure(action):
-                raise Unreadable("%s does not say whether it needs recovery: %s" % (row.label, action or "nothing"))
-            seen.append((row, action, None if action == "None" else "the driver asks for: %s" % action))
+                raise Unreadable("%s reports no valid recovery action: %s" % (row.label, action or "nothing"))
+            seen.append((row, action, None if action == "None" else "the driver requests: %s" % action))
             hints += [hint for word, hint in _RECOVERY if word in action.lower()][:1]
         return by_gpu(seen, "None", hint=hints[0] if hints else None)
 
 
 _RECOVERY = (
-    ("drain and reset", "drain the node, let running work end, then nvidia-smi --gpu-reset on that GPU"),
+    ("drain and reset", "drain the node, wait for running work to end, then run nvidia-smi --gpu-reset on that GPU"),
     ("drain p2p", "drain jobs that use peer-to-peer traffic of that GPU, then reset it"),
     ("imex", "restart the IMEX domain of the rack"),
     ("bus reset", "drain the node and reboot it: the GPU needs a bus reset"),
@@ -219,20 +219,20 @@ _RECOVERY = (
     (
         "reset",
         (
-            "drain the node and run nvidia-smi --gpu-reset on that GPU, or reboot where it cannot be reset alone "
-            "(A100 with NVSwitch: all GPUs together)"
+            "drain the node and run nvidia-smi --gpu-reset on that GPU, or reboot if it cannot be reset alone "
+            "(A100 with NVSwitch: reset all GPUs together)"
         ),
     ),
 )
 
 
 class InfoRom(Check):
-    """Each GPU's infoROM is whole."""
+    """The infoROM of each GPU is valid."""
 
     id, name = "G11", "inforom"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
-    hint = "replace the node: an infoROM is not repaired in the field"
+    hint = "replace the node: an infoROM cannot be repaired"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -241,17 +241,19 @@ class InfoRom(Check):
         seen = []
         for row in found.rows:
             word = row.get("inforom.checksum_validation")
-            seen.append((row, word, None if word == "valid" else "checksum validation says %s" % (word or "nothing")))
+            seen.append(
+                (row, word, None if word == "valid" else "checksum validation reports %s" % (word or "nothing"))
+            )
         return by_gpu(seen, "valid")
 
 
 class ErrorTokens(Check):
-    """No cell of any GPU holds an error token: nvidia-smi prints them with exit code 0."""
+    """No field of any GPU contains an error token, which nvidia-smi prints with exit code 0."""
 
     id, name = "G13", "error_tokens"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
-    hint = "drain the node, look at journalctl -k -b, reset or reboot; replace it if the token returns"
+    hint = "drain the node, read journalctl -k -b, reset or reboot; replace the node if the token returns"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         bad = []

@@ -1,4 +1,4 @@
-"""G: the GPUs themselves - count, model, link, MIG, left-over processes. Their health is in `gpu_health.py`."""
+"""G: the GPUs - count, model, link, MIG, leftover processes. `gpu_health.py` checks their health."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
 
 
 class GpuCount(Check):
-    """Every GPU the machine is sold with answers the driver."""
+    """The driver lists every GPU of the machine type."""
 
     id, name = "G1", "gpu_count"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvidia-smi-list", "nvidia-smi-xml", "lspci")
-    hint = (
-        "drain the node and look at journalctl -k -b for the address that is missing; reboot once, then "
-        "replace the node"
-    )
+    hint = "drain the node and search journalctl -k -b for the missing address; reboot once, then replace the node"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[str]]:
         uuids = []
@@ -34,12 +31,12 @@ class GpuCount(Check):
             if match:
                 uuids.append(match.group(3))
             elif not line.strip().startswith("MIG "):
-                raise Unreadable("nvidia-smi -L printed a line that is no GPU: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a line of nvidia-smi -L: %s" % shortened(line, 80))
         log = answers.xml()
         described = [gpu.get("uuid") for gpu in log.gpus]
         if sorted(described) != sorted(uuids) or log.attached_gpus != len(uuids) or len(set(uuids)) != len(uuids):
             raise Unreadable(
-                "nvidia-smi contradicts itself: -L lists %d GPUs, -q -x describes %d and says %d are attached"
+                "nvidia-smi contradicts itself: -L lists %d GPUs, -q -x describes %d and reports %d attached"
                 % (len(uuids), len(described), log.attached_gpus)
             )
         seen = {_address(gpu.pci) for gpu in log.gpus}
@@ -51,17 +48,17 @@ class GpuCount(Check):
             return passed(count, machine.gpus, "GPUs")
         why = "the driver lists %d of %d GPUs" % (count, machine.gpus)
         if unseen:
-            why += "; on the PCI bus and not listed: GPU at %s" % ", ".join(unseen)
+            why += "; on the PCI bus but not listed: GPU at %s" % ", ".join(unseen)
         return failed(count, machine.gpus, why, "GPUs")
 
 
 class GpuModel(Check):
-    """All GPUs are the model and have the memory that the machine is sold with."""
+    """All GPUs have the model and the memory size of the machine type."""
 
     id, name = "G2", "gpu_model"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvidia-smi-csv",)
-    hint = "replace the node: a GPU of another model, or one that lost memory, slows or breaks every job on it"
+    hint = "replace the node: a GPU of another model or with less memory slows down or breaks every job on it"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -82,16 +79,16 @@ class GpuModel(Check):
 
 
 class PcieLink(Check):
-    """Each GPU's PCIe link can do, and has trained to, the machine's generation and width.
+    """The PCIe link of each GPU has the machine's generation and width.
 
-    The width and the highest generation must always be the machine's.
-    An idle GPU may lower its current generation to save power, so a lower one counts only while the GPU is not idle.
+    The width and the maximum generation must always match.
+    An idle GPU may lower its current generation to save power, so a lower one counts only while the GPU is busy.
     """
 
     id, name = "G3", "pcie_link"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv",)
-    hint = "drain, reboot once and compare again; a link that stays narrow or slow means replace the node"
+    hint = "drain, reboot once and compare again; if the link stays narrow or slow, replace the node"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -106,12 +103,12 @@ class PcieLink(Check):
             if now_width != width or top_width != width:
                 wrong.append("x%d of x%d lanes (the slot allows x%d)" % (now_width, width, top_width))
             if top_gen != gen:
-                wrong.append("the link can do gen %d, the machine has gen %d" % (top_gen, gen))
+                wrong.append("the link supports gen %d, the machine has gen %d" % (top_gen, gen))
             elif now_gen != gen:
                 if 0 < now_gen < gen and clock_reasons(row) & 0x1:
                     resting += 1
                 else:
-                    wrong.append("gen %d of %d while it is not idle" % (now_gen, gen))
+                    wrong.append("gen %d of %d while busy" % (now_gen, gen))
             seen.append((row, "gen %d x%d" % (now_gen, now_width), ", ".join(wrong) or None))
         outcome = by_gpu(seen, "gen %d x%d" % (gen, width))
         if outcome.outcome == "pass" and resting:
@@ -119,18 +116,18 @@ class PcieLink(Check):
                 "pass",
                 outcome.found,
                 outcome.expected,
-                reason="%d idle GPUs have lowered their link generation, as they may" % resting,
+                reason="%d idle GPUs have lowered their link generation, which is normal" % resting,
             )
         return outcome
 
 
 class MigMode(Check):
-    """MIG is as the pool wants it, and no change waits for a reset."""
+    """The MIG mode matches the pool, and no change is pending."""
 
     id, name = "G12", "mig_mode"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("nvidia-smi-csv",)
-    hint = "nvidia-smi -mig 0 (or 1), then reset the GPU or reboot the node"
+    hint = "run nvidia-smi -mig 0 (or 1), then reset the GPU or reboot the node"
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
         return gpu_rows(answers)
@@ -146,12 +143,12 @@ class MigMode(Check):
 
 
 class MigLayout(Check):
-    """Each GPU is cut into exactly the instances that the pool declares, and every instance has an identity of its own."""
+    """Each GPU has exactly the MIG instances that the pool declares, and every instance has its own UUID."""
 
     id, name = "G15", "mig_layout"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("nvidia-smi-list", "nvidia-smi-xml")
-    hint = "systemctl restart gpuinfra-mig, or python3 /opt/gpuinfra/current/node.pyz mig: instances are made again at each boot"
+    hint = "run systemctl restart gpuinfra-mig, or python3 /opt/gpuinfra/current/node.pyz mig: instances are created at each boot"
     source = "fact sheet on nodes, section 13 (G12), and nvidia-smi -L of an H100 with MIG, driver 590.48.01"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[tuple[str, str]]]:
@@ -168,7 +165,7 @@ class MigLayout(Check):
     def judge(self, found: dict[int, list[tuple[str, str]]], machine: Machine) -> Outcome:
         wanted = sorted(str(name) for name in machine.need("mig_profiles", list))
         if not wanted:
-            raise Unreadable("the machine's record declares MIG and names no profiles")
+            raise Unreadable("the machine's record declares MIG but no profiles")
         wrong, uuids = [], [uuid for cut in found.values() for _, uuid in cut]
         for gpu, cut in sorted(found.items()):
             names = sorted(name for name, _ in cut)
@@ -187,7 +184,7 @@ class MigLayout(Check):
 
 
 class NoProcesses(Check):
-    """Nobody else's process is on the GPUs of a node that is handed over."""
+    """No processes run on the GPUs of a node at handover."""
 
     id, name = "G14", "no_processes"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -206,7 +203,7 @@ class NoProcesses(Check):
 
 
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:
-    """What the evidence says about each GPU, for inventories; empty when nvidia-smi cannot be read."""
+    """The GPU entries of the evidence, for inventories. Raises if nvidia-smi cannot be read."""
     return [
         {
             "index": gpu.index,
@@ -220,7 +217,7 @@ def gpu_list(answers: Answers) -> list[dict[str, Any]]:
 
 
 def _address(pci: str) -> str:
-    """The same address from nvidia-smi (00000000:10:1C.0) and lspci (0000:10:1c.0)."""
+    """A common form of addresses from nvidia-smi (00000000:10:1C.0) and lspci (0000:10:1c.0)."""
     domain, _, rest = pci.lower().partition(":")
     return "%x:%s" % (int(domain, 16) if re.match(r"^[0-9a-f]+$", domain) else -1, rest)
 

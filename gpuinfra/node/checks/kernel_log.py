@@ -1,4 +1,4 @@
-"""X: what the kernel said in this boot - Xid lines of the GPUs, SXid lines of the NVSwitches."""
+"""X: the kernel log of this boot - Xid lines of the GPUs, SXid lines of the NVSwitches."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
 
 
 def kernel_log(answers: Answers) -> list[str]:
-    """Lines about GPUs of this boot; a log that nobody could read is no clean log."""
+    """Lines about GPUs in this boot. Raises `Unreadable` if the log is incomplete."""
     lines = answers.lines("kernel-log")
     if not any("Linux version" in line for line in lines):
         raise Unreadable(
-            "the kernel log of this boot does not go back to its first line, so nothing can be concluded from it"
+            "the kernel log does not contain the start of this boot, so no result can be concluded from it"
         )
     return lines
 
 
 class Xids(Check):
-    """No GPU reported an error in this boot that calls for a drain. The table is `gpuinfra/node/xids.py`."""
+    """No GPU reported an Xid error in this boot that requires a drain. The table is `gpuinfra/node/xids.py`."""
 
     id, name = "X1", "xid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("kernel-log",)
-    hint = "drain the node and do what the table says for this Xid"
+    hint = "drain the node and follow the table's action for this Xid"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[int, str, str]]:
         seen = []
@@ -39,7 +39,7 @@ class Xids(Check):
                 continue
             match = _XID.search(line)
             if match is None:
-                raise Unreadable("an Xid line that cannot be read: %s" % shortened(line, 120))
+                raise Unreadable("cannot parse an Xid line: %s" % shortened(line, 120))
             seen.append((int(match.group(2)), match.group(1), match.group(3).strip()))
         return seen
 
@@ -54,12 +54,12 @@ class Xids(Check):
                 action = next((TO_DO[word] for words, word in ACTIONS_OF_154 if words in text), action)
             elif 144 <= number <= 150 and "Nonfatal" not in text and re.search(r"\bFatal\b", text):
                 severity = "drain"
-            told = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)
+            text = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)
             if severity == "drain":
-                drain.append(told)
+                drain.append(text)
                 hints.append(action)
             elif severity == "warn":
-                warn.append(told)
+                warn.append(text)
         numbers = sorted({number for number, _, _ in found})
         if drain:
             return failed(numbers, [], listed(list(dict.fromkeys(drain))), "Xids", "; ".join(dict.fromkeys(hints)))
@@ -74,7 +74,7 @@ class SwitchErrors(Check):
     id, name = "X2", "sxid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("kernel-log",)
-    hint = "drain and replace the node: the switch is at fault, and a reboot rarely mends it"
+    hint = "drain and replace the node: the switch is faulty, and a reboot rarely fixes it"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str, str]]:
         seen = []
@@ -83,13 +83,13 @@ class SwitchErrors(Check):
                 continue
             match = _SXID.search(line)
             if match is None:
-                raise Unreadable("an SXid line that cannot be read: %s" % shortened(line, 120))
+                raise Unreadable("cannot parse an SXid line: %s" % shortened(line, 120))
             seen.append((match.group(2), match.group(1), match.group(3)))
         return seen
 
     def judge(self, found: list[tuple[str, str, str]], machine: Machine) -> Outcome:
         numbers = sorted({int(number) for number, _, _ in found})
-        # "Non-fatal" is the only word that clears a line; anything else counts.
+        # Only "Non-fatal" clears a line; anything else counts.
         fatal = [
             "SXid %s on NVSwitch %s: %s" % (number, where, shortened(text, 80))
             for number, where, text in found

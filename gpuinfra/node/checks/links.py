@@ -1,4 +1,4 @@
-"""N: how fast each device of the fabric is by itself."""
+"""N: the speed of each fabric device."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from .base import Check, listed
 from .speed import known_floor
 
 SHARE = 0.8
-"""Of the node's median, below which a device is weak where no floor of the machine is known. Ours: devices of one node are alike."""
+"""Share of the node's median rate below which a device is weak if the machine has no floor. Own value: the devices of one node are alike."""
 
 
 class LinkSpeed(Check):
-    """Each device of the fabric reaches the machine's floor in a loop through itself; without a known floor, none is far below the
+    """Each fabric device reaches the machine's floor in a loopback test; without a known floor, no device is far below the
     others."""
 
     id, name = "N5", "link_speed"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("links",)
-    hint = "compare lspci -vv (LnkSta) and counters of that device with its neighbours; reboot, measure again, then redeploy the node"
+    hint = "compare lspci -vv (LnkSta) and the counters of that device with the other devices; reboot, measure again, then redeploy the node"
     source = "fact sheet on nodes, 7.9: ib_write_bw with GPU memory per adapter; fi_pingpong per EFA domain"
 
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
         try:
-            said = json.loads(answers.text("links"))
+            document = json.loads(answers.text("links"))
         except (ValueError, RecursionError):
-            raise Unreadable("the measurement of links printed no JSON") from None
+            raise Unreadable("the link test printed no JSON") from None
         if (
-            not isinstance(said, dict)
-            or said.get("schema") != "gpuinfra.links/1"
-            or not isinstance(said.get("devices"), list)
+            not isinstance(document, dict)
+            or document.get("schema") != "gpuinfra.links/1"
+            or not isinstance(document.get("devices"), list)
         ):
-            raise Unreadable("the measurement of links printed something else than its result")
-        for one in said["devices"]:
+            raise Unreadable("the output of the link test has another format")
+        for one in document["devices"]:
             rate = one.get("gbps") if isinstance(one, Mapping) else None
             if not isinstance(one, Mapping) or not isinstance(one.get("device"), str):
-                raise Unreadable("the measurement of links names something that is no device")
+                raise Unreadable("the link test reports an entry without a device name")
             if rate is not None and (
                 isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf
             ):
-                raise Unreadable("%s has a rate that is none" % shortened(one["device"], 40))
-        return said["devices"]
+                raise Unreadable("%s has an invalid rate" % shortened(one["device"], 40))
+        return document["devices"]
 
     def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
         wanted = machine.need("fabric_devices", int)
@@ -60,7 +60,7 @@ class LinkSpeed(Check):
             name = shortened(one["device"], 40)
             counters = one.get("counters") or {}
             if one["gbps"] is None or one.get("problem"):
-                wrong.append("%s: %s" % (name, shortened(str(one.get("problem") or "no figure"), 160)))
+                wrong.append("%s: %s" % (name, shortened(str(one.get("problem") or "no rate"), 160)))
             elif one["gbps"] < least or least <= 0:
                 wrong.append("%s: %.1f Gb/s" % (name, one["gbps"]))
             elif counters:

@@ -1,4 +1,4 @@
-"""N: the fabric between nodes - EFA, Google's plugins, locked memory. Ports and interfaces are in `ports.py`."""
+"""N: the fabric between nodes - EFA, Google's plugins, locked memory. `ports.py` checks ports and interfaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EfaDevices(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("efa",)
     hint = (
-        "compare with lspci -d 1d0f: and the launch template's network interfaces; rerun the EFA step, "
+        "compare with lspci -d 1d0f: and the network interfaces of the launch template; rerun the EFA step, "
         "reboot, then replace the node"
     )
 
@@ -28,24 +28,22 @@ class EfaDevices(Check):
         if answer.exit != 0 and re.search(r"fi_getinfo: -61|No data available", answer.stdout + answer.stderr):
             return []
         if not answers.text("efa").endswith("\n"):
-            raise Unreadable("the answer of fi_info ends in the middle of a line")
+            raise Unreadable("the output of fi_info ends in the middle of a line")
         blocks: list[dict[str, str]] = []
         for line in answers.lines("efa"):
             match = re.match(r"^\s*(provider|fabric|domain|version|type|protocol): (\S+)$", line)
             if match is None or (match.group(1) != "provider" and not blocks):
-                raise Unreadable("fi_info printed a line that is no field: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a line of fi_info: %s" % shortened(line, 80))
             if match.group(1) == "provider":
                 blocks.append({})
             blocks[-1][match.group(1)] = match.group(2)
-        # One device appears once for each fabric of the provider (efa, efa-direct), so domains are counted once.
+        # Each fabric of the provider (efa, efa-direct) lists the same device once, so domains are counted once.
         domains = set()
         for block in blocks:
             if (block["provider"], block.get("type")) != ("efa", "FI_EP_RDM") or not {"domain", "protocol"} <= set(
                 block
             ):
-                raise Unreadable(
-                    "fi_info describes something that is no whole EFA endpoint: %s" % sorted(block.items())
-                )
+                raise Unreadable("fi_info describes an incomplete EFA endpoint: %s" % sorted(block.items()))
             domains.add(block["domain"])
         return sorted(domains)
 
@@ -62,15 +60,15 @@ class EfaDevices(Check):
 
 
 class FabricLibraries(Check):
-    """On Google Cloud the NCCL network plugin of the machine's GPUDirect variant is installed on the host."""
+    """On Google Cloud, the NCCL network plugin for the machine's GPUDirect variant is installed on the host."""
 
     id, name = "N3", "fabric_libraries"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-libraries",)
-    hint = "rerun the fabric step; without the plugin NCCL falls back to sockets in silence"
+    hint = "rerun the fabric step; without the plugin NCCL silently falls back to sockets"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        # find ends with 1 because some of the places are always missing.
+        # find exits with 1 because some of the paths are always missing.
         answer = answers.raw("fabric-libraries")
         if answer.exit not in (0, 1):
             raise Unreadable("find ended with exit code %d" % answer.exit)
@@ -79,15 +77,15 @@ class FabricLibraries(Check):
     def judge(self, found: list[str], machine: Machine) -> Outcome:
         provider = machine.need("fabric_provider", str)
         if provider not in FABRIC_LIBRARIES:
-            return skipped("nothing is known to be installed on the host for %s" % shortened(provider, 40))
+            return skipped("no host library is required for %s" % shortened(provider, 40))
         wanted = FABRIC_LIBRARIES[provider]
         if wanted in found:
             return passed(wanted, wanted)
-        return failed(found, wanted, "%s is not there" % wanted)
+        return failed(found, wanted, "%s does not exist" % wanted)
 
 
 FABRIC_LIBRARIES = {"gib": "/usr/local/gib/scripts/set_nccl_env.sh", "tcpxo": "/var/lib/tcpxo/lib64"}
-"""Fabric -> what its packages bring. TCPX comes in containers."""
+"""Fabric -> a file that its packages install. TCPX runs in containers."""
 
 
 class LockedMemory(Check):
@@ -96,20 +94,20 @@ class LockedMemory(Check):
     id, name = "N4", "locked_memory"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("memlock",)
-    hint = "rerun the prepare step: it writes memlock limits for all users to /etc/security/limits.d"
+    hint = "rerun the prepare step, which writes memlock limits for all users to /etc/security/limits.d"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
-        """The lowest limit for all users, soft and hard; later lines win, as PAM reads them."""
+        """The soft and hard limit for all users; later lines win, as in PAM."""
         answer = answers.raw("memlock")
         limits: dict[str, int] = {}
         for line in answer.stdout.splitlines():
             words = line.split("#")[0].split()
             if len(words) != 4 or words[2] != "memlock":
-                raise Unreadable("a limits line that cannot be read: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a limits line: %s" % shortened(line, 80))
             if words[0] != "*":
                 continue
             if not re.match(r"^(unlimited|infinity|-1|\d+)$", words[3]) or words[1] not in ("soft", "hard", "-"):
-                raise Unreadable("a limits line that cannot be read: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a limits line: %s" % shortened(line, 80))
             value = int(words[3]) if words[3].isdigit() else -1
             for kind in ("soft", "hard") if words[1] == "-" else (words[1],):
                 limits[kind] = value

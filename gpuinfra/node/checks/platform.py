@@ -17,26 +17,24 @@ _GPU_CLASSES = ("0300", "0302")
 
 
 def pci_gpus(answers: Answers) -> list[tuple[str, str]]:
-    """(address, vendor:device) of each NVIDIA display or 3D controller on the bus."""
+    """(address, vendor:device) of each NVIDIA display or 3D controller on the PCI bus."""
     gpus = []
     for line in answers.lines("lspci"):
         match = _PCI.match(line)
         if match is None:
-            raise Unreadable("lspci printed a line that is no device: %s" % line[:80])
+            raise Unreadable("cannot parse a line of lspci: %s" % line[:80])
         if match.group(2) in _GPU_CLASSES:
             gpus.append((match.group(1), match.group(3)))
     return gpus
 
 
 class PciGpus(Check):
-    """Every GPU the machine is sold with is on the PCI bus, and is of the model it is sold with."""
+    """Every GPU of the machine type is on the PCI bus and has the right model."""
 
     id, name = "P1", "pci_gpus"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("lspci",)
-    hint = (
-        "stop and start the instance, so that it moves to other hardware, or terminate it so that its group replaces it"
-    )
+    hint = "stop and start the instance to move it to other hardware, or terminate it so that its group replaces it"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
         return pci_gpus(answers)
@@ -48,9 +46,9 @@ class PciGpus(Check):
             return failed(
                 len(found),
                 machine.gpus,
-                "not of this machine: %s" % listed(strange),
+                "not a GPU of this machine type: %s" % listed(strange),
                 "GPUs",
-                "check that the pool's machine type is what the instance really is",
+                "check that the pool's machine type is the type of the instance",
             )
         where = ", ".join(address for address, _ in found) or "none"
         return equal(
@@ -59,15 +57,15 @@ class PciGpus(Check):
 
 
 class KernelHeaders(Check):
-    """The running kernel is the one that the bootstrap locked, and its headers are there for the next module
+    """The running kernel is the one that the bootstrap locked, and its headers are installed for the next module
     build."""
 
     id, name = "P2", "kernel_headers"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("uname", "kernel-headers")
     hint = (
-        "install linux-headers-$(uname -r), or reboot into the locked kernel; apt-mark hold the kernel "
-        "packages afterwards"
+        "install linux-headers-$(uname -r), or reboot into the locked kernel; then run apt-mark hold on the kernel "
+        "packages"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
@@ -86,12 +84,12 @@ class KernelHeaders(Check):
         if kernel != locked:
             return failed(kernel, locked, "the running kernel is %s, the bootstrap locked %s" % (kernel, locked))
         if not headers:
-            return failed(kernel, locked, "there are no headers under /lib/modules/%s/build" % kernel)
+            return failed(kernel, locked, "/lib/modules/%s/build contains no headers" % kernel)
         return passed(kernel, locked)
 
 
 class RootSpace(Check):
-    """The root disk has room for what the bootstrap and the first job write."""
+    """The root disk has enough free space for the bootstrap and the first job."""
 
     id, name = "P3", "root_space"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -101,20 +99,20 @@ class RootSpace(Check):
     def parse(self, answers: Answers, machine: Machine) -> float:
         lines = [line.strip() for line in answers.lines("disk")]
         if len(lines) != 2 or lines[0].lower() not in ("avail", "available") or not lines[1].isdigit():
-            raise Unreadable("df printed no single figure of available bytes")
+            raise Unreadable("df printed no number of available bytes")
         return int(lines[1]) / 2**30
 
     def judge(self, found: float, machine: Machine) -> Outcome:
         wanted = machine.need("root_free_gib", float)
         if found < wanted:
             return failed(
-                round(found, 1), wanted, "%.1f GiB are free on /, at least %g GiB are needed" % (found, wanted), "GiB"
+                round(found, 1), wanted, "%.1f GiB are free on /, at least %g GiB are required" % (found, wanted), "GiB"
             )
         return passed(round(found, 1), wanted, "GiB")
 
 
 class SecureBoot(Check):
-    """Secure Boot is off, or the NVIDIA module is signed."""
+    """Secure Boot is disabled, or the NVIDIA module is signed."""
 
     id, name = "P4", "secure_boot"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -123,36 +121,36 @@ class SecureBoot(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> str:
         state = answers.raw("secure-boot")
-        said = (state.stdout + state.stderr).lower()
+        text = (state.stdout + state.stderr).lower()
         byte = re.match(r"^\s*\d+\s+\d+\s+\d+\s+\d+\s+([01])\s*$", state.stdout)
-        if state.argv[0] == "od" and ("no such file" in said or (byte and byte.group(1) == "0")):
+        if state.argv[0] == "od" and ("no such file" in text or (byte and byte.group(1) == "0")):
             return "disabled"
-        if "secureboot disabled" in said or "efi variables are not supported" in said:
+        if "secureboot disabled" in text or "efi variables are not supported" in text:
             return "disabled"
-        if "secureboot enabled" not in said and not (state.argv[0] == "od" and byte):
-            raise Unreadable("mokutil says neither enabled nor disabled: %s" % said.strip()[:80])
+        if "secureboot enabled" not in text and not (state.argv[0] == "od" and byte):
+            raise Unreadable("mokutil reports neither enabled nor disabled: %s" % text.strip()[:80])
         signer = answers.text("module-signer").strip()
         if not signer:
             return "enabled, module unsigned"
         if not re.match(r"^[\w .:,'()/@-]{1,200}$", signer):
-            raise Unreadable("modinfo names a signer that is no name: %s" % shortened(signer, 60))
+            raise Unreadable("modinfo reports an invalid signer: %s" % shortened(signer, 60))
         return "enabled, module signed"
 
     def judge(self, found: str, machine: Machine) -> Outcome:
         if found == "enabled, module unsigned":
             return failed(
-                found, "disabled, or a signed module", "Secure Boot is on and the nvidia module carries no signature"
+                found, "disabled, or a signed module", "Secure Boot is enabled, but the nvidia module is not signed"
             )
         return passed(found, "disabled, or a signed module")
 
 
 class NoNouveau(Check):
-    """The nouveau driver does not hold the GPUs."""
+    """The nouveau driver is not loaded."""
 
     id, name = "P5", "no_nouveau"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("modules",)
-    hint = "blacklist nouveau, rebuild the initramfs and reboot: rerun the driver step"
+    hint = "rerun the driver step, which blacklists nouveau and rebuilds the initramfs, then reboot"
 
     def parse(self, answers: Answers, machine: Machine) -> bool:
         return "nouveau" in loaded_modules(answers)
@@ -162,14 +160,14 @@ class NoNouveau(Check):
 
 
 def loaded_modules(answers: Answers) -> frozenset[str]:
-    """Names of loaded kernel modules, from lsmod."""
+    """The names of the loaded kernel modules, from lsmod."""
     lines = answers.lines("modules")
     if not lines or not lines[0].startswith("Module"):
-        raise Unreadable("lsmod printed no table of modules")
+        raise Unreadable("lsmod printed no module table")
     names = []
     for line in lines[1:]:
         if not re.match(r"^\w[\w-]*\s+\d+\s+-?\d+", line):
-            raise Unreadable("lsmod printed a line that is no module: %s" % line[:60])
+            raise Unreadable("cannot parse a line of lsmod: %s" % line[:60])
         names.append(line.split()[0])
     return frozenset(names)
 

@@ -1,4 +1,4 @@
-"""N: ports and interfaces of the fabric - InfiniBand on Azure, RDMA over Ethernet and gVNIC on Google Cloud."""
+"""N: ports and interfaces of the fabric - InfiniBand on Azure, RoCE and gVNIC on Google Cloud."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed,
 from .base import Check, listed
 from .kernel_log import kernel_log
 
-MOST_FLAPS = 5
+MAX_FLAPS = 5
 _LOST = re.compile(r"(?i)\b(?:lost carrier|link (?:is )?down)\b")
 _DEVICE = re.compile(r"(?i)\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: )?(?:nic )?(?:lost carrier|link)")
 
 
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
-    """Every RDMA port as the kernel describes it, from the node part's own reading of sysfs."""
+    """All RDMA ports, as the node code reads them from sysfs."""
     try:
-        said = json.loads(answers.text("ports"))
+        document = json.loads(answers.text("ports"))
     except (ValueError, RecursionError):
-        raise Unreadable("the list of RDMA ports is no JSON") from None
+        raise Unreadable("the list of RDMA ports is not JSON") from None
     if (
-        not isinstance(said, dict)
-        or said.get("schema") != "gpuinfra.ports/1"
-        or not isinstance(said.get("ports"), list)
+        not isinstance(document, dict)
+        or document.get("schema") != "gpuinfra.ports/1"
+        or not isinstance(document.get("ports"), list)
     ):
-        raise Unreadable("the list of RDMA ports is of another format")
-    found = said["ports"]
+        raise Unreadable("the list of RDMA ports has another format")
+    found = document["ports"]
     for port in found:
         if not isinstance(port, dict) or not isinstance(port.get("device"), str):
-            raise Unreadable("the list of RDMA ports holds something that is no port")
+            raise Unreadable("the list of RDMA ports contains an invalid entry")
         if any(not (port.get(name) is None or isinstance(port[name], str)) for name in _TEXTS):
-            raise Unreadable("port %s is described by something that is no text" % shortened(port["device"], 40))
+            raise Unreadable("port %s has a field that is not text" % shortened(port["device"], 40))
     return found
 
 
@@ -47,7 +47,7 @@ class InfinibandPorts(Check):
     id, name = "N2", "infiniband_ports"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("infiniband",)
-    hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that is down is the host's"
+    hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that stays down is a fault of the host"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, str]]:
         ports: dict[str, dict[str, str]] = {}
@@ -61,10 +61,10 @@ class InfinibandPorts(Check):
                     raise Unreadable("ibstat lists %s twice" % device)
                 ports[device] = {}
             elif field and device is not None:
-                # An adapter's own fields come first, its port's after them; these names occur only in ports.
+                # The adapter's own fields come before those of its port; the names that are read occur only in ports.
                 ports[device][field.group(1)] = field.group(2)
             else:
-                raise Unreadable("ibstat printed a line that is no field: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a line of ibstat: %s" % shortened(line, 80))
         return {name: port for name, port in ports.items() if port.get("Link layer") == "InfiniBand"}
 
     def judge(self, found: dict[str, dict[str, str]], machine: Machine) -> Outcome:
@@ -80,20 +80,20 @@ class InfinibandPorts(Check):
                 wrong.append("%s runs at %s of %g Gb/s" % (name, speed or "?", rate))
         good = len(found) - len(wrong)
         if wrong or len(found) != wanted:
-            why = listed(wrong) or "%d of %d ports are there" % (len(found), wanted)
+            why = listed(wrong) or "%d of %d ports are present" % (len(found), wanted)
             return failed(good, wanted, why, "ports")
         return passed(good, wanted, "ports")
 
 
 class RdmaDevices(Check):
-    """Every RDMA device of an A3 Ultra or A4 is there, its port is active and at its full rate."""
+    """Every RDMA device of an A3 Ultra or A4 is present, and its port is active and at its full rate."""
 
     id, name = "N7", "rdma_devices"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("ports",)
     hint = (
-        "compare with lspci -d 15b3: and the instance template's interfaces of type MRDMA; reboot once, then "
-        "recreate the instance: a port that is down is the host's"
+        "compare with lspci -d 15b3: and the MRDMA interfaces of the instance template; reboot once, then "
+        "recreate the instance: a port that stays down is a fault of the host"
     )
     source = "fact sheet on Google Cloud, 1.2 and 3.1: eight MRDMA interfaces in one RoCE network"
 
@@ -108,24 +108,26 @@ class RdmaDevices(Check):
         for port in found:
             speed = re.match(r"^(\d+(?:\.\d+)?) Gb/sec", port.get("rate") or "")
             if not re.match(r"^4: ACTIVE$", port.get("state") or ""):
-                wrong.append("%s is %s" % (port["device"], shortened(port.get("state") or "in no state", 40)))
+                wrong.append("%s is %s" % (port["device"], shortened(port.get("state") or "in an unknown state", 40)))
             elif speed is None or float(speed.group(1)) < rate:
                 wrong.append(
                     "%s runs at %s of %g Gb/s" % (port["device"], shortened(port.get("rate") or "?", 40), rate)
                 )
         good = len(found) - len(wrong)
         if wrong or len(found) != wanted:
-            return failed(good, wanted, listed(wrong) or "%d of %d devices are there" % (len(found), wanted), "devices")
+            return failed(
+                good, wanted, listed(wrong) or "%d of %d devices are present" % (len(found), wanted), "devices"
+            )
         return passed(good, wanted, "devices")
 
 
 class GoogleInterfaces(Check):
-    """Every gVNIC that the machine is made with is on the PCI bus: TCPX and TCPXO send over four or eight of them."""
+    """Every gVNIC of the machine type is on the PCI bus: TCPX and TCPXO send over four or eight of them."""
 
     id, name = "N8", "gvnics"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("gvnics",)
-    hint = "compare with the instance template's network interfaces: they are given at creation only, so recreate the instance"
+    hint = "compare with the network interfaces of the instance template; interfaces can be added only at creation, so recreate the instance"
     source = "fact sheet on Google Cloud, 1.2"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
@@ -133,11 +135,11 @@ class GoogleInterfaces(Check):
         for line in answers.raw("gvnics").stdout.splitlines():
             match = re.match(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*\[(1ae0:[0-9a-f]{4})\]", line)
             if match is None:
-                raise Unreadable("lspci printed a line that is no device: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a line of lspci: %s" % shortened(line, 80))
             if match.group(2) == "1ae0:0042":
                 addresses.append(match.group(1))
         if not addresses:
-            answers.text("gvnics")  # nothing on the bus is an answer only where lspci ended well
+            answers.text("gvnics")  # an empty list counts only if lspci succeeded
         return addresses
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
@@ -149,15 +151,15 @@ class GoogleInterfaces(Check):
 
 
 class PartitionKeys(Check):
-    """Every InfiniBand port has its tenant's partition key, and all have the same one.
+    """Every InfiniBand port has its tenant's partition key, and all ports have the same one.
 
-    NCCL asks for no key; MPI and UCX do, and a port without it reaches nobody.
+    NCCL does not need the key; MPI and UCX do, and a port without it cannot communicate.
     """
 
     id, name = "N9", "partition_keys"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("ports",)
-    hint = "restart waagent and look at /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port gets no key"
+    hint = "restart waagent and read /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port gets no key"
     source = "fact sheet on Azure, 2.2: one entry is 0x7fff, the other one has its highest bit set"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[str]]:
@@ -175,7 +177,7 @@ class PartitionKeys(Check):
         for device, keys in found.items():
             for key in keys:
                 if not re.match(r"^0x[0-9a-f]{4}$", key):
-                    raise Unreadable("%s shows a partition key that is none: %s" % (device, shortened(key, 40)))
+                    raise Unreadable("%s has an invalid partition key: %s" % (device, shortened(key, 40)))
                 if int(key, 16) & 0x8000 and key != "0xffff":
                     tenants[device] = key
         without = [device for device in found if device not in tenants]
@@ -184,7 +186,7 @@ class PartitionKeys(Check):
             why = (
                 "no tenant key on %s" % listed(without)
                 if without
-                else "%d of %d ports have keys" % (len(found), wanted)
+                else "%d of %d ports have a key" % (len(found), wanted)
             )
             return failed(len(tenants), wanted, why, "ports")
         if len(shown) != 1:
@@ -198,10 +200,10 @@ class LinkFlaps(Check):
     id, name = "N6", "link_flaps"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("ports", "link-log", "kernel-log")
-    hint = "drain the node and redeploy it: a flapping link slows every job that crosses it"
+    hint = "drain the node and redeploy it: a flapping link slows every job that uses it"
     source = (
-        "fact sheet on nodes, 5.2; the public rule counts 24 hours, this one a boot, because a judgement has no clock; "
-        "the port's own counter is read besides the logs, because a log may be rotated"
+        "fact sheet on nodes, 5.2; the public rule counts per 24 hours, this check per boot, because the judge has no clock; "
+        "the port's own counter is read as well as the logs, because logs may be rotated"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
@@ -209,28 +211,30 @@ class LinkFlaps(Check):
         log = answers.lines("link-log")
         for line in log:
             if not re.match(r"^(?:-- |\d{4}-\d\d-\d\dT)", line):
-                raise Unreadable("journalctl printed a line that is none of a log: %s" % shortened(line, 80))
+                raise Unreadable("cannot parse a line of journalctl: %s" % shortened(line, 80))
         for line in [*kernel_log(answers), *log]:
             if _LOST.search(line):
                 named = _DEVICE.search(line)
-                device = named.group(1) if named else "a device without a name"
+                device = named.group(1) if named else "an unnamed device"
                 flaps[device] = flaps.get(device, 0) + 1
-        # Azure's Ethernet function comes and goes with the host's servicing; only the fabric's ports count.
+        # Azure's Ethernet function goes down and up during host maintenance; only the fabric's ports count.
         layer = "InfiniBand" if machine.get("fabric_provider", None) == "infiniband" else "Ethernet"
         for port in rdma_ports(answers):
             count = port["link_downed"]
             if count is not None and port["layer"] == layer:
                 if not re.match(r"^\d{1,20}$", count):
-                    raise Unreadable("%s counts lost links as %s" % (port["device"], shortened(count, 40)))
+                    raise Unreadable(
+                        "%s has an invalid link_downed counter: %s" % (port["device"], shortened(count, 40))
+                    )
                 flaps[port["device"]] = max(flaps.get(port["device"], 0), int(count))
         return flaps
 
     def judge(self, found: dict[str, int], machine: Machine) -> Outcome:
         worst = max(found.values(), default=0)
-        wrong = ["%s %d times" % (device, count) for device, count in sorted(found.items()) if count > MOST_FLAPS]
+        wrong = ["%s %d times" % (device, count) for device, count in sorted(found.items()) if count > MAX_FLAPS]
         if wrong:
-            return failed(worst, MOST_FLAPS, "link lost: %s" % listed(wrong), "at most")
-        return passed(worst, MOST_FLAPS, "at most")
+            return failed(worst, MAX_FLAPS, "link lost: %s" % listed(wrong), "at most")
+        return passed(worst, MAX_FLAPS, "at most")
 
 
 CHECKS = (InfinibandPorts, LinkFlaps, RdmaDevices, GoogleInterfaces, PartitionKeys)

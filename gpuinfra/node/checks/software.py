@@ -1,4 +1,4 @@
-"""S: cloud-init and the bootstrap's own journal."""
+"""S: cloud-init and the bootstrap's journal."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from .base import Check, listed
 
 
 class CloudInit(Check):
-    """cloud-init finished without an error: a failed part of the first boot is silent otherwise."""
+    """cloud-init finished without an error; otherwise a failed part of the first boot would go unnoticed."""
 
     id, name = "S1", "cloud_init"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("cloud-init",)
-    hint = "read /var/log/cloud-init-output.log, mend what failed, and replace the node: first boot runs once"
+    hint = "read /var/log/cloud-init-output.log, fix the cause, and replace the node: cloud-init runs only at the first boot"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, str, list[str]]:
         answer = answers.raw("cloud-init")
         try:
-            said = json.loads(answer.stdout)
+            document = json.loads(answer.stdout)
         except (ValueError, RecursionError):
             raise Unreadable(
                 "cloud-init status printed no JSON: %s" % shortened(answer.stdout + answer.stderr, 80)
             ) from None
-        if not isinstance(said, dict) or not isinstance(said.get("status"), str):
-            raise Unreadable("cloud-init status says nothing about its status")
-        problems = [str(one) for one in said["errors"]] if isinstance(said.get("errors"), list) else []
-        recoverable = said.get("recoverable_errors")
+        if not isinstance(document, dict) or not isinstance(document.get("status"), str):
+            raise Unreadable("cloud-init status reports no status")
+        problems = [str(one) for one in document["errors"]] if isinstance(document.get("errors"), list) else []
+        recoverable = document.get("recoverable_errors")
         if isinstance(recoverable, Mapping):
             problems += [
                 "%s: %s" % (level, one)
                 for level, ones in recoverable.items()
                 for one in (ones if isinstance(ones, list) else [ones])
             ]
-        return answer.exit, said["status"], problems
+        return answer.exit, document["status"], problems
 
     def judge(self, found: tuple[int, str, list[str]], machine: Machine) -> Outcome:
         code, status, problems = found
@@ -49,25 +49,23 @@ class CloudInit(Check):
 
 
 class BootstrapSteps(Check):
-    """Every step of the bootstrap is done, proven by its own journal."""
+    """Every bootstrap step is done according to the node's journal."""
 
     id, name = "S2", "bootstrap_steps"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ()
-    hint = (
-        "systemctl start gpuinfra-bootstrap goes on where it stopped; /var/log/gpuinfra/bootstrap.log says why it did"
-    )
+    hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log contains the reason of the stop"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         journal = machine.journal
         if journal is None:
-            raise Unreadable("no journal of the bootstrap came with the evidence")
+            raise Unreadable("the evidence contains no bootstrap journal")
         if journal.get("schema") != "gpuinfra.state/1" or not isinstance(journal.get("steps"), list):
             raise Unreadable("the journal is not of schema gpuinfra.state/1")
         steps = {}
         for step in journal["steps"]:
             if not isinstance(step, Mapping) or not isinstance(step.get("id"), str) or step["id"] in steps:
-                raise Unreadable("the journal holds an entry that is no step")
+                raise Unreadable("the journal contains an invalid step entry")
             steps[step["id"]] = step
         return steps
 

@@ -1,6 +1,6 @@
-"""B: how fast the node is, against the figures of its machine type. These take minutes, so a node is asked on demand.
+"""B: the speed of the node, compared with the figures of its machine type. These checks take minutes and run on request.
 
-Floors come from the machine's record (`floors`), which names where each was measured.
+The floors come from the machine's record (`floors`), which gives the source of each figure.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ PLUGINS = {
     "tcpxo": ("FasTrak",),
     "tcpx": ("GPUDirectTCPX_v7",),
 }
-"""Fabric -> how NCCL names the network plugin of it. `Socket` is in none of them."""
+"""Fabric -> NCCL's names of its network plugin. `Socket` is not among them."""
 
 
 def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.nccl/1") -> dict[str, Any]:
-    """The one JSON object that `node.pyz nccl` or `node.pyz pair` prints."""
+    """The JSON object that `node.pyz nccl` or `node.pyz pair` prints."""
     try:
-        said = json.loads(answers.text(probe))
+        document = json.loads(answers.text(probe))
     except (ValueError, RecursionError):
         raise Unreadable("the all-reduce printed no JSON") from None
-    if not isinstance(said, dict) or said.get("schema") != schema:
-        raise Unreadable("the all-reduce printed something else than its result")
-    return said
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise Unreadable("the output of the all-reduce has another format")
+    return document
 
 
-def fast_and_right(found: dict[str, Any], ranks: int, least: float) -> Outcome:
-    """Compare one all-reduce with the ranks it must have and the bandwidth it must reach."""
+def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome:
+    """Judge one all-reduce by its number of ranks, its result and its bandwidth."""
     bandwidth, wrong = found.get("busbw_gb_s"), found.get("wrong")
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float)) or not isinstance(wrong, int):
-        raise Unreadable("the all-reduce does not say how fast or how right it was")
+        raise Unreadable("the all-reduce reports no bandwidth or no number of wrong bytes")
     if found.get("ranks") != ranks:
-        told = shortened(str(found.get("ranks")), 12)
-        return failed(told, ranks, "the all-reduce ran over %s of %d GPUs" % (told, ranks), "GPUs")
+        seen = shortened(str(found.get("ranks")), 12)
+        return failed(seen, ranks, "the all-reduce ran over %s of %d GPUs" % (seen, ranks), "GPUs")
     if wrong:
-        hint = "drain the node at once: it computes wrongly"
+        hint = "drain the node at once: it computes wrong results"
         return failed(wrong, 0, "%d bytes of the sum are wrong" % wrong, "bytes", hint)
     if not least <= bandwidth < math.inf:
-        why = "%.1f GB/s, a healthy machine reaches %g GB/s" % (bandwidth, least)
+        why = "%.1f GB/s, but a healthy machine reaches %g GB/s" % (bandwidth, least)
         return failed(round(bandwidth, 1), least, why, "GB/s")
     return passed(round(bandwidth, 1), least, "GB/s")
 
 
 def known_floor(machine: Machine, check: str) -> float | None:
-    """The lowest figure that a healthy machine of this type reaches; None where nobody has measured one."""
+    """The lowest figure that a healthy machine of this type reaches; None if it was not measured."""
     for entry in machine.get("floors", []):
         if isinstance(entry, Mapping) and entry.get("check") == check:
             value = entry.get("at_least")
@@ -63,22 +63,23 @@ def known_floor(machine: Machine, check: str) -> float | None:
 
 
 def floor(machine: Machine, check: str) -> float:
-    """The same, where a figure without a floor says nothing."""
+    """The floor of a check that cannot be judged without one."""
     found = known_floor(machine, check)
     if found is None:
         raise Unreadable(
-            "the machine's record has no floor for %s" % check, "measure a healthy machine and record its figure"
+            "the machine's record has no floor for %s" % check,
+            "measure a healthy machine and add its figure to the record",
         )
     return found
 
 
 class Metrics(Check):
-    """The exporter shows every GPU, so that monitoring is not blind."""
+    """The DCGM exporter reports every GPU."""
 
     id, name = "M1", "metrics"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("metrics",)
-    hint = "start dcgm-exporter, or take its port out of the firewall"
+    hint = "start dcgm-exporter, or open its port in the firewall"
 
     def parse(self, answers: Answers, machine: Machine) -> int:
         return len(
@@ -86,32 +87,32 @@ class Metrics(Check):
         )
 
     def judge(self, found: int, machine: Machine) -> Outcome:
-        return equal(found, machine.gpus, "GPUs", "the exporter shows %d of %d GPUs" % (found, machine.gpus))
+        return equal(found, machine.gpus, "GPUs", "the exporter reports %d of %d GPUs" % (found, machine.gpus))
 
 
 class AllReduce(Check):
-    """An all-reduce over all GPUs of the node is right and reaches the machine's bandwidth."""
+    """An all-reduce over all GPUs of the node gives the right result and reaches the machine's bandwidth."""
 
     id, name = "B2", "all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nccl",)
-    hint = "compare F3 and G3 of this node with a fast one, reboot, measure again; a node that stays slow is replaced"
+    hint = "compare F3 and G3 of this node with a fast node, reboot and measure again; replace a node that stays slow"
     source = "fact sheet on nodes, 7.9"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers)
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        return fast_and_right(found, machine.gpus, floor(machine, "B2"))
+        return judge_all_reduce(found, machine.gpus, floor(machine, "B2"))
 
 
 class PairReduce(Check):
-    """An all-reduce between this node and another one is right, uses the fabric's own plugin and reaches the machine's bandwidth."""
+    """An all-reduce between this node and another one gives the right result, uses the fabric's plugin and reaches the machine's bandwidth."""
 
     id, name = "B3", "pair_all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("pair",)
-    hint = "a pair says that one of two is weak: test each with a partner that is known to be good, then drain the weak one"
+    hint = "one of the two nodes is weak: test each with a partner that is known to be good, then drain the weak one"
     source = "fact sheet on nodes, 7.9"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
@@ -121,25 +122,25 @@ class PairReduce(Check):
         wanted = PLUGINS.get(machine.need("fabric_provider", str))
         names = found.get("network")
         if wanted is None or not isinstance(names, list) or not names:
-            raise Unreadable("NCCL did not say which network it used between the nodes")
+            raise Unreadable("NCCL did not report the network between the nodes")
         if not all(name in wanted for name in names):
             shown = [shortened(str(name), 40) for name in names]
-            return failed(shown, list(wanted), "between the nodes NCCL uses %s" % listed(shown))
-        return fast_and_right(found, 2 * machine.gpus, floor(machine, "B3"))
+            return failed(shown, list(wanted), "NCCL uses %s between the nodes" % listed(shown))
+        return judge_all_reduce(found, 2 * machine.gpus, floor(machine, "B3"))
 
 
 class NetworkPlugin(Check):
-    """NCCL uses the fabric's own plugin: with sockets a job runs, at a twentieth of the speed."""
+    """NCCL uses the fabric's plugin; with sockets a job runs at a twentieth of the speed."""
 
     id, name = "B4", "network_plugin"
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("nccl",)
-    hint = "rerun the fabric step; look at NCCL_DEBUG=INFO for why the plugin was not loaded (library path, version)"
+    hint = "rerun the fabric step; set NCCL_DEBUG=INFO to see why the plugin was not loaded (library path, version)"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         names = nccl_result(answers).get("network")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise Unreadable("NCCL did not say which network it uses")
+            raise Unreadable("NCCL did not report its network")
         return names
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
@@ -174,7 +175,7 @@ class HostCopy(Check):
                     float(cell) for row in case["bandwidth_matrix"] for cell in row if cell != "N/A"
                 ]
         except (ValueError, RecursionError, KeyError, TypeError):
-            raise Unreadable("nvbandwidth printed no result that can be read") from None
+            raise Unreadable("nvbandwidth printed no readable result") from None
         return figures
 
     def judge(self, found: dict[str, list[float]], machine: Machine) -> Outcome:

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses between attempts, and groups launch at once."""
-    monkeypatch.setattr(node_azure.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
 
 
