@@ -1,4 +1,4 @@
-"""What all tests share: the day, because declarations hold windows that end and prices that grow old."""
+"""Settings of all tests. The date is fixed, because specs contain capacity windows that end and prices that expire."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpuinfra.day import VARIABLE
+from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 - hooks
 
 DAY = "2026-11-21"
 
-# How fast a machine is on that day says nothing about what is tested.
+# The speed of the machine is not under test.
 settings.register_profile("any-pace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-pace")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _the_day() -> object:
-    """Programs and commands that a test starts take this day too: they inherit the environment."""
+    """Set the date in the environment, which programs and commands that a test starts inherit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, DAY)
         yield
