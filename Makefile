@@ -1,31 +1,31 @@
-# Everything a person needs: `make rehearse` and `make test`. Each line is a command that can be typed by hand.
+# Start with `make rehearse` and `make test`. Each recipe line also works when typed by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 STACK ?= aws-p4d
-# Two files at a time; what is in one file shares what it has set up.
+# Two test files in parallel; the tests of one file share their fixtures.
 TWO := -n 2 --dist loadfile
 
 .PHONY: rehearse test test-long lint bench lock clean engine dev
 
-rehearse: ## bring the cluster of a stack up on Pulumi's engine, with stand-ins for cloud and nodes
+rehearse: ## deploy a stack on the real Pulumi engine, with a stand-in cloud and stand-in nodes
 	@$(PYTHON) tools/environment.py --for $(STACK)
 	@$(BIN)/python -m gpuinfra.engine
 	@$(BIN)/gpuinfra rehearse up $(STACK)
 
-test: dev engine lint ## everything that is checked on each change
+test: dev engine lint ## all checks of a change
 	$(BIN)/python -m pytest -m "not long" $(TWO)
 
-test-long: dev engine ## what takes many minutes: every kill, every random spec
-	$(BIN)/python -m pytest -m long $(TWO) $(ONLY)
+test-long: dev engine ## tests that take many minutes: every kill, every random spec
+	$(BIN)/python -m pytest -m long $(TWO)
 
-lint: dev ## style, types, node steps, language host
+lint: dev ## style, types, shell and Go
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --level error
 	$(BIN)/python tools/lint_shell.py
 	$(BIN)/python tools/lint_go.py
 
-bench: dev engine ## ratios, not timed tests
+bench: dev engine ## benchmarks; they check nothing
 	@$(PYTHON) tools/environment.py bench
 	for file in bench/*.py; do $(BIN)/python "$$file" || exit 1; done
 
@@ -37,7 +37,7 @@ engine: dev
 
 UV_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
-lock: dev ## take the newest versions that pyproject.toml allows into requirements/
+lock: dev ## update requirements/ to the newest versions that pyproject.toml allows
 	$(UV_LOCK) --upgrade pyproject.toml --extra aws --extra azure --extra gcp \
 		--group dev --group build --output-file requirements/dev.txt
 	for cloud in aws azure gcp; do $(UV_LOCK) --upgrade pyproject.toml --extra $$cloud --group build \
@@ -46,6 +46,6 @@ lock: dev ## take the newest versions that pyproject.toml allows into requiremen
 		--constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt
 
-clean: ## what was made here; engines in the user's cache stay
+clean: ## remove everything that was created here, except engines in the user's cache
 	rm -rf .venv .venv-bench .rehearsal .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
-"""How long it takes to judge the csv and the XML of 10,000 GPUs on one core, and the XML's share over a bare parse.
+"""Measures how long one core needs to judge the csv and the XML of 10,000 GPUs, also relative to a plain XML parse.
 
-Run it with `python bench/judge.py`. It prints figures and ratios and judges nothing: figures depend on the machine.
+Usage: `python bench/judge.py`. The figures depend on the machine; the script checks nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ CSV = ("D2", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12"
 
 
 def cpu(work: Callable[[], object], times: int) -> float:
-    """CPU seconds of doing it that often."""
+    """CPU seconds of `times` calls."""
     start = time.process_time()
     for _ in range(times):
         work()
     return time.process_time() - start
 
 
-def bare(text: bytes) -> None:
-    """The same document through expat with no handlers."""
+def plain_parse(text: bytes) -> None:
+    """Parse the document with expat, without handlers."""
     expat.ParserCreate().Parse(text, True)
 
 
@@ -43,10 +43,10 @@ def main() -> None:
     whole = cpu(lambda: judge(probes, P4D, journal=JOURNAL), NODES // 5) * 5
     table = cpu(lambda: judge(probes, csv, journal=JOURNAL), NODES // 5) * 5
     ours = cpu(lambda: nvsmi.parse(text), NODES // 5) * 5
-    least = cpu(lambda: bare(text.encode()), NODES // 5) * 5
+    plain = cpu(lambda: plain_parse(text.encode()), NODES // 5) * 5
     print(f"{NODES} nodes of 8 GPUs, one core, CPU seconds (a fifth measured, times five)")
     print(f"csv, {len(csv['required'])} checks   {table:6.2f} s  {table / NODES * 1000:.2f} ms a node")
-    print(f"XML, read           {ours:6.2f} s  {ours / least:.1f} times a bare parse ({least:.2f} s)")
+    print(f"XML, read           {ours:6.2f} s  {ours / plain:.1f} times a plain parse ({plain:.2f} s)")
     print(f"all {len(P4D['required'])} checks       {whole:6.2f} s  {whole / NODES * 1000:.2f} ms a node")
 
 

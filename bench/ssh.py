@@ -1,12 +1,11 @@
-"""One command on 300 SSH hosts: ours, asyncssh, parallel-ssh and ansible, taking turns in one run.
+"""Runs one command on 300 SSH hosts with gpuinfra, asyncssh, parallel-ssh and ansible in turn.
 
-Run it with `make bench`, or alone:
+Usage: `make bench`, or:
 
     python3 tools/environment.py bench && .venv/bin/python bench/ssh.py [--hosts 300] [--rounds 3]
 
-The hosts are real OpenSSH servers on loopback aliases (127.1.7.x), fifteen addresses a daemon, because OpenSSH listens on
-sixteen at most. Servers and clients share the machine, so figures say which client is faster and not how fast one is.
-It prints figures and ratios and judges nothing: figures depend on the machine.
+The hosts are real OpenSSH servers on loopback aliases (127.1.7.x), 15 addresses per server, because OpenSSH listens on at most 16.
+Servers and clients share the machine, so the figures compare clients and are not absolute. The script checks nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 OURS = ROOT / ".venv" / "bin" / "python"
 THEIRS = ROOT / ".venv-bench" / "bin" / "python"
 LISTENERS = 15
-"""Addresses of one daemon. OpenSSH listens on 16 at most."""
+"""Addresses of one server. OpenSSH listens on at most 16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +40,18 @@ class Tool:
     program: str
     python: Path
     parallel: tuple[int, ...]
-    """How many hosts at one time: each is tried, the best counts."""
+    """Numbers of parallel connections; the fastest counts."""
     held: int
-    """Hosts at one time when memory is measured."""
+    """Parallel connections of the memory measurement."""
     keys: str
-    """Who verifies host keys, and how that is known."""
+    """How the tool verifies host keys."""
 
 
 TOOLS = (
     Tool(name="gpuinfra", program="ours.py", python=OURS, parallel=(64, 300), held=300, keys="verified against known_hosts"),
     Tool(name="asyncssh", program="with_asyncssh.py", python=THEIRS, parallel=(64, 300), held=300, keys="verified against known_hosts"),
-    Tool(name="parallel-ssh", program="with_parallel_ssh.py", python=THEIRS, parallel=(64, 300), held=300, keys="NOT verified: it has no code for it"),
-    # 64 forks were slower than 16 on two cores, and 300 forks need more memory than a workplace should give.
+    Tool(name="parallel-ssh", program="with_parallel_ssh.py", python=THEIRS, parallel=(64, 300), held=300, keys="not verified: the tool has no code for it"),
+    # On two cores, 64 forks are slower than 16; 300 forks need too much memory.
     Tool(name="ansible", program="with_ansible.py", python=THEIRS, parallel=(16,), held=30, keys="verified by OpenSSH's client"),
 )  # fmt: skip
 
@@ -62,22 +61,22 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     arguments.add_argument("--hosts", type=int, default=300)
     arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--no-memory", action="store_true", help="leave the measurement of memory out")
+    arguments.add_argument("--no-memory", action="store_true", help="skip the memory measurement")
     options = arguments.parse_args()
     if missing := _missing():
         print(f"bench/ssh.py needs {missing}")
         return 3
     with tempfile.TemporaryDirectory(prefix="gpuinfra-bench-") as name, _servers(Path(name), options.hosts):
         folder = Path(name)
-        _strangers(folder)
+        _unknown_host_keys(folder)
         _speed(folder, options.hosts, options.rounds)
         if not options.no_memory:
             _memory(folder, options.hosts)
     return 0
 
 
-def _strangers(folder: Path) -> None:
-    """Who runs a command on a host whose key nobody vouches for: tried, and not only claimed."""
+def _unknown_host_keys(folder: Path) -> None:
+    """Test which tools run a command on a host with an unknown key."""
     good = (folder / "known_hosts").read_text()
     (folder / "known_hosts").write_text("")
     for tool in TOOLS:
@@ -94,11 +93,11 @@ def _speed(folder: Path, hosts: int, rounds: int) -> None:
     seconds: dict[tuple[str, int], list[float]] = {(tool.name, parallel): [] for tool, parallel in runs}
     cpu: dict[tuple[str, int], float] = {}
     for number in range(rounds):
-        # Whoever goes first in one round goes last in the next, so that what else the machine does falls on all.
+        # Reverse the order in every other round, so that other load on the machine affects all tools.
         for tool, parallel in runs if number % 2 == 0 else reversed(runs):
             answer = _run(tool, folder, parallel, "true", hosts)
             if answer["right"] != hosts:
-                print(f"{tool.name} with {parallel} at a time: only {answer['right']} of {hosts} hosts answered")
+                print(f"{tool.name} with {parallel} connections: {answer['right']} of {hosts} hosts answered")
             seconds[tool.name, parallel].append(answer["seconds"])
             cpu[tool.name, parallel] = answer["cpu"]
     middle = {run: statistics.median(times) for run, times in seconds.items()}
@@ -110,13 +109,11 @@ def _speed(folder: Path, hosts: int, rounds: int) -> None:
         )
     best = {tool.name: min(value for (name, _), value in middle.items() if name == tool.name) for tool in TOOLS}
     rival = min((name for name in best if name != "gpuinfra"), key=best.__getitem__)
-    print(
-        f"speed of gpuinfra against the fastest other, {rival}: {best[rival] / best['gpuinfra']:.2f} (wanted: at least 0.95)"
-    )
+    print(f"speed of gpuinfra relative to the fastest other tool, {rival}: {best[rival] / best['gpuinfra']:.2f}")
 
 
 def _memory(folder: Path, hosts: int) -> None:
-    """What one more host in flight costs: the client's whole process tree, with many against with one."""
+    """Memory per parallel host: the client's process tree with many hosts compared to one."""
     print("\nmemory of the client with hosts in flight (proportional set size of its processes)")
     for tool in TOOLS:
         held = min(tool.held, hosts)
@@ -127,7 +124,7 @@ def _memory(folder: Path, hosts: int) -> None:
 
 
 def _peak(tool: Tool, folder: Path, held: int, sleep_s: int) -> int:
-    """KiB at the highest moment."""
+    """Peak memory in KiB."""
     process = _start(tool, folder, held, f"sleep {sleep_s}", held)
     most = 0
     while process.poll() is None:
@@ -138,7 +135,7 @@ def _peak(tool: Tool, folder: Path, held: int, sleep_s: int) -> int:
 
 
 def _tree_kib(root: int) -> int:
-    """Proportional set size of a process and all that it started."""
+    """Proportional set size of a process and its descendants."""
     total, todo = 0, [root]
     while todo:
         pid = todo.pop()
@@ -160,7 +157,7 @@ def _start(tool: Tool, folder: Path, parallel: int, command: str, hosts: int) ->
         str(hosts),
         command,
     ]
-    # Nothing of a person's: no agent, no configuration, no known hosts but ours.
+    # A clean environment: no agent, configuration or known hosts of the user.
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
     environment = {
         "LANG": "C.UTF-8",
@@ -180,14 +177,14 @@ def _run(tool: Tool, folder: Path, parallel: int, command: str, hosts: int) -> d
 
 @contextlib.contextmanager
 def _servers(folder: Path, count: int) -> Iterator[None]:
-    """Daemons that let the bench's own key in, on as many loopback addresses as there are hosts."""
+    """Start servers that accept the benchmark's key, on one loopback address per host."""
     for name in ("person", "host"):
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)], check=True
         )
     shutil.copy(folder / "person.pub", folder / "authorized")
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd as root separates privileges there
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation folder of sshd
     public = " ".join((folder / "host.pub").read_text().split()[:2])
     hosts: list[tuple[str, int]] = []
     running: list[subprocess.Popen[bytes]] = []
@@ -200,7 +197,7 @@ def _servers(folder: Path, count: int) -> Iterator[None]:
                 "".join(f"ListenAddress {address}:{port}\n" for address in addresses)
                 + f"HostKey {folder}/host\nPidFile none\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
                 "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 1000\n"
-                # bash reads a person's .bashrc under sshd unless it is a shell in a shell.
+                # Under sshd, bash reads .bashrc unless SHLVL shows a nested shell.
                 "MaxSessions 1000\nLogLevel QUIET\nPrintMotd no\nSetEnv SHLVL=5\n"
             )
             running.append(subprocess.Popen([_sshd() or "sshd", "-D", "-f", str(config)], stdin=subprocess.DEVNULL))
@@ -248,7 +245,7 @@ def _wait_for(address: str, port: int) -> None:
             socket.create_connection((address, port), timeout=1).close()
             return
         time.sleep(0.02)
-    raise RuntimeError(f"nobody listens on {address}:{port}")
+    raise RuntimeError(f"no server listens on {address}:{port}")
 
 
 if __name__ == "__main__":

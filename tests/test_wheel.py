@@ -1,4 +1,4 @@
-"""The wheel, which is all that a user of the library gets."""
+"""The wheel contains everything that a user of the library needs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tracked(*folders: str) -> set[str]:
-    """The files of these folders that git knows or would take."""
+    """The files of these folders that are tracked by git or not ignored."""
     command = ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", *folders]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
-        pytest.skip("this is no git checkout, so there is nothing to compare the wheel with")
+        pytest.skip("this is not a git checkout")
     return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
 
 
-def test_wheel_carries_what_the_checkout_has(wheel):
-    """Package, steps, engine, plugin and stacks are in the wheel, file by file, and nothing else is."""
+def test_wheel_contains_the_files_of_the_checkout(wheel):
+    """The wheel contains exactly the package, steps, engine, plugin and stacks."""
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = tracked("gpuinfra") | {f"gpuinfra/_shipped/{name}" for name in tracked(*SHIPPED)}
     found = {name for name in names if ".dist-info/" not in name}
@@ -47,7 +47,7 @@ def test_wheel_carries_what_the_checkout_has(wheel):
 
 
 def test_installed_wheel_finds_its_own_files(wheel, tmp_path):
-    """Unpacked elsewhere, the package finds steps, engine, plugin and stacks in itself, and the engine has the same key."""
+    """The unpacked package finds its own steps, engine, plugin and stacks, and the engine has the same key."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     program = (
         "from gpuinfra.shipped import shipped\n"
@@ -57,7 +57,7 @@ def test_installed_wheel_finds_its_own_files(wheel, tmp_path):
         "print(read_module().key((CLI,)))\n"
     )
 
-    def told(path: Path) -> list[str]:
+    def printed(path: Path) -> list[str]:
         answer = subprocess.run(
             [sys.executable, "-c", program],
             cwd=tmp_path,
@@ -68,13 +68,13 @@ def test_installed_wheel_finds_its_own_files(wheel, tmp_path):
         )
         return answer.stdout.splitlines()
 
-    *folders, key = told(tmp_path / "site")
+    *folders, key = printed(tmp_path / "site")
     assert folders == [str(tmp_path / "site" / "gpuinfra" / "_shipped" / name) for name in SHIPPED]
-    assert key == told(ROOT)[-1]
+    assert key == printed(ROOT)[-1]
 
 
-def test_wheel_names_its_command_and_extras(wheel):
-    """The metadata has the entry point, and one extra for each cloud."""
+def test_wheel_has_the_command_and_one_extra_per_cloud(wheel):
+    """The metadata contains the entry point and one extra for each cloud."""
     archive = zipfile.ZipFile(wheel)
     (entry,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
     (metadata,) = [name for name in archive.namelist() if name.endswith("METADATA")]
@@ -83,18 +83,18 @@ def test_wheel_names_its_command_and_extras(wheel):
     assert {line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")} == {"aws", "azure", "gcp"}
 
 
-def test_program_of_a_person_is_rehearsed_from_the_wheel(wheel, tmp_path):
-    """A program outside this checkout declares a cluster with `GpuCluster` and its node is verified; all is the wheel's."""
+def test_own_program_is_rehearsed_from_the_wheel(wheel, tmp_path):
+    """A program outside of this checkout declares a cluster with `GpuCluster`, and its node is verified."""
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     rehearsed_from(site, Path(sys.executable), tmp_path, os.environ | {"PYTHONPATH": str(site)})
 
 
 @pytest.mark.long
-def test_the_wheel_installed_into_an_empty_environment_is_all_that_a_person_needs(wheel, tmp_path):
-    """`pip install gpuinfra[aws]` into an environment of its own brings what the same program needs: nothing of this checkout or its environment is used."""
+def test_wheel_installs_into_an_empty_environment(wheel, tmp_path):
+    """`pip install gpuinfra[aws]` into an empty environment installs everything that the same program needs."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
-    versions = tmp_path / "versions.txt"  # those of the lock, without hashes: the wheel itself has none there
+    versions = tmp_path / "versions.txt"  # the versions of the lock, without hashes, because the wheel has none
     pinned = (ROOT / "requirements" / "aws.txt").read_text(encoding="utf-8").splitlines()
     versions.write_text("\n".join(line.removesuffix("\\").strip() for line in pinned if line[:1].isalnum()))
     pip = [tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -110,7 +110,7 @@ def test_the_wheel_installed_into_an_empty_environment_is_all_that_a_person_need
 
 
 def rehearsed_from(site: Path, python: Path, tmp_path: Path, environ: dict[str, str]) -> None:
-    """Rehearse a person's own program with the package that lies in `site`: a node is verified, and a destroy ends it."""
+    """Rehearse a separate program with the package in `site`: a node is verified and destroyed."""
     own = tmp_path / "own"
     own.mkdir()
     (own / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
@@ -142,7 +142,7 @@ def rehearsed_from(site: Path, python: Path, tmp_path: Path, environ: dict[str, 
     assert report["rehearsal"] is True
     possible, reason = available()
     if not possible:
-        pytest.skip(f"the cloud was rehearsed, its nodes were not: {reason}")
+        pytest.skip(f"the rehearsal has no stand-in nodes: {reason}")
     assert (report["totals"]["nodes_verified"], report["totals"]["gpus_verified"]) == (1, 8)
     down = rehearse("destroy")
     assert down.returncode == 0, down.stdout + down.stderr

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench`.
+"""Creates `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench`.
 
-Standard library only, because it runs before anything is installed.
-`--for STACK` in place of the target takes what the cloud of this stack needs, and no other cloud's SDK.
-One environment serves all but the last: `dev` holds all that each cloud's file holds, in the same versions.
-`bench` is one of its own, `.venv-bench`: tools that `bench/` compares with, and nothing that gpuinfra needs.
-A stamp, written last, says what was installed from which files; an interrupted run leaves none and is done again.
+It imports the standard library only, because it runs before anything is installed.
+`--for STACK` installs the SDK of that stack's cloud only.
+All targets except `bench` share one environment: `dev` includes the packages of each cloud's file, in the same versions.
+`bench` has its own environment, `.venv-bench`, with the tools that `bench/` compares with.
+A stamp file, written last, records the installed files; an interrupted run leaves none and is repeated.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ WHAT = {
     "bench": "the SSH tools that bench/ssh.py compares with",
 }
 INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, "dev": ("dev",), "bench": ("bench",)}
-"""Target -> the stamps that satisfy it."""
-OLDEST = (3, 11)
+"""Target to the stamps that satisfy it."""
+MINIMUM_PYTHON = (3, 11)
 MISSING = 3
-"""Exit code: the environment is missing something."""
+"""Exit code: missing prerequisite."""
 
 
 def main() -> int:
-    """Install the target named on the command line; silent and fast when it is there already."""
+    """Install the target from the command line. Prints nothing if it is installed."""
     target = sys.argv[1] if len(sys.argv) == 2 else needed_by(sys.argv[2]) if sys.argv[1:2] == ["--for"] else ""
     if target not in WHAT:
         print(f"usage: {sys.argv[0]} {'|'.join(WHAT)} | --for STACK", file=sys.stderr)
         return 2
-    if sys.version_info < OLDEST:
+    if sys.version_info < MINIMUM_PYTHON:
         return missing(
-            f"python3 is {sys.version.split()[0]}; gpuinfra needs Python 3.11 or newer: make ... PYTHON=python3.12"
+            f"python3 is {sys.version.split()[0]}; gpuinfra needs Python 3.11 or later: make ... PYTHON=python3.12"
         )
-    if is_there(target):
+    if is_installed(target):
         return 0
     try:
-        with only_one():
-            return 0 if is_there(target) else install(target)
+        with exclusive():
+            return 0 if is_installed(target) else install(target)
     except KeyboardInterrupt:
-        say("interrupted; the next run goes on")
+        say("interrupted; the next run continues")
         return 130
     except OSError as error:
-        return missing(f"cannot make .venv: {error}")
+        return missing(f"cannot create .venv: {error}")
 
 
 def install(target: str) -> int:
-    """Make the environment, install the locked files, this checkout, and the stamp."""
+    """Create the environment, install the locked packages and this checkout, and write the stamp."""
     started = time.monotonic()
     venv = VENVS[target]
     python = venv / "bin" / "python"
@@ -74,11 +74,11 @@ def install(target: str) -> int:
             shutil.rmtree(venv)
         made = subprocess.run([sys.executable, "-m", "venv", venv], capture_output=True, text=True)
         if made.returncode:
-            said = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
-            return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({said[-1]})")
+            output = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
+            return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({output[-1]})")
         (venv / ".base").touch()
-    # Until the end, nothing is said to be whole; then what was there before is there too, for all files pin the same versions.
-    whole = [target, *(name for name in VENVS if VENVS[name] == venv and name != target and fits(name))]
+    # Remove the stamps until the end. The other targets of this environment stay valid, because all files pin the same versions.
+    valid = [target, *(name for name in VENVS if VENVS[name] == venv and name != target and fits(name))]
     for stamp in venv.glob(".installed-*.json"):
         stamp.unlink()
 
@@ -87,33 +87,33 @@ def install(target: str) -> int:
     # uv first: it installs the large provider SDKs in seconds where pip takes minutes.
     uv = venv / "bin" / "uv"
     with_uv = run([*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "uv.txt"])
-    # Bars on a terminal; elsewhere the two lines of this script are enough.
+    # Progress bars on a terminal only.
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    # Compiled now, once: reading a provider SDK from source costs seconds in every program that follows.
+    # Compile now: importing a provider SDK from source takes seconds in every program.
     install = [uv, *quiet, "pip", "install", "--compile-bytecode", "--python", python]
     with_uv = with_uv and run([*install, "--require-hashes", "-r", lock])
     if not with_uv:
-        # pip knows private indexes and proxies that uv has not been told about.
-        say("uv cannot install here; pip tries, which takes some minutes")
+        # pip may be configured for a private index or proxy that uv is not configured for.
+        say("uv failed; installing with pip, which takes some minutes")
         if not run([*pip, "install", "--require-hashes", "-r", lock]):
-            return missing(f"cannot install {lock.relative_to(ROOT)}; is a Python package index within reach?")
+            return missing(f"cannot install {lock.relative_to(ROOT)}; check that a Python package index can be reached")
     ours = target != "bench"
     if ours and not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
-        return missing("cannot install this checkout into .venv; the lines above say why")
+        return missing("cannot install this checkout into .venv; see the lines above")
 
-    for name in whole:
+    for name in valid:
         write(venv / f".installed-{name}.json", fingerprint(name))
     say(f"installed in {time.monotonic() - started:.0f} s")
     return 0
 
 
-def is_there(target: str) -> bool:
-    """Whether the target, or one that includes it, was installed from the files of now."""
+def is_installed(target: str) -> bool:
+    """Whether the target, or one that includes it, was installed from the current files."""
     return any(fits(name) for name in INCLUDES[target])
 
 
 def fits(target: str) -> bool:
-    """Whether the target's stamp matches the files of now."""
+    """Whether the target's stamp matches the current files."""
     venv = VENVS[target]
     with contextlib.suppress(OSError, ValueError):
         stamp = json.loads((venv / f".installed-{target}.json").read_text())
@@ -122,9 +122,9 @@ def fits(target: str) -> bool:
 
 
 def needed_by(stack: str) -> str:
-    """The target for a stack: its cloud's, or all of them where the file does not say which it is.
+    """The target of a stack: its cloud, or `dev` if the file does not name one.
 
-    A mistake in the name or the file is told by gpuinfra, better than it could be here.
+    gpuinfra reports errors in the name or the file.
     """
     candidates = [ROOT / "stacks" / f"Pulumi.{stack}.yaml", Path(stack)]
     text = next((path.read_text(errors="replace") for path in candidates if path.is_file()), "")
@@ -135,16 +135,16 @@ def needed_by(stack: str) -> str:
 
 
 def fingerprint(target: str) -> dict[str, str]:
-    """What the environment was made from."""
+    """The inputs of the environment."""
     names = [f"requirements/{target}.txt", "requirements/uv.txt", "pyproject.toml"]
     files = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}
-    # A moved checkout or another Python makes another environment.
+    # A moved checkout or another Python needs a new environment.
     return files | {"root": str(ROOT), "python": f"{sysconfig.get_platform()} {sys.version_info[:2]}"}
 
 
 @contextlib.contextmanager
-def only_one() -> Iterator[None]:
-    """One run at a time for this checkout. The lock is outside .venv, which may have to be made anew."""
+def exclusive() -> Iterator[None]:
+    """Lock this checkout. The lock file is outside .venv, which may be removed."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("GPUINFRA_CACHE") or base / "gpuinfra") / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ def only_one() -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            say(f"waiting for process {file.read().strip()}, which is installing into the same .venv")
+            say(f"waiting for process {file.read().strip()}, which installs into the same .venv")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         file.truncate()
@@ -164,12 +164,12 @@ def only_one() -> Iterator[None]:
 
 
 def run(command: list[str | Path]) -> bool:
-    """Run it with its output on stderr; whether it succeeded."""
+    """Run a command with its output on stderr. Returns whether it succeeded."""
     return subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, cwd=ROOT).returncode == 0
 
 
 def works(python: Path) -> bool:
-    """Whether this is a Python of the version that runs now: an upgraded system leaves dead environments behind."""
+    """Whether this is a working Python of the current version. A system upgrade can break an environment."""
     question = "import sys, pip; print(sys.version_info[:2])"
     try:
         answer = subprocess.run([python, "-c", question], capture_output=True, text=True)
@@ -179,19 +179,19 @@ def works(python: Path) -> bool:
 
 
 def write(path: Path, content: dict[str, str]) -> None:
-    """Whole or not at all."""
+    """Write a file atomically."""
     half = path.with_suffix(".part")
     half.write_text(json.dumps(content, indent=1))
     half.replace(path)
 
 
 def say(line: str) -> None:
-    """A line of progress."""
+    """Print one line of progress."""
     print(f"environment: {line}", file=sys.stderr, flush=True)
 
 
 def missing(line: str) -> int:
-    """Say what this machine lacks."""
+    """Print what is missing."""
     say(line)
     return MISSING
 

@@ -1,4 +1,4 @@
-"""gofmt and go vet of the language host, where a Go toolchain is at hand; a machine without one skips them aloud."""
+"""Runs gofmt and go vet on the language host. Without a Go toolchain on PATH, it prints that it skips them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 
 def main() -> int:
-    """Exit 0 when clean or skipped."""
+    """Exit code 0 if clean or skipped."""
     if not shutil.which("go") or not shutil.which("gofmt"):
         print("engine/: gofmt and go vet skipped: no Go toolchain on PATH")
         return 0
-    badly = subprocess.run(["gofmt", "-l", "."], cwd=ENGINE, capture_output=True, text=True, check=True).stdout
-    if badly:
-        print(f"not formatted by gofmt, under engine/:\n{badly}", end="")
+    unformatted = subprocess.run(["gofmt", "-l", "."], cwd=ENGINE, capture_output=True, text=True, check=True).stdout
+    if unformatted:
+        print(f"not formatted by gofmt, under engine/:\n{unformatted}", end="")
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     vetted = subprocess.run(["go", "vet", "./cmd/..."], cwd=ENGINE, env=environment)
-    return 1 if badly else vetted.returncode
+    return 1 if unformatted else vetted.returncode
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Lint and format check of every shell file under git: shellcheck and shfmt, both from wheels."""
+"""Runs shellcheck and shfmt on every shell file in git. Both tools come from wheels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BIN = Path(sys.executable).parent
 
 
 def main() -> int:
-    """Exit 0 when all are clean; the tools say what is not."""
+    """Exit code 0 if all files are clean."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def is_shell(path: Path) -> bool:
-    """By its name or its first line. Recordings are data."""
+    """Detected by name or first line. Recordings are data."""
     if "recordings" in path.parts or not path.is_file():
         return False
     if path.suffix in {".sh", ".bash"}:

@@ -1,4 +1,4 @@
-"""The bench's command through gpuinfra's own connections; see bench/ssh.py."""
+"""The benchmark command with gpuinfra's connections; see bench/ssh.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench's command through ansible's `raw` module, which sends no Python along; see bench/ssh.py."""
+"""The benchmark command with ansible's `raw` module, which sends no Python; see bench/ssh.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ settings = {
     "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
     "ANSIBLE_HOST_KEY_CHECKING": "True",
     "ANSIBLE_LOCAL_TEMP": str(folder / "ansible-tmp"),
-    # One command a host: a shared connection would only be one more process.
+    # One command per host; a shared connection would only add a process.
     "ANSIBLE_SSH_ARGS": "-F none -o ControlMaster=no -o ControlPath=none -o IdentitiesOnly=yes "
     f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={folder / 'known_hosts'}",
 }

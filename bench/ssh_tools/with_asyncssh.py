@@ -1,4 +1,4 @@
-"""The bench's command through asyncssh, as its documentation has it for many clients; see bench/ssh.py."""
+"""The benchmark command with asyncssh, as its documentation shows for many clients; see bench/ssh.py."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ folder, parallel, count, command = Path(sys.argv[1]), int(sys.argv[2]), int(sys.
 
 
 async def main() -> None:
-    """All hosts, so many at a time."""
+    """Run the command on all hosts in parallel."""
     began = time.perf_counter()
     hosts = json.loads((folder / "hosts.json").read_text())[:count]
-    # Read once for all hosts: a file name would be read again for each.
+    # Read once; file names would be read again for each host.
     key, known = asyncssh.read_private_key(folder / "person"), asyncssh.read_known_hosts(str(folder / "known_hosts"))
     places = asyncio.Semaphore(parallel)
 

@@ -1,4 +1,4 @@
-"""The bench's command through parallel-ssh's own client; see bench/ssh.py."""
+"""The benchmark command with the native client of parallel-ssh; see bench/ssh.py."""
 
 from __future__ import annotations
 

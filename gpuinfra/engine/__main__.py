@@ -1,4 +1,4 @@
-"""`python -m gpuinfra.engine [--folder]`: get the engine and say where it is, or only its folder, for PATH."""
+"""`python -m gpuinfra.engine [--folder]`: find or build the engine and print its path, or its folder for PATH."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuinfra.errors import INTERRUPTED, GpuinfraError
 
 
 def main() -> int:
-    """Find or build the engine; one line on stdout says which, progress goes to stderr."""
+    """Find or build the engine. Prints one line to stdout, progress to stderr."""
     only_folder = sys.argv[1:] == ["--folder"]
     if sys.argv[1:] and not only_folder:
         print("usage: python -m gpuinfra.engine [--folder]", file=sys.stderr)
@@ -18,7 +18,7 @@ def main() -> int:
     try:
         engine = find_engine(lambda line: print(line, file=sys.stderr, flush=True))
     except KeyboardInterrupt:
-        print("engine: interrupted; the next run goes on from what is finished", file=sys.stderr)
+        print("engine: interrupted; the next run continues", file=sys.stderr)
         return INTERRUPTED
     except GpuinfraError as error:
         print(error, file=sys.stderr)
@@ -26,7 +26,7 @@ def main() -> int:
     if only_folder:
         print(os.pathsep.join(dict.fromkeys([str(engine.path.parent), str(engine.host_dir)])))
         return 0
-    origin = {"path": "found on PATH", "kept": "kept from an earlier run", "built": "just built"}[engine.source]
+    origin = {"path": "found on PATH", "kept": "from the cache", "built": "built now"}[engine.source]
     print(f"engine: Pulumi {engine.version}, {origin}: {engine.path}")
     return 0
 

@@ -1,6 +1,6 @@
-"""Building the engine with Go: what is compiled, how far it is, how long it took.
+"""Builds the engine with Go and reports progress.
 
-Go's own module and build caches keep every finished package, so a build that was interrupted goes on where it was.
+The module and build caches of Go keep every finished package, so an interrupted build continues.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from gpuinfra.errors import EnvironmentMissing
 Say = Callable[[str], None]
 
 SDK = "github.com/pulumi/pulumi/sdk/v3"
-"""The Go module whose folder also carries the Python scripts that the host starts."""
+"""The Go module that also contains the Python scripts that the host starts."""
 HOST_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
-"""The runner of programs, and the provider of dynamic resources."""
-SPEAK_EVERY_S = 10.0
-"""Seconds between lines of progress while packages are compiled."""
+"""The program runner and the provider of dynamic resources."""
+PROGRESS_EVERY_S = 10.0
+"""Seconds between progress lines during the build."""
 MANY = 200
-"""Packages to compile above which people are told how long it takes."""
+"""Number of packages to compile above which the expected duration is printed."""
 
 
 def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, say: Say) -> Path:
-    """Build the programs and keep them. Needs the lock of `keep.lock`. Raises `EnvironmentMissing`."""
+    """Build the programs and add them to the cache. The caller holds `keep.lock`. Raises `EnvironmentMissing`."""
     started = time.monotonic()
     say(f"engine: building Pulumi {module.version} from source with {go}")
     with keep.workplace(cache, module, programs) as place:
         wanted = _fetch(module, programs, go, say)
         if wanted > MANY:
-            say(f"engine: {wanted} packages to compile: about 4 minutes on two cores, once; needs 3 GB for Go's caches")
+            say(f"engine: {wanted} packages to compile: about 4 minutes on two cores, once; Go caches need 3 GB")
         _compile(module, programs, go, place, wanted, say)
         _copy_scripts(module, go, place)
-        _prove(module, programs, place)
+        _check_versions(module, programs, place)
         folder = keep.keep(place, cache, module, programs)
-    say(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s, kept in {folder}")
+    say(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
     return folder
 
 
 def _fetch(module: Module, programs: tuple[str, ...], go: Path, say: Say) -> int:
-    """Download the modules that the programs need; returns how many packages have to be compiled."""
+    """Download the modules of the programs. Returns the number of packages to compile."""
     started = last = time.monotonic()
     modules = 0
     errors: list[str] = []
@@ -60,11 +60,11 @@ def _fetch(module: Module, programs: tuple[str, ...], go: Path, say: Say) -> int
                     errors.append(line)
                     continue
                 modules += 1
-                if time.monotonic() - last >= SPEAK_EVERY_S:
+                if time.monotonic() - last >= PROGRESS_EVERY_S:
                     last = time.monotonic()
                     say(f"engine: {modules} modules downloaded, {last - started:.0f} s")
         if process.returncode:
-            raise _failed("cannot fetch the engine's modules", errors)
+            raise _failed("the Go modules of the engine cannot be downloaded", errors)
         listing.seek(0)
         wanted = sum(line.strip() == "1" for line in listing)
     if modules:
@@ -82,17 +82,17 @@ def _compile(module: Module, programs: tuple[str, ...], go: Path, place: Path, w
     assert process.stderr is not None
     with process, process.stderr as lines:
         for line in lines:
-            # -v prints one import path a line; whatever else comes is a message.
+            # -v prints one import path per line; other lines are messages.
             if " " in line.strip() or line.startswith("#"):
                 if not line.startswith("go: downloading"):
                     errors.append(line)
                 continue
             done += 1
-            if time.monotonic() - last >= SPEAK_EVERY_S:
+            if time.monotonic() - last >= PROGRESS_EVERY_S:
                 last = time.monotonic()
                 say(f"engine: {done} of {max(wanted, done)} packages compiled, {last - started:.0f} s")
     if process.returncode:
-        raise _failed("the engine does not compile", errors)
+        raise _failed("the engine cannot be compiled", errors)
     say(f"engine: {done} packages compiled and linked in {time.monotonic() - started:.0f} s")
 
 
@@ -106,37 +106,37 @@ def _copy_scripts(module: Module, go: Path, place: Path) -> None:
         check=False,
     )
     if answer.returncode:
-        raise _failed("cannot find the scripts of the language host", [answer.stderr])
+        raise _failed("the scripts of the language host cannot be found", [answer.stderr])
     for script in HOST_SCRIPTS:
         source = Path(answer.stdout.strip(), script)
         target = place / source.name
-        shutil.copyfile(source, target)  # without the mode: the module cache is read-only and not executable
+        shutil.copyfile(source, target)  # without the mode: files in the module cache are read-only and not executable
         target.chmod(0o755)
 
 
-def _prove(module: Module, programs: tuple[str, ...], place: Path) -> None:
-    """Each program has to run and to name the version that it was built as."""
+def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> None:
+    """Check that each program runs and prints the version that it was built as."""
     commands = {CLI: [place / "pulumi", "version"], HOST: [place / "pulumi-language-python", "--version"]}
     for program in programs:
         answer = child.run([str(part) for part in commands[program]])
         if answer.returncode or answer.stdout.strip() != f"v{module.version}":
-            said = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
+            output = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
             raise EnvironmentMissing(
-                f"the engine was built but {commands[program][0].name} does not answer v{module.version}: {said[-500:]}"
+                f"{commands[program][0].name} was built as v{module.version} but printed: {output[-500:]}"
             )
 
 
 def _environment() -> dict[str, str]:
-    """The person's environment, less what changes how a module is built."""
+    """The environment without variables that change how a module is built."""
     environment = {name: value for name, value in os.environ.items() if name not in {"GOWORK", "GOFLAGS"}}
     return environment | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
 
 
 def _failed(what: str, lines: list[str]) -> EnvironmentMissing:
-    said = "".join(lines).strip().splitlines()
-    tail = "\n  ".join(line[:300] for line in said[-8:]) or "Go gave no reason"
+    output = "".join(lines).strip().splitlines()
+    tail = "\n  ".join(line[:300] for line in output[-8:]) or "no output"
     return EnvironmentMissing(
-        f"{what}; Go said:\n  {tail}\n"
-        "check that Go's module proxy can be reached (`go env GOPROXY`) and that there is disk space, "
-        "then run it again: what was finished is kept"
+        f"{what}; output of Go:\n  {tail}\n"
+        "check that the Go module proxy can be reached (`go env GOPROXY`) and that the disk has free space, "
+        "then run the command again; finished packages are kept"
     )

@@ -1,4 +1,4 @@
-"""Processes that a build starts, which end when the build is killed."""
+"""Child processes of a build. They end when the build is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a short command and capture what it prints; a missing program is exit code 127."""
+    """Run a short command and capture its output. A missing program returns exit code 127."""
     try:
         return subprocess.run(
             command,
@@ -32,7 +32,7 @@ def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
 def start(
     command: Sequence[str | Path], *, folder: Path, environment: Mapping[str, str], output: IO[str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a command whose stderr is read line by line, and whose stdout goes to `output` or nowhere."""
+    """Start a command. Its stderr is a pipe; its stdout goes to `output`, or is discarded."""
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -47,6 +47,6 @@ def start(
 
 
 def _end_with_parent() -> None:
-    """On Linux the kernel ends this child when its parent is killed, so that no build goes on unseen."""
+    """On Linux, the kernel ends the child when its parent is killed, so that no build continues in the background."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

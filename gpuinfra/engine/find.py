@@ -1,4 +1,4 @@
-"""The order in which engines are looked for."""
+"""The search order for the engine."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from gpuinfra.engine.module import CLI, HOST, Module, read_module
 from gpuinfra.errors import EnvironmentMissing
 
 Say = Callable[[str], None]
-"""Takes one line of progress for people."""
+"""Prints one line of progress."""
 
-NO_WAY = """no Pulumi engine on this machine, and no way to build one: {reason}
-install one of these, then run the command again:
-  - Pulumi {minimum} or newer, with `pulumi` and `pulumi-language-python` on PATH (https://www.pulumi.com/docs/install/)
-  - Go {go} or newer (https://go.dev/doc/install), from which gpuinfra builds the engine itself
-  - network access to a Python package index, from which gpuinfra takes Go"""
+NO_ENGINE = """no Pulumi engine found, and none can be built: {reason}
+provide one of the following, then run the command again:
+  - Pulumi {minimum} or later, with `pulumi` and `pulumi-language-python` on PATH (https://www.pulumi.com/docs/install/)
+  - Go {go} or later (https://go.dev/doc/install), which gpuinfra uses to build the engine
+  - network access to a Python package index, from which gpuinfra installs Go"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """A Pulumi CLI and the folder of its language host for Python."""
+    """A Pulumi CLI and the folder of its Python language host."""
 
     path: Path
     """The `pulumi` executable."""
     version: str
-    """As `pulumi version` prints it, without the leading v."""
+    """The output of `pulumi version` without the leading v."""
     host_dir: Path
-    """Where `pulumi-language-python` and `pulumi-language-python-exec` lie."""
+    """The folder of `pulumi-language-python` and `pulumi-language-python-exec`."""
     source: str
-    """`path`, `kept` or `built`: where it came from, for reports."""
+    """Its origin: `path`, `kept` (from the cache) or `built`."""
 
     def environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A copy of `base` (else of this process's environment) whose PATH finds this CLI and this host first."""
+        """A copy of `base`, by default of this process's environment, with this CLI and this host first on PATH."""
         environment = dict(os.environ if base is None else base)
         folders = dict.fromkeys([str(self.path.parent), str(self.host_dir)])
         rest = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if folder not in folders]
@@ -48,9 +48,9 @@ class Engine:
 
 
 def find_engine(say: Say = lambda line: None) -> Engine:
-    """The engine to use; gets one first where there is none, which takes minutes and is told through `say`.
+    """The engine to use. If there is none, it is built, which takes minutes; `say` prints the progress.
 
-    Raises `EnvironmentMissing` when there is no way to come by one.
+    Raises `EnvironmentMissing` if no engine can be built.
     """
     module = read_module()
     cache = keep.cache_folder()
@@ -58,7 +58,7 @@ def find_engine(say: Say = lambda line: None) -> Engine:
     if on_path and (host_dir := _host_beside(on_path)):
         return Engine(path=on_path, version=version, host_dir=host_dir, source="path")
     if on_path:
-        say(f"engine: {on_path} comes without pulumi-language-python; gpuinfra uses its own host with it")
+        say(f"engine: {on_path} has no pulumi-language-python; gpuinfra uses its own language host")
     programs = (HOST,) if on_path else (CLI, HOST)
     kept = keep.kept(cache, module, programs)
     source = "kept"
@@ -68,8 +68,8 @@ def find_engine(say: Say = lambda line: None) -> Engine:
             kept = _build(cache, module, programs, say)
         except OSError as error:
             raise EnvironmentMissing(
-                f"cannot keep an engine in {cache}: {error}; it needs a folder that can be written, with 1 GB free: "
-                "set GPUINFRA_CACHE to one"
+                f"the engine cannot be stored in {cache}: {error}; "
+                "set GPUINFRA_CACHE to a writable folder with 1 GB of free space"
             ) from error
     if on_path:
         return Engine(path=on_path, version=version, host_dir=kept, source="path")
@@ -77,14 +77,14 @@ def find_engine(say: Say = lambda line: None) -> Engine:
 
 
 def _build(cache: Path, module: Module, programs: tuple[str, ...], say: Say) -> Path:
-    """Build what is missing, once, however many ask for it at the same time."""
+    """Build the missing programs, once for all concurrent runs."""
     with keep.lock(cache, module, programs, say):
-        if folder := keep.kept(cache, module, programs):  # another run built it while this one waited
+        if folder := keep.kept(cache, module, programs):  # built by another run during the wait
             return folder
         try:
             toolchain = go.find_go(cache, module.go, say)
         except go.NoGo as error:
-            raise EnvironmentMissing(NO_WAY.format(reason=error, minimum=module.version, go=module.go)) from error
+            raise EnvironmentMissing(NO_ENGINE.format(reason=error, minimum=module.version, go=module.go)) from error
         return build(cache, module, programs, toolchain, say)
 
 
@@ -99,16 +99,16 @@ def _on_path(module: Module, cache: Path, say: Say) -> tuple[Path | None, str]:
         version = _version_of(path)
         keep.remember_version(cache, path, version)
     if not version:
-        say(f"engine: {path} does not answer `pulumi version`; looking for another")
+        say(f"engine: {path} does not answer `pulumi version`; looking for another engine")
         return None, ""
     if _as_numbers(version) < _as_numbers(module.version):
-        say(f"engine: {path} is {version}, older than {module.version}; looking for another")
+        say(f"engine: {path} is {version}, older than {module.version}; looking for another engine")
         return None, ""
     return path, version
 
 
 def _version_of(path: Path) -> str:
-    """What `pulumi version` prints, or the empty string for a program that is no Pulumi CLI."""
+    """What `pulumi version` prints, or the empty string if the program is not a Pulumi CLI."""
     try:
         answer = subprocess.run(
             [path, "version"],
@@ -130,7 +130,7 @@ def _as_numbers(version: str) -> tuple[int, ...]:
 
 
 def _host_beside(cli: Path) -> Path | None:
-    """The folder of the host that this CLI would start: beside the real file, beside the link, or on PATH."""
+    """The folder of the host that this CLI starts: next to the real file, next to the link, or on PATH."""
     on_path = shutil.which("pulumi-language-python")
     folders = [cli.resolve().parent, cli.parent, *([Path(on_path).parent] if on_path else [])]
     for folder in folders:

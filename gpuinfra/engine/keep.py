@@ -1,7 +1,7 @@
-"""Where engines are kept between runs, and how two runs share that place.
+"""The cache of built engines, which concurrent runs share.
 
-A kept engine is a folder that appears whole, by one rename, after every program in it has answered; a folder without
-its marker, or whose files are not those of the marker, is never used.
+An engine is a folder that is created by one rename, after every program in it has run. A folder without its marker, or whose files differ
+from the marker, is not used.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from gpuinfra.engine.module import Module
 
 MARKER = "complete.json"
 KEPT = 2
-"""Engines of one kind that stay: today's, and the one before it for a checkout that has not moved on. Each has 115 MB."""
+"""Engines of one kind to keep: the current one, and the previous one for older checkouts. Each has 115 MB."""
 IN_USE_S = 86_400.0
-"""An engine that was asked for within this time may be running, and stays whatever its age."""
+"""An engine that was used within this time may be running and is kept."""
 
 
 def cache_folder() -> Path:
-    """`GPUINFRA_CACHE`, else `gpuinfra` in the user's cache folder."""
+    """`GPUINFRA_CACHE`, or `gpuinfra` in the user's cache folder."""
     if named := os.environ.get("GPUINFRA_CACHE"):
         return Path(named).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG standard: a path that is not absolute is to be ignored.
+    # The XDG standard requires programs to ignore relative paths.
     folder = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return folder / "gpuinfra"
 
 
 def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
-    """The folder with these programs, if it is whole."""
+    """The folder with these programs, if it is complete."""
     folder = _folder(cache, module, programs)
     try:
         marker = json.loads((folder / MARKER).read_text())
@@ -47,14 +47,14 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    with contextlib.suppress(OSError):  # a cache that belongs to others is used all the same
+    with contextlib.suppress(OSError):  # a read-only cache is usable
         os.utime(folder / MARKER)
     return folder
 
 
 @contextlib.contextmanager
 def lock(cache: Path, module: Module, programs: tuple[str, ...], say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the right to build these programs; the kernel gives it back when this process ends, however it ends."""
+    """Lock the build of these programs. The kernel releases the lock when this process ends."""
     folder = _folder(cache, module, programs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("a+") as file:
@@ -76,13 +76,13 @@ def lock(cache: Path, module: Module, programs: tuple[str, ...], say: Callable[[
 
 @contextlib.contextmanager
 def workplace(cache: Path, module: Module, programs: tuple[str, ...]) -> Iterator[Path]:
-    """An empty folder beside the kept ones; those that killed runs left are removed first. Needs the lock."""
+    """An empty folder next to the cached ones, after removing those of killed runs. The caller holds the lock."""
     folder = _folder(cache, module, programs)
     prefix = f".building-{folder.name}-"
     for left in folder.parent.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
-    place.chmod(0o755)  # mkdtemp is private; a cache that several users share is not
+    place.chmod(0o755)  # mkdtemp creates a private folder; several users may share the cache
     try:
         yield place
     finally:
@@ -90,7 +90,7 @@ def workplace(cache: Path, module: Module, programs: tuple[str, ...]) -> Iterato
 
 
 def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) -> Path:
-    """Make what `place` holds the kept engine. Needs the lock."""
+    """Move the contents of `place` into the cache. The caller holds the lock."""
     folder = _folder(cache, module, programs)
     files = {}
     for path in sorted(place.iterdir()):
@@ -104,7 +104,7 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
         json.dump(marker, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    if folder.exists():  # not whole, or `kept` had found it
+    if folder.exists():  # incomplete, or `kept` would have found it
         shutil.rmtree(folder)
     place.rename(folder)
     parent = os.open(folder.parent, os.O_RDONLY)
@@ -117,9 +117,9 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
 
 
 def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
-    """Remove kept engines of this kind beyond the newest two, unless they were in use within a day; returns them.
+    """Remove cached engines of this kind except the newest two and those used within a day. Returns the removed folders.
 
-    What cannot be removed stays, and a folder whose lock somebody holds is left to that one.
+    A folder that is locked or cannot be removed is skipped.
     """
     ending = module.ending(programs)
     used = {path: _used(path) for path in (cache / "engine").glob(f"*{ending}") if not path.name.startswith(".")}
@@ -130,7 +130,7 @@ def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
             continue
         with contextlib.suppress(OSError), path.with_name(f"{path.name}.lock").open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its marker first: whoever looks in the middle finds no whole engine.
+            # Remove the marker first, so that a concurrent run does not use a half-removed engine.
             (path / MARKER).unlink(missing_ok=True)
             shutil.rmtree(path)
             gone.append(path)
@@ -138,7 +138,7 @@ def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
 
 
 def _used(folder: Path) -> float:
-    """When this engine was last asked for; the folder's own time where its marker is gone."""
+    """When this engine was last used; the folder's own time if its marker is missing."""
     for path in (folder / MARKER, folder):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
@@ -146,7 +146,7 @@ def _used(folder: Path) -> float:
 
 
 def remembered_version(cache: Path, path: Path) -> str | None:
-    """What `pulumi version` said for exactly this file last time; asking costs a tenth of a second."""
+    """The recorded output of `pulumi version` for exactly this file. Running it takes a tenth of a second."""
     try:
         known = json.loads((cache / "known-engines.json").read_text())
         answer = known[_identity(path)]
@@ -156,7 +156,7 @@ def remembered_version(cache: Path, path: Path) -> str | None:
 
 
 def remember_version(cache: Path, path: Path, version: str) -> None:
-    """Note the answer; a cache that cannot be written costs time, nothing else."""
+    """Record the version. A read-only cache only costs time."""
     note = cache / "known-engines.json"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def remember_version(cache: Path, path: Path, version: str) -> None:
             known = {}
         if not isinstance(known, dict):
             known = {}
-        # A few at most: files that no longer exist do not come back under the same identity.
+        # Keep the last 16; entries of removed files are never used again.
         known = dict([*known.items()][-15:]) | {_identity(path): version}
         with tempfile.NamedTemporaryFile("w", dir=cache, prefix=".known-", delete=False) as file:
             json.dump(known, file)

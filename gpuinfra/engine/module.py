@@ -1,4 +1,4 @@
-"""What `engine/go.mod` says: which Pulumi, which Go, and a key that changes with the sources."""
+"""The versions of Pulumi and Go in `engine/go.mod`, and a key that changes with the sources."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 from gpuinfra.shipped import shipped
 
 CLI = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
-"""The Go package of Pulumi's own command line."""
+"""The Go package of the Pulumi CLI."""
 HOST = "./cmd/pulumi-language-python"
 """The Go package of this project's language host, inside `engine/`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """The Go module that holds the engine."""
+    """The Go module of the engine."""
 
     folder: Path
     version: str
-    """Of Pulumi, without the leading v. Also the oldest one on PATH that is used, because it is the one tested with."""
+    """Version of Pulumi, without the leading v. An older `pulumi` on PATH is not used, because the tests run with this version."""
     go: str
-    """The oldest Go that builds it."""
+    """Minimum version of Go."""
     digest: str
-    """Of every source file, so that a changed host is built again."""
+    """Hash of every source file, so that a changed host is rebuilt."""
 
     def key(self, programs: tuple[str, ...]) -> str:
-        """The name of a folder that holds exactly these programs built from exactly these sources."""
+        """The name of the cache folder for these programs and sources."""
         return f"{self.version}-{self.digest[:12]}{self.ending(programs)}"
 
     @staticmethod
     def ending(programs: tuple[str, ...]) -> str:
-        """What the names of all folders with these programs for this machine end with."""
+        """The common suffix of the cache folders of these programs on this kind of machine."""
         machine = f"{sys.platform}-{platform.machine().lower()}"
         names = "-".join(sorted(program.rsplit("/", 1)[-1] for program in programs))
         return f"-{machine}-{names}"
@@ -56,7 +56,7 @@ def read_module(folder: Path | None = None) -> Module:
 def _only(pattern: str, text: str) -> str:
     match = re.search(pattern, text, re.MULTILINE)
     if match is None:
-        raise ValueError(f"engine/go.mod has no line like {pattern}")
+        raise ValueError(f"engine/go.mod has no line that matches {pattern}")
     return match[1]
 
 

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def engine() -> Engine:
-    """The engine that `make test` got; built here when the tests are run alone."""
+    """The engine that `make test` uses; built here if the tests run alone."""
     return find_engine(lambda line: print(line, file=sys.stderr))
 
 
 class Stack:
-    """A Pulumi project of its own, with its own state, run by the real engine and this project's language host."""
+    """A separate Pulumi project and state, run by the real engine and this project's language host."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class Stack:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Exit code and everything printed."""
+        """Exit code and output."""
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=120)
         return process.returncode, output
@@ -83,12 +83,12 @@ def stack(engine: Engine, tmp_path: Path) -> Stack:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Wait until something is true, ten seconds at most."""
+    """Wait up to ten seconds until a condition is true."""
 
     def wait(condition: Callable[[], bool]) -> None:
         end = time.monotonic() + 10
         while not condition():
-            assert time.monotonic() < end, "it did not become true within 10 s"
+            assert time.monotonic() < end, "the condition was not true within 10 s"
             time.sleep(0.02)
 
     return wait

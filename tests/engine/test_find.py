@@ -1,4 +1,4 @@
-"""Which engine is used, and how one is kept; Go, `pulumi` and the package index are the only things played here."""
+"""Which engine is used, and how the cache works, with stand-ins for Go, `pulumi` and the package index."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ esac
 
 
 class Machine:
-    """A machine whose PATH holds what a test puts there, and nothing else."""
+    """A machine whose PATH contains only what a test adds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,14 +65,14 @@ class Machine:
             "GO_LOG": str(self.log),
             "GO_SECONDS": "0",
             "GO_FAILS": "",
-            # No package index: what pip and uv would find is outside this machine.
+            # Disable the package index for pip and uv.
             "PIP_NO_INDEX": "1",
             "UV_NO_INDEX": "1",
             "UV_OFFLINE": "1",
             "UV_CACHE_DIR": str(folder / "uv"),
         }
 
-    def has(self, name: str, text: str) -> Path:
+    def add(self, name: str, text: str) -> Path:
         path = self.bin / name
         path.write_text(text)
         path.chmod(0o755)
@@ -100,20 +100,20 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine with nothing on it."""
+    """A machine without any program on PATH."""
     return Machine(tmp_path)
 
 
-def says(version: str) -> str:
-    """A script that answers as `pulumi version` does."""
+def prints(version: str) -> str:
+    """A script that prints what `pulumi version` prints."""
     return f"#!/bin/bash\necho v{version}\n"
 
 
 def test_recent_pulumi_on_path_is_used(machine):
-    """A `pulumi` of the tested version with its host beside it is used, and nothing is built."""
-    machine.has("pulumi", says(MODULE.version))
-    machine.has("pulumi-language-python", "#!/bin/bash\n")
-    machine.has("go", GO)
+    """A `pulumi` of the tested version with a language host next to it is used, and nothing is built."""
+    machine.add("pulumi", prints(MODULE.version))
+    machine.add("pulumi-language-python", "#!/bin/bash\n")
+    machine.add("go", GO)
     code, out, err = machine.get()
     assert (code, err) == (0, "")
     assert f"Pulumi {MODULE.version}, found on PATH: {machine.bin / 'pulumi'}" in out
@@ -121,70 +121,70 @@ def test_recent_pulumi_on_path_is_used(machine):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
-    [(says("3.100.0"), "is 3.100.0, older than"), ("#!/bin/bash\necho something else\n", "does not answer")],
+    ("script", "message"),
+    [(prints("3.100.0"), "is 3.100.0, older than"), ("#!/bin/bash\necho something else\n", "does not answer")],
 )
-def test_unusable_pulumi_on_path_is_passed_over(machine, script, said):
-    """A `pulumi` that is too old, or is none, is named, and the engine is built instead."""
-    machine.has("pulumi", script)
-    machine.has("pulumi-language-python", "#!/bin/bash\n")
-    machine.has("go", GO)
+def test_unusable_pulumi_on_path_is_skipped(machine, script, message):
+    """A `pulumi` that is too old or does not answer is reported, and the engine is built instead."""
+    machine.add("pulumi", script)
+    machine.add("pulumi-language-python", "#!/bin/bash\n")
+    machine.add("go", GO)
     code, out, err = machine.get()
     assert code == 0, err
-    assert said in err
-    assert "just built" in out
+    assert message in err
+    assert "built now" in out
 
 
-def test_pulumi_without_host_gets_ours(machine):
-    """A `pulumi` without a Python host is used with the host of this project, which alone is built."""
-    machine.has("pulumi", says(MODULE.version))
-    machine.has("go", GO)
+def test_pulumi_without_a_host_uses_the_host_of_this_project(machine):
+    """For a `pulumi` without a Python host, only the host of this project is built."""
+    machine.add("pulumi", prints(MODULE.version))
+    machine.add("go", GO)
     code, out, err = machine.get()
     assert code == 0, err
-    assert "comes without pulumi-language-python" in err
+    assert "has no pulumi-language-python" in err
     assert f"found on PATH: {machine.bin / 'pulumi'}" in out
     assert machine.builds() == 1
     assert machine.get()[0] == 0
     assert machine.builds() == 1
 
 
-def test_built_engine_is_kept(machine):
-    """The second run finds what the first one built, says where, and is quick."""
-    machine.has("go", GO)
+def test_built_engine_is_cached(machine):
+    """The second run uses the engine of the first one and is fast."""
+    machine.add("go", GO)
     code, out, err = machine.get()
     assert code == 0, err
     assert "1 modules downloaded" in err
     assert "2 packages compiled and linked" in err
-    assert "just built" in out
+    assert "built now" in out
     (machine.bin / "go").unlink()
     started = time.monotonic()
     code, out, err = machine.get()
     assert (code, err) == (0, "")
-    assert "kept from an earlier run" in out
+    assert "from the cache" in out
     assert time.monotonic() - started < 5
     assert machine.builds() == 1
 
 
 def test_environment_puts_the_engine_first(tmp_path):
-    """The engine's own environment finds its CLI and its host before any other, each folder once."""
+    """On PATH, the folders of the CLI and the host come first, each once."""
     engine = Engine(path=tmp_path / "a" / "pulumi", version="3.0.0", host_dir=tmp_path / "b", source="kept")
     path = engine.environ({"PATH": f"/usr/bin:{tmp_path / 'b'}:/bin", "LANG": "C"})
     assert path == {"PATH": f"{tmp_path / 'a'}:{tmp_path / 'b'}:/usr/bin:/bin", "LANG": "C"}
 
 
-def test_no_way_is_one_message_and_exit_code_3(machine):
-    """Without Pulumi, Go and a package index, one message says what can be installed."""
+def test_missing_prerequisites_are_one_message_and_exit_code_3(machine):
+    """Without Pulumi, Go and a package index, one message lists what to install."""
     code, out, err = machine.get()
     assert (code, out) == (3, "")
-    assert "no Pulumi engine on this machine" in err
-    assert f"Pulumi {MODULE.version} or newer" in err
-    assert f"Go {MODULE.go} or newer" in err
+    assert "no Pulumi engine found" in err
+    assert f"Pulumi {MODULE.version} or later" in err
+    assert f"Go {MODULE.go} or later" in err
     assert "Traceback" not in err
 
 
-def test_cache_that_cannot_be_written_is_said(machine):
-    """A cache folder that cannot be made is named, with the variable that moves it, and is exit code 3."""
-    machine.has("go", GO)
+def test_read_only_cache_is_reported(machine):
+    """A cache folder that cannot be created is exit code 3; the message names it and GPUINFRA_CACHE."""
+    machine.add("go", GO)
     machine.cache.write_text("a file where the folder should be")
     code, out, err = machine.get()
     assert (code, out) == (3, "")
@@ -193,18 +193,18 @@ def test_cache_that_cannot_be_written_is_said(machine):
     assert "Traceback" not in err
 
 
-def test_old_go_is_passed_over(machine):
-    """A Go that is too old for the module is named and not used."""
-    machine.has("go", GO)
+def test_old_go_is_skipped(machine):
+    """A Go that is too old for the module is reported and not used."""
+    machine.add("go", GO)
     code, _, err = machine.get(GO_VERSION="1.20.1")
     assert code == 3
     assert f"is Go 1.20.1, older than {MODULE.go}" in err
     assert machine.builds() == 0
 
 
-def test_failed_build_is_told_in_go_s_words(machine):
-    """A build that fails says what Go said, exits with 3, leaves nothing half, and the next run succeeds."""
-    machine.has("go", GO)
+def test_failed_build_quotes_go(machine):
+    """A failed build quotes the output of Go, exits with 3 and leaves no partial engine; the next run succeeds."""
+    machine.add("go", GO)
     code, _, err = machine.get(GO_FAILS="1")
     assert code == 3
     assert "disk full" in err
@@ -213,19 +213,19 @@ def test_failed_build_is_told_in_go_s_words(machine):
     assert machine.get()[0] == 0
 
 
-def test_program_of_another_version_is_not_kept(machine):
-    """A build whose program does not answer with the version it was built as is refused."""
-    machine.has("go", GO)
+def test_program_of_another_version_is_not_cached(machine):
+    """A program that does not print the version it was built as is refused."""
+    machine.add("go", GO)
     code, _, err = machine.get(GO_BUILDS="0.0.1")
     assert code == 3
-    assert f"does not answer v{MODULE.version}: v0.0.1" in err
+    assert f"was built as v{MODULE.version} but printed: v0.0.1" in err
     assert keep.kept(machine.cache, MODULE, BOTH) is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_interrupted_build_leaves_nothing_half(machine, eventually, number):
-    """Killed in the middle of writing a binary, nothing is kept, Go goes too, and the next run completes."""
-    machine.has("go", GO)
+def test_interrupted_build_leaves_no_partial_engine(machine, eventually, number):
+    """After a kill during the build, nothing is cached, Go has ended too, and the next run completes."""
+    machine.add("go", GO)
     first = machine.start(GO_SECONDS="60")
     eventually(lambda: bool(list(machine.cache.glob("engine/.building-*/pulumi"))))
     (go,) = (int(line) for line in machine.log.read_text().split())
@@ -239,13 +239,13 @@ def test_interrupted_build_leaves_nothing_half(machine, eventually, number):
     assert keep.kept(machine.cache, MODULE, BOTH) is None
     code, out, err = machine.get()
     assert code == 0, err
-    assert "just built" in out
+    assert "built now" in out
     assert not list(machine.cache.glob("engine/.building-*"))
 
 
-def test_two_runs_at_once_build_once(machine, eventually):
-    """The second of two runs says for whom it waits, and uses what the first one built."""
-    machine.has("go", GO)
+def test_concurrent_runs_build_once(machine, eventually):
+    """The second run reports the process that it waits for, and uses its engine."""
+    machine.add("go", GO)
     first = machine.start(GO_SECONDS="2")
     eventually(lambda: machine.builds() == 1)
     code, out, err = machine.get()
@@ -258,9 +258,9 @@ def test_two_runs_at_once_build_once(machine, eventually):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "deleted", "marker"])
-def test_damaged_engine_is_built_again(machine, damage):
-    """A kept engine whose files are not those of its marker is not used."""
-    machine.has("go", GO)
+def test_damaged_engine_is_rebuilt(machine, damage):
+    """A cached engine whose files differ from its marker is not used."""
+    machine.add("go", GO)
     assert machine.get()[0] == 0
     folder = keep.kept(machine.cache, MODULE, BOTH)
     assert folder is not None
@@ -273,12 +273,12 @@ def test_damaged_engine_is_built_again(machine, damage):
             (folder / keep.MARKER).write_text("{")
     code, out, err = machine.get()
     assert code == 0, err
-    assert "just built" in out
+    assert "built now" in out
     assert machine.builds() == 2
 
 
 def test_key_changes_with_the_sources(tmp_path):
-    """A changed line of the host is another engine; the same sources elsewhere are the same one."""
+    """A changed source file changes the key; the same sources in another folder have the same key."""
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()
@@ -292,9 +292,9 @@ def test_key_changes_with_the_sources(tmp_path):
     assert read_module(tmp_path / "two").key(BOTH) != one.key(BOTH)
 
 
-def test_kept_scripts_and_marker_are_whole(machine):
-    """The kept folder holds both programs and both scripts, executable, with a checksum for each."""
-    machine.has("go", GO)
+def test_cached_scripts_and_marker_are_complete(machine):
+    """The cached folder contains both programs and both scripts, executable, with a checksum for each."""
+    machine.add("go", GO)
     assert machine.get()[0] == 0
     folder = keep.kept(machine.cache, MODULE, BOTH)
     assert folder is not None

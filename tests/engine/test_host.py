@@ -1,4 +1,4 @@
-"""The language host under the real engine."""
+"""The language host with the real engine."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ pulumi.export("pid", Home("home").thing.pid)
 """
 
 
-def test_up_twice_changes_nothing_the_second_time(stack):
-    """A program with configuration, a secret and a plain output comes up once and is unchanged after that."""
+def test_second_up_changes_nothing(stack):
+    """A program with configuration, a secret and a plain output is unchanged in the second `up`."""
     stack.program(
         "import pulumi\n"
         "config = pulumi.Config()\n"
@@ -46,8 +46,8 @@ def test_up_twice_changes_nothing_the_second_time(stack):
     assert json.loads(output) == {"word": "salt", "hidden": "pepper"}
 
 
-def test_preview_does_what_preview_does(stack):
-    """A preview says so to the program and leaves no state."""
+def test_preview_is_a_dry_run(stack):
+    """In a preview, the program sees a dry run, and no state is written."""
     stack.program("import pulumi\npulumi.export('dry', pulumi.runtime.is_dry_run())\n")
     code, output = stack.run("preview")
     assert code == 0, output
@@ -55,8 +55,8 @@ def test_preview_does_what_preview_does(stack):
     assert stack.run("stack", "output", "--json")[1].strip() == "{}"
 
 
-def test_error_of_the_program_comes_through_once(stack):
-    """A traceback starts at the program, is shown once in the diagnostics, and the host adds nothing."""
+def test_error_of_the_program_is_shown_once(stack):
+    """The traceback starts at the program and is shown once, without output of the host."""
     stack.program("def choose():\n    raise LookupError('no such machine')\nchoose()\n")
     code, output = stack.up()
     assert code != 0
@@ -69,23 +69,23 @@ def test_error_of_the_program_comes_through_once(stack):
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         ("raise SystemExit(3)", "Program exited with non-zero exit code: 3"),
         ("import pulumi\nraise pulumi.RunError('a plain message')", "error: a plain message"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "Program ended early: signal: killed"),
     ],
 )
-def test_other_ends_of_a_program_are_named(stack, program, said):
-    """An exit code, a RunError and a signal fail the update in words."""
+def test_other_failures_of_a_program_are_described(stack, program, message):
+    """An exit code, a RunError and a signal fail the update with a message."""
     stack.program(program)
     code, output = stack.up()
     assert code != 0
-    assert said in output
+    assert message in output
 
 
-def test_virtualenv_option_picks_the_python(stack, tmp_path):
-    """The program runs with the Python of `virtualenv`, given absolutely or relative to the project."""
+def test_virtualenv_option_selects_the_python(stack, tmp_path):
+    """The program runs with the Python of `virtualenv`, an absolute path or relative to the project."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True)
     packages = next(Path(folder) for folder in sys.path if folder.endswith("site-packages"))
     (site,) = tmp_path.glob("own/lib/python3*/site-packages")
@@ -98,8 +98,8 @@ def test_virtualenv_option_picks_the_python(stack, tmp_path):
         assert f'prefix: "{tmp_path / "own"}"' in output or "1 unchanged" in output
 
 
-def test_missing_virtualenv_is_said_with_the_remedy(stack, tmp_path):
-    """A virtual environment that does not exist fails `up` with its path and the commands that make it."""
+def test_missing_virtualenv_is_reported_with_a_hint(stack, tmp_path):
+    """The error names the missing virtual environment and the commands that create it."""
     stack.project(options={"virtualenv": "nowhere"})
     code, output = stack.up()
     assert code != 0
@@ -108,16 +108,16 @@ def test_missing_virtualenv_is_said_with_the_remedy(stack, tmp_path):
     assert "Traceback" not in output
 
 
-def test_wrong_option_is_said_with_what_is_allowed(stack):
-    """A toolchain that does not exist is refused with the ones that do."""
+def test_invalid_option_is_reported_with_the_allowed_values(stack):
+    """The error for an unknown toolchain lists the allowed ones."""
     stack.project(options={"toolchain": "conda"})
     code, output = stack.up()
     assert code != 0
     assert "runtime option toolchain is conda; allowed: pip, poetry, uv, auto" in output
 
 
-def test_about_names_the_python(stack):
-    """`pulumi about` shows the Python that programs run with, and the installed packages."""
+def test_about_shows_the_python(stack):
+    """`pulumi about` shows the Python of the programs and the installed packages."""
     code, output = stack.run("about", "--json")
     assert code == 0, output
     about = json.loads(output[output.index("{") :])
@@ -128,7 +128,7 @@ def test_about_names_the_python(stack):
 
 
 def test_plugin_in_python_serves_its_resources(stack):
-    """A provider that is a Python folder is run by the host, creates, updates, destroys, and ends with the engine."""
+    """A provider in a Python folder creates, updates and deletes resources, and ends with the engine."""
     stack.program(THING.replace("SIZE", "7"))
     code, output = stack.up()
     assert code == 0, output
@@ -146,8 +146,8 @@ def test_plugin_in_python_serves_its_resources(stack):
     assert "3 deleted" in output.replace("- ", "")
 
 
-def test_error_of_a_plugin_comes_through(stack):
-    """What a plugin refuses fails the update in the plugin's words."""
+def test_error_of_a_plugin_is_shown(stack):
+    """The update fails with the message of the plugin."""
     stack.program(THING.replace("SIZE", "-1"))
     code, output = stack.up()
     assert code != 0
@@ -155,7 +155,7 @@ def test_error_of_a_plugin_comes_through(stack):
 
 
 def test_import_under_a_component_leaves_a_clean_preview(stack):
-    """`pulumi import --file` adopts a resource below a component, prints Python for it, and then nothing changes."""
+    """`pulumi import --file` imports a child of a component and prints Python for it; the next preview has no changes."""
     stack.program(THING.replace("SIZE", "7"))
     wanted = [
         {"type": "trial:index:Home", "name": "home", "component": True},
@@ -171,7 +171,7 @@ def test_import_under_a_component_leaves_a_clean_preview(stack):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_the_engine(stack, eventually, number):
-    """When the engine is killed or told to stop, host, program and what the program started are gone soon after."""
+    """When the engine is killed or interrupted, the host, the program and its children end."""
     stack.program(
         "import os, subprocess, time\n"
         "child = subprocess.Popen(['sleep', '300'])\n"
@@ -190,7 +190,7 @@ def test_nothing_outlives_the_engine(stack, eventually, number):
 
 
 def test_program_ends_when_its_host_is_killed(stack, eventually):
-    """A program does not go on without its host, and the engine reports the failure."""
+    """A program ends with its host, and the engine reports the failure."""
     stack.program(
         "import os, time\n"
         "open('half', 'w').write(f'{os.getppid()} {os.getpid()}')\n"
@@ -207,15 +207,15 @@ def test_program_ends_when_its_host_is_killed(stack, eventually):
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and waits to be collected does not."""
+    """Whether a process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
 
 
-def test_program_s_own_background_process_does_not_hold_the_engine(stack):
-    """A process that a program leaves behind, with its output open, does not keep `up` waiting."""
+def test_background_process_of_a_program_does_not_block_the_engine(stack):
+    """`up` does not wait for a background process that keeps the output open."""
     stack.program(
         "import subprocess, pulumi\n"
         "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
@@ -230,8 +230,8 @@ def test_program_s_own_background_process_does_not_hold_the_engine(stack):
     os.kill(pid, signal.SIGKILL)
 
 
-def test_missing_typechecker_is_said_with_the_remedy(stack, tmp_path):
-    """A typechecker that the project asks for and has not installed stops the update before the program runs."""
+def test_missing_typechecker_is_reported_with_a_hint(stack, tmp_path):
+    """A configured typechecker that is not installed fails the update before the program runs."""
     stack.project(options={"virtualenv": sys.prefix, "typechecker": "mypy"})
     stack.program("open('ran', 'w').close()\n")
     code, output = stack.up()
@@ -264,7 +264,7 @@ def test_sdk_of_a_package_is_generated(stack, tmp_path):
 
 
 def test_project_is_converted_to_python(stack, tmp_path):
-    """`pulumi convert` writes a Python project, whose program then runs."""
+    """`pulumi convert` writes a Python project with a program."""
     source = tmp_path / "source"
     source.mkdir()
     (source / "Pulumi.yaml").write_text("name: converted\nruntime: python\n")

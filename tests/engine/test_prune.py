@@ -1,4 +1,4 @@
-"""Engines that were kept and are not needed any more."""
+"""Removal of old engines from the cache."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ BOTH = (CLI, HOST)
 
 
 def module(digest: str, folder: Path) -> Module:
-    """Sources that differ in their checksum."""
+    """Sources with this checksum."""
     return Module(folder=folder, version="3.259.0", go="1.26", digest=digest * 16)
 
 
 def engine(cache: Path, digest: str, days: float, programs: tuple[str, ...] = BOTH) -> Path:
-    """A whole kept engine that was last asked for so many days ago."""
+    """A complete cached engine, last used this many days ago."""
     folder = cache / "engine" / module(digest, cache).key(programs)
     folder.mkdir(parents=True)
     (folder / "pulumi").write_text("a program")
@@ -31,8 +31,8 @@ def engine(cache: Path, digest: str, days: float, programs: tuple[str, ...] = BO
     return folder
 
 
-def test_the_newest_two_of_a_kind_stay(tmp_path: Path) -> None:
-    """Older engines go, whatever the order of their names; engines of another kind are none of this one's business."""
+def test_newest_two_of_a_kind_are_kept(tmp_path: Path) -> None:
+    """Older engines of the same kind are removed, whatever their names are; other kinds are not touched."""
     new, old, older, oldest = (engine(tmp_path, d, n) for d, n in (("b", 2), ("d", 3), ("a", 4), ("c", 50)))
     other = engine(tmp_path, "e", 90, (HOST,))
     assert set(keep.prune(tmp_path, module("b", tmp_path), BOTH)) == {older, oldest}
@@ -40,15 +40,15 @@ def test_the_newest_two_of_a_kind_stay(tmp_path: Path) -> None:
     assert keep.prune(tmp_path, module("b", tmp_path), BOTH) == []
 
 
-def test_what_was_in_use_today_stays(tmp_path: Path) -> None:
-    """Three checkouts that are all worked with keep their three engines; asking for one makes it young again."""
+def test_engines_used_today_are_kept(tmp_path: Path) -> None:
+    """Three checkouts in use keep their three engines; using an engine updates its time."""
     folders = [engine(tmp_path, digest, days) for digest, days in (("a", 5), ("b", 6), ("c", 7), ("d", 8))]
     assert keep.kept(tmp_path, module("d", tmp_path), BOTH) == folders[3]
     assert keep.prune(tmp_path, module("a", tmp_path), BOTH) == [folders[1], folders[2]]
 
 
-def test_an_engine_that_somebody_builds_is_left_alone(tmp_path: Path) -> None:
-    """Who holds the lock of a folder keeps it."""
+def test_locked_engine_is_kept(tmp_path: Path) -> None:
+    """A folder whose lock is held is not removed."""
     folders = [engine(tmp_path, digest, days) for digest, days in (("a", 5), ("b", 6), ("c", 7))]
     with keep.lock(tmp_path, module("c", tmp_path), BOTH, lambda line: None):
         assert keep.prune(tmp_path, module("a", tmp_path), BOTH) == []
