@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// graceOfChildren is how long a child may take to leave after it was asked to, before it is killed.
+	// graceOfChildren is the time between SIGTERM and SIGKILL.
 	graceOfChildren = 2 * time.Second
-	// graceOfOutput bounds the wait for output that a child's own children may hold open.
+	// graceOfOutput limits the wait for output that descendants of a child hold open.
 	graceOfOutput = 2 * time.Second
 )
 
-// kind tells programs, which end when the engine cancels, from plugins, which the engine cancels itself and which
-// must stay to save what they were doing.
+// kind distinguishes programs, which end when the engine cancels, from plugins, which the engine cancels itself and
+// which may still be saving their state.
 type kind int
 
 const (
@@ -22,15 +22,15 @@ const (
 	plugin
 )
 
-// child is a process that this host started, as the leader of a process group of its own, so that it can be ended
-// with everything it started, and so that a terminal's interrupt reaches the engine alone.
+// child is a process of this host and the leader of its own process group, so that it can be ended with all its
+// descendants and an interrupt at the terminal reaches the engine only.
 type child struct {
 	command *exec.Cmd
 	kind    kind
 	done    chan struct{}
 }
 
-// children are the processes that this host has to end before it leaves.
+// children are the processes that this host ends before it exits.
 type children struct {
 	mutex   sync.Mutex
 	running map[*child]struct{}
@@ -42,7 +42,7 @@ func newChildren() *children {
 }
 
 // run starts the command, waits for it, and returns its error as exec.Cmd's Run does.
-// When stop is closed the child is asked to leave, and killed when it does not.
+// When stop is closed, the child gets SIGTERM, and SIGKILL after the grace period.
 func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error {
 	leadGroup(command)
 	command.WaitDelay = graceOfOutput
@@ -53,7 +53,7 @@ func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error
 		c.mutex.Unlock()
 		return errLeaving
 	}
-	unlock := keepThread() // a child's death signal is bound to the thread that started it
+	unlock := keepThread() // the death signal of a child is bound to the thread that started it
 	defer unlock()
 	if err := command.Start(); err != nil {
 		c.mutex.Unlock()
@@ -77,20 +77,20 @@ func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error
 	return err
 }
 
-// end asks the child to leave, and kills its group when it does not.
+// end sends SIGTERM to the child, and kills its group after the grace period.
 func (c *child) end() {
 	signalGroup(c.command, false)
 	select {
 	case <-c.done:
 	case <-time.After(graceOfChildren):
 	}
-	signalGroup(c.command, true) // also what the child left behind in its group
+	signalGroup(c.command, true) // also remaining descendants in its group
 }
 
-// endPrograms ends the running programs and leaves the plugins.
+// endPrograms ends the running programs, not the plugins.
 func (c *children) endPrograms() { c.endWhere(func(k kind) bool { return k == program }) }
 
-// endAll ends everything and refuses to start anything more.
+// endAll ends all children and prevents new ones.
 func (c *children) endAll() {
 	c.mutex.Lock()
 	c.closed = true

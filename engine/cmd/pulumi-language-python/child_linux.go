@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// leadGroup makes the command the leader of a new process group that the kernel ends with this host, even when the
-// host is killed.
+// leadGroup makes the command the leader of a new process group, which the kernel ends with this host even when the host
+// is killed.
 func leadGroup(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -19,12 +19,12 @@ func keepThread() func() {
 	return runtime.UnlockOSThread
 }
 
-// signalGroup asks the command's group to leave, or kills it.
+// signalGroup sends SIGTERM to the command's group, or SIGKILL.
 func signalGroup(command *exec.Cmd, kill bool) {
 	signal := syscall.SIGTERM
 	if kill {
 		signal = syscall.SIGKILL
 	}
-	// An error means that the group is gone, which is what was wanted.
+	// An error means that the group has already ended.
 	_ = syscall.Kill(-command.Process.Pid, signal)
 }

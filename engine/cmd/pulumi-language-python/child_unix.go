@@ -12,15 +12,15 @@ func leadGroup(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// keepThread has nothing to keep: death signals are Linux's.
+// keepThread does nothing: death signals exist on Linux only.
 func keepThread() func() { return func() {} }
 
-// signalGroup asks the command's group to leave, or kills it.
+// signalGroup sends SIGTERM to the command's group, or SIGKILL.
 func signalGroup(command *exec.Cmd, kill bool) {
 	signal := syscall.SIGTERM
 	if kill {
 		signal = syscall.SIGKILL
 	}
-	// An error means that the group is gone, which is what was wanted.
+	// An error means that the group has already ended.
 	_ = syscall.Kill(-command.Process.Pid, signal)
 }

@@ -57,7 +57,7 @@ func (h *languageHost) GenerateProgram(
 	return answer, nil
 }
 
-// GenerateProject writes a whole project; `pulumi convert` asks for it.
+// GenerateProject writes a project; `pulumi convert` calls it.
 func (h *languageHost) GenerateProject(
 	_ context.Context, request *pulumirpc.GenerateProjectRequest,
 ) (*pulumirpc.GenerateProjectResponse, error) {
@@ -79,7 +79,7 @@ func (h *languageHost) GenerateProject(
 	}
 	var project workspace.Project
 	if err := json.Unmarshal([]byte(request.GetProject()), &project); err != nil {
-		return nil, fmt.Errorf("cannot read the project that the engine sent: %w", err)
+		return nil, fmt.Errorf("cannot parse the project from the engine: %w", err)
 	}
 	option := func(name string) string {
 		text, _ := project.Runtime.Options()[name].(string)
@@ -94,7 +94,7 @@ func (h *languageHost) GenerateProject(
 }
 
 // GeneratePackage writes the Python SDK of a package from its schema; `pulumi package gen-sdk` and
-// `pulumi package add` ask for it.
+// `pulumi package add` call it.
 func (h *languageHost) GeneratePackage(
 	ctx context.Context, request *pulumirpc.GeneratePackageRequest,
 ) (*pulumirpc.GeneratePackageResponse, error) {
@@ -105,7 +105,7 @@ func (h *languageHost) GeneratePackage(
 	defer contract.IgnoreClose(loader)
 	var spec schema.PackageSpec
 	if err := json.Unmarshal([]byte(request.GetSchema()), &spec); err != nil {
-		return nil, fmt.Errorf("cannot read the schema that the engine sent: %w", err)
+		return nil, fmt.Errorf("cannot parse the schema from the engine: %w", err)
 	}
 	pkg, diagnostics, err := schema.BindSpecWithContext(
 		ctx, spec, schema.NewCachedLoader(loader), schema.ValidationOptions{AllowDanglingReferences: true})
@@ -134,7 +134,7 @@ func (h *languageHost) GeneratePackage(
 	return answer, nil
 }
 
-// bindOptions relaxes what the binder refuses unless the person asked for strictness.
+// bindOptions relaxes the binder unless the request is strict.
 func bindOptions(strict bool) []pcl.BindOption {
 	if strict {
 		return nil

@@ -11,23 +11,23 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// errLeaving answers calls that arrive while the host leaves.
-var errLeaving = errors.New("the language host is leaving because its engine told it to or went away")
+// errLeaving is the answer to calls during shutdown.
+var errLeaving = errors.New("the language host is shutting down because the engine ended")
 
-// languageHost answers the engine's questions about Python.
+// languageHost implements the engine's language service for Python.
 type languageHost struct {
 	pulumirpc.UnimplementedLanguageRuntimeServer
 
 	// engine is the address of the engine that started this host.
 	engine string
-	// tracing is where the program sends its tracing data; empty for nowhere.
+	// tracing is the endpoint of the program's tracing data; empty to disable it.
 	tracing string
-	// folder is where pulumi-language-python-exec lies.
+	// folder is the folder of pulumi-language-python-exec.
 	folder   string
 	children *children
 }
 
-// Handshake tells a host that the engine attached to, rather than started, where that engine is.
+// Handshake passes the engine's address to a host that the engine attached to instead of starting it.
 func (h *languageHost) Handshake(
 	_ context.Context, request *pulumirpc.LanguageHandshakeRequest,
 ) (*pulumirpc.LanguageHandshakeResponse, error) {
@@ -35,13 +35,13 @@ func (h *languageHost) Handshake(
 	return &pulumirpc.LanguageHandshakeResponse{}, nil
 }
 
-// GetPluginInfo names the version of the SDK that this host was built from.
+// GetPluginInfo returns the version of the SDK that this host was built from.
 func (h *languageHost) GetPluginInfo(context.Context, *emptypb.Empty) (*pulumirpc.PluginInfo, error) {
 	return &pulumirpc.PluginInfo{Version: version.Version}, nil
 }
 
 // Cancel ends the running programs.
-// Plugins stay: the engine cancels each of them itself, and ends it when it has saved what it was doing.
+// Plugins continue: the engine cancels each of them itself and ends it after it has saved its state.
 func (h *languageHost) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	h.children.endPrograms()
 	return &emptypb.Empty{}, nil
@@ -90,7 +90,7 @@ func optionsOf(info *pulumirpc.ProgramInfo) (toolchain.PythonOptions, error) {
 	return options, nil
 }
 
-// toolchainOf finds the Python that the program or plugin wants.
+// toolchainOf returns the Python toolchain of the program or plugin.
 func toolchainOf(info *pulumirpc.ProgramInfo) (toolchain.PythonOptions, toolchain.Toolchain, error) {
 	options, err := optionsOf(info)
 	if err != nil {

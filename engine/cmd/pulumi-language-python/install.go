@@ -18,7 +18,7 @@ import (
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 )
 
-// InstallDependencies makes the virtual environment and installs what the program or plugin names, for
+// InstallDependencies creates the virtual environment and installs the dependencies of the program or plugin, for
 // `pulumi install` and `pulumi new`.
 func (h *languageHost) InstallDependencies(
 	request *pulumirpc.InstallDependenciesRequest, server pulumirpc.LanguageRuntime_InstallDependenciesServer,
@@ -32,7 +32,7 @@ func (h *languageHost) InstallDependencies(
 		folder = request.GetDirectory()
 	}
 	if options.Virtualenv == "" && !namesDependencies(folder) {
-		return nil // or the toolchain would upgrade pip in whatever Python comes first on PATH, for nothing
+		return nil // otherwise the toolchain would upgrade pip in the first Python on PATH
 	}
 	closer, stdout, stderr, err := rpcutil.MakeInstallDependenciesStreams(server, request.GetIsTerminal())
 	if err != nil {
@@ -47,7 +47,7 @@ func (h *languageHost) InstallDependencies(
 	return closer.Close()
 }
 
-// namesDependencies tells whether a folder says what it needs.
+// namesDependencies reports whether a folder declares dependencies.
 func namesDependencies(folder string) bool {
 	for _, name := range []string{"requirements.txt", "pyproject.toml"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
@@ -57,7 +57,7 @@ func namesDependencies(folder string) bool {
 	return false
 }
 
-// RuntimeOptionsPrompts lets `pulumi new` ask for the toolchain when the template does not name one.
+// RuntimeOptionsPrompts lets `pulumi new` prompt for the toolchain if the template does not set one.
 func (h *languageHost) RuntimeOptionsPrompts(
 	_ context.Context, request *pulumirpc.RuntimeOptionsRequest,
 ) (*pulumirpc.RuntimeOptionsResponse, error) {
@@ -82,7 +82,7 @@ func (h *languageHost) RuntimeOptionsPrompts(
 	}}}, nil
 }
 
-// Template turns a new project's requirements.txt into what its toolchain wants.
+// Template converts the requirements.txt of a new project for its toolchain.
 func (h *languageHost) Template(
 	ctx context.Context, request *pulumirpc.TemplateRequest,
 ) (*pulumirpc.TemplateResponse, error) {
@@ -98,7 +98,7 @@ func (h *languageHost) Template(
 	return &pulumirpc.TemplateResponse{}, nil
 }
 
-// Link makes generated packages dependencies of the program and says how to import them.
+// Link adds generated packages to the dependencies of the program and returns how to import them.
 func (h *languageHost) Link(
 	ctx context.Context, request *pulumirpc.LinkRequest,
 ) (*pulumirpc.LinkResponse, error) {
@@ -135,7 +135,7 @@ func (h *languageHost) Link(
 	return &pulumirpc.LinkResponse{ImportInstructions: imports.String()}, nil
 }
 
-// moduleOf is the module that a generated package is imported as, and the short name that people give it.
+// moduleOf is the module of a generated package, and its conventional alias.
 func moduleOf(
 	ctx context.Context, loader *schema.LoaderClient, wanted *pulumirpc.PackageDependency,
 ) (module, alias string, err error) {
@@ -143,14 +143,14 @@ func moduleOf(
 	if wanted.GetVersion() != "" {
 		version, err := semver.ParseTolerant(wanted.GetVersion())
 		if err != nil {
-			return "", "", fmt.Errorf("package %s has no usable version %q: %w", wanted.GetName(), wanted.GetVersion(), err)
+			return "", "", fmt.Errorf("package %s has an invalid version %q: %w", wanted.GetName(), wanted.GetVersion(), err)
 		}
 		descriptor.Version = &version
 	}
 	if parameters := wanted.GetParameterization(); parameters != nil {
 		version, err := semver.ParseTolerant(parameters.GetVersion())
 		if err != nil {
-			return "", "", fmt.Errorf("package %s has no usable version %q: %w",
+			return "", "", fmt.Errorf("package %s has an invalid version %q: %w",
 				parameters.GetName(), parameters.GetVersion(), err)
 		}
 		descriptor.Parameterization = &schema.ParameterizationDescriptor{
@@ -202,5 +202,5 @@ func (h *languageHost) Pack(
 			return &pulumirpc.PackResponse{ArtifactPath: path}, nil
 		}
 	}
-	return nil, errors.New("the build ended without an error and without a new wheel")
+	return nil, errors.New("the build succeeded but created no wheel")
 }

@@ -1,9 +1,9 @@
-// Command pulumi-language-python is gpuinfra's language host for Python: the small gRPC service through which
-// Pulumi's engine runs a Python program or a Python plugin, installs its dependencies and generates its code.
+// Command pulumi-language-python is gpuinfra's language host for Python: a gRPC service through which
+// the Pulumi engine runs Python programs and plugins, installs their dependencies and generates code.
 //
-// It owns the lifetime of what it starts (child.go) and answers the engine's questions over the SDK's own toolchains
-// and code generators.
-// It deliberately knows nothing of gpuinfra: a person who has Pulumi's own host uses that one instead.
+// It manages the lifetime of its child processes (child.go) and implements the service with the toolchains and code
+// generators of the SDK.
+// It is independent of gpuinfra. If Pulumi's own host is installed, that one is used instead.
 // Read next: host.go for the service, run.go for a program, plugin.go for a plugin.
 package main
 
@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// healthEvery is how often the host asks whether its engine still answers.
+	// healthEvery is the interval of health checks of the engine.
 	healthEvery = time.Second
-	// parentEvery is how often the host looks whether its engine's process is still its parent.
+	// parentEvery is the interval at which the host checks that the engine is still its parent process.
 	parentEvery = 200 * time.Millisecond
 )
 
@@ -40,12 +40,12 @@ func main() {
 }
 
 func serve() error {
-	// A set of its own: the SDK's log library registers flags of the same names in the common one.
+	// A separate flag set: the SDK's log library registers flags of the same names in the default one.
 	flags := flag.NewFlagSet("pulumi-language-python", flag.ContinueOnError)
-	tracing := flags.String("tracing", "", "endpoint for tracing data; handed on to the program")
+	tracing := flags.String("tracing", "", "endpoint for tracing data; passed to the program")
 	logToStderr := flags.Bool("logtostderr", false, "log to standard error instead of files")
 	verbose := flags.Int("v", 0, "verbosity of the log")
-	showVersion := flags.Bool("version", false, "print the version and leave")
+	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(os.Args[1:]); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -57,7 +57,7 @@ func serve() error {
 	}
 	logging.InitLogging(*logToStderr, *verbose, *verbose > 0)
 
-	engine := flags.Arg(0) // absent when the engine only asks what this plugin is
+	engine := flags.Arg(0) // absent when the engine only requests the plugin info
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx, leave := context.WithCancel(ctx)
@@ -91,19 +91,18 @@ func serve() error {
 	select {
 	case err = <-handle.Done:
 	case <-ctx.Done():
-		// Children first: a graceful stop waits for calls, and calls wait for children.
+		// End the children first: a graceful stop waits for calls, and calls wait for children.
 		host.children.endAll()
 		close(cancel)
 		select {
 		case err = <-handle.Done:
-		case <-time.After(graceOfChildren): // a call that does not come back must not keep the host
+		case <-time.After(graceOfChildren): // a call that does not return must not block the exit
 		}
 	}
 	return err
 }
 
-// leaveWithParent calls leave once this process has been handed to another parent, which is how a process learns at
-// once that its engine was killed.
+// leaveWithParent calls leave when this process gets another parent, which shows that the engine was killed.
 func leaveWithParent(ctx context.Context, leave context.CancelFunc) {
 	parent := os.Getppid()
 	ticker := time.NewTicker(parentEvery)
@@ -121,7 +120,7 @@ func leaveWithParent(ctx context.Context, leave context.CancelFunc) {
 	}
 }
 
-// folderOfExecutable is where pulumi-language-python-exec lies too.
+// folderOfExecutable is also the folder of pulumi-language-python-exec.
 func folderOfExecutable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

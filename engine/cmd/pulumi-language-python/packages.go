@@ -15,7 +15,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
 )
 
-// GetRequiredPackages lists the Pulumi packages that are installed for the program, each with its plugin.
+// GetRequiredPackages lists the installed Pulumi packages of the program, each with its plugin.
 func (h *languageHost) GetRequiredPackages(
 	ctx context.Context, request *pulumirpc.GetRequiredPackagesRequest,
 ) (*pulumirpc.GetRequiredPackagesResponse, error) {
@@ -26,7 +26,7 @@ func (h *languageHost) GetRequiredPackages(
 	return &pulumirpc.GetRequiredPackagesResponse{Packages: packages}, nil
 }
 
-// GetRequiredPlugins is the same answer for engines that do not know packages yet.
+// GetRequiredPlugins is the same for engines without support for packages.
 func (h *languageHost) GetRequiredPlugins(
 	ctx context.Context, request *pulumirpc.GetRequiredPluginsRequest,
 ) (*pulumirpc.GetRequiredPluginsResponse, error) {
@@ -44,7 +44,7 @@ func (h *languageHost) GetRequiredPlugins(
 }
 
 // installedPackages reads the pulumi-plugin.json of every package on the program's import path.
-// A program whose environment is missing needs nothing yet: Run says what is wrong in words for people.
+// A program without its environment needs no packages; Run reports the missing environment.
 func installedPackages(ctx context.Context, info *pulumirpc.ProgramInfo) ([]*pulumirpc.PackageDependency, error) {
 	_, chain, err := toolchainOf(info)
 	if err != nil {
@@ -64,7 +64,7 @@ func installedPackages(ctx context.Context, info *pulumirpc.ProgramInfo) ([]*pul
 		}
 		for _, manifest := range manifests {
 			module := filepath.Base(filepath.Dir(manifest))
-			if seen[module] { // Python imports the first one on its path
+			if seen[module] { // Python imports the first one on the path
 				continue
 			}
 			seen[module] = true
@@ -129,7 +129,7 @@ func distributionVersion(folder, module string) string {
 	return ""
 }
 
-// importPath is sys.path as the program will see it.
+// importPath is the sys.path of the program.
 func importPath(ctx context.Context, chain toolchain.Toolchain) ([]string, error) {
 	if err := chain.ValidateVenv(ctx); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// GetProgramDependencies lists the installed distributions, as `pulumi about` prints them.
+// GetProgramDependencies lists the installed distributions for `pulumi about`.
 func (h *languageHost) GetProgramDependencies(
 	ctx context.Context, request *pulumirpc.GetProgramDependenciesRequest,
 ) (*pulumirpc.GetProgramDependenciesResponse, error) {
@@ -176,7 +176,7 @@ func (h *languageHost) GetProgramDependencies(
 	return response, nil
 }
 
-// About names the Python that a program runs with.
+// About returns the Python that programs run with.
 func (h *languageHost) About(
 	ctx context.Context, request *pulumirpc.AboutRequest,
 ) (*pulumirpc.AboutResponse, error) {

@@ -13,8 +13,8 @@ import (
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 )
 
-// RunPlugin runs a Python program that is itself a plugin (a folder with a PulumiPlugin.yaml), hands its output on as
-// it comes, and its exit code at the end.
+// RunPlugin runs a Python program that is a plugin (a folder with a PulumiPlugin.yaml), streams its output and returns
+// its exit code.
 func (h *languageHost) RunPlugin(
 	request *pulumirpc.RunPluginRequest, server pulumirpc.LanguageRuntime_RunPluginServer,
 ) error {
@@ -44,7 +44,7 @@ func (h *languageHost) RunPlugin(
 	err = h.children.run(command, plugin, ctx.Done())
 	var failed *exec.ExitError
 	switch {
-	case ctx.Err() != nil: // the engine hung up, which is how it ends a plugin
+	case ctx.Err() != nil: // the engine closed the call, which is how it ends a plugin
 		return nil
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return sendExit(server, 0)
@@ -60,7 +60,7 @@ func sendExit(server pulumirpc.LanguageRuntime_RunPluginServer, code int) error 
 	})
 }
 
-// overlay adds the engine's variables to the toolchain's, which keep what makes a virtual environment active.
+// overlay adds the engine's variables to the toolchain's, which activate the virtual environment.
 func overlay(toolchain, engine []string) []string {
 	result := make([]string, 0, len(toolchain)+len(engine))
 	for _, variable := range engine {

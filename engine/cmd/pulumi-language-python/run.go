@@ -18,10 +18,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
 )
 
-// exitShown is the exit code with which pulumi-language-python-exec says that it has shown the error already.
+// exitShown is the exit code of pulumi-language-python-exec when it has already shown the error.
 const exitShown = 32
 
-// Run executes a Pulumi program and returns the error that the engine has still to show, if any.
+// Run executes a Pulumi program and returns the error that the engine still has to show, if any.
 func (h *languageHost) Run(
 	ctx context.Context, request *pulumirpc.RunRequest,
 ) (*pulumirpc.RunResponse, error) {
@@ -45,12 +45,12 @@ func (h *languageHost) Run(
 	}
 	command.Dir = request.GetPwd()
 	command.Env = append(environmentOf(command), environment...)
-	// Not the files themselves: a background process that keeps them open would keep the engine waiting.
+	// Not the files themselves: the engine would wait for a background process that keeps them open.
 	command.Stdout, command.Stderr = struct{ io.Writer }{os.Stdout}, struct{ io.Writer }{os.Stderr}
 	return answerOf(h.children.run(command, program, ctx.Done()), command)
 }
 
-// programArguments are those of pulumi-language-python-exec.
+// programArguments are the arguments of pulumi-language-python-exec.
 func (h *languageHost) programArguments(request *pulumirpc.RunRequest) []string {
 	info := request.GetInfo()
 	arguments := []string{"-u", filepath.Join(h.folder, "pulumi-language-python-exec")}
@@ -73,20 +73,20 @@ func (h *languageHost) programArguments(request *pulumirpc.RunRequest) []string 
 	return append(arguments, request.GetArgs()...)
 }
 
-// programEnvironment is how the SDK inside the program learns its configuration and its toolchain.
+// programEnvironment passes configuration and toolchain to the SDK in the program.
 func programEnvironment(
 	ctx context.Context, request *pulumirpc.RunRequest, options toolchain.PythonOptions, chain toolchain.Toolchain,
 ) ([]string, error) {
 	config, err := json.Marshal(orEmptyMap(request.GetConfig()))
 	if err != nil {
-		return nil, fmt.Errorf("cannot hand the configuration to the program: %w", err)
+		return nil, fmt.Errorf("cannot pass the configuration to the program: %w", err)
 	}
 	secrets, err := json.Marshal(orEmptyList(request.GetConfigSecretKeys()))
 	if err != nil {
-		return nil, fmt.Errorf("cannot hand the names of secrets to the program: %w", err)
+		return nil, fmt.Errorf("cannot pass the names of secrets to the program: %w", err)
 	}
 	environment := []string{"PULUMI_CONFIG=" + string(config), "PULUMI_CONFIG_SECRET_KEYS=" + string(secrets)}
-	// Dynamic providers run beside the program and find their Python by these two.
+	// Dynamic providers find their Python by these two variables.
 	if options.Toolchain != toolchain.Auto {
 		name := strings.ToLower(toolchain.Name(options.Toolchain))
 		environment = append(environment, "PULUMI_RUNTIME_TOOLCHAIN="+name)
@@ -97,7 +97,7 @@ func programEnvironment(
 	return environment, nil
 }
 
-// typecheck runs the checker that the project asks for and returns what it found.
+// typecheck runs the type checker of the project and returns its findings.
 func (h *languageHost) typecheck(
 	ctx context.Context, options toolchain.PythonOptions, chain toolchain.Toolchain,
 ) (string, error) {
@@ -126,7 +126,7 @@ func (h *languageHost) typecheck(
 	return "", err
 }
 
-// answerOf turns the end of a program into what the engine shows.
+// answerOf converts the exit of a program into the error that the engine shows.
 func answerOf(err error, command *exec.Cmd) (*pulumirpc.RunResponse, error) {
 	var failed *exec.ExitError
 	switch {
@@ -144,7 +144,7 @@ func answerOf(err error, command *exec.Cmd) (*pulumirpc.RunResponse, error) {
 	return nil, fmt.Errorf("cannot run %s: %w", command.Path, err)
 }
 
-// environmentOf is the command's environment, which is the host's own where the toolchain did not set one.
+// environmentOf is the command's environment, or the host's own if the toolchain did not set one.
 func environmentOf(command *exec.Cmd) []string {
 	if command.Env == nil {
 		return os.Environ()
