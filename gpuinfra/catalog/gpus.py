@@ -27,7 +27,7 @@ V100 = Gpu(
     nvlinks=6,
     nvlink_gb_s=25.781,
     driver_floor="535",
-    open_module=OpenModule.REFUSED,
+    open_module=OpenModule.UNSUPPORTED,
     ecc=True,
     compute_capability="7.0",
     source=Source(page=_OGKM, read=_READ, note="not supported by the open modules; R580 is the last driver branch"),

@@ -32,7 +32,7 @@ class OpenModule(StrEnum):
 
     REQUIRED = "required"
     SUPPORTED = "supported"
-    REFUSED = "refused"
+    UNSUPPORTED = "unsupported"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,7 +51,7 @@ def load(path: Path) -> PriceFile:
     document = read(path)
     found: list[Finding] = []
 
-    def refuse(where: str, message: str, hint: str) -> None:
+    def reject(where: str, message: str, hint: str) -> None:
         found.append(
             Finding(level=Level.ERROR, path=where, message=message, hint=hint, rule="price_file", file=document.file)
         )
@@ -62,11 +62,11 @@ def load(path: Path) -> PriceFile:
         if key not in known:
             near = nearest(str(key), known)
             hint = f"did you mean {near}?" if near else "remove it"
-            refuse(shown(key), f"is not a known field; allowed: {', '.join(known)}", hint)
+            reject(shown(key), f"is not a known field; allowed: {', '.join(known)}", hint)
     try:
         read_on = date.fromisoformat(str(value.get("read")))
     except ValueError:
-        refuse(
+        reject(
             "read",
             f"is {shown(value.get('read'))}; allowed: a date such as 2026-11-01",
             "set the date on which you read the prices",
@@ -74,12 +74,12 @@ def load(path: Path) -> PriceFile:
         read_on = date.min
     machines: dict[str, dict[CapacityKind, float]] = {}
     kinds = [kind.value for kind in CapacityKind]
-    for name, entry in _mapping(value.get("machines"), "machines", refuse).items():
+    for name, entry in _mapping(value.get("machines"), "machines", reject).items():
         machines[name] = {}
-        for kind, usd in _mapping(entry, f"machines.{name}", refuse).items():
+        for kind, usd in _mapping(entry, f"machines.{name}", reject).items():
             if kind not in kinds:
                 near = nearest(kind, kinds)
-                refuse(
+                reject(
                     f"machines.{name}.{kind}",
                     f"is not a kind of capacity; allowed: {', '.join(kinds)}",
                     f"did you mean {near}?" if near else "use one of these kinds",
@@ -87,17 +87,17 @@ def load(path: Path) -> PriceFile:
             elif _is_price(usd):
                 machines[name][CapacityKind(kind)] = float(usd)  # type: ignore[arg-type]
             else:
-                refuse(
+                reject(
                     f"machines.{name}.{kind}",
                     f"is {shown(usd)}; allowed: a number above 0",
                     "set USD per node and hour",
                 )
     services: dict[str, float] = {}
-    for key, usd in _mapping(value.get("services"), "services", refuse).items():
+    for key, usd in _mapping(value.get("services"), "services", reject).items():
         if _is_price(usd):
             services[key] = float(usd)  # type: ignore[arg-type]
         else:
-            refuse(f"services.{key}", f"is {shown(usd)}; allowed: a number above 0", "set USD per unit")
+            reject(f"services.{key}", f"is {shown(usd)}; allowed: a number above 0", "set USD per unit")
     if found:
         raise SpecError(found)
     return PriceFile(
@@ -105,12 +105,12 @@ def load(path: Path) -> PriceFile:
     )
 
 
-def _mapping(value: object, where: str, refuse) -> dict[str, object]:  # type: ignore[no-untyped-def]
+def _mapping(value: object, where: str, reject) -> dict[str, object]:  # type: ignore[no-untyped-def]
     if value is None:
         return {}
     if isinstance(value, dict):
         return {str(key): item for key, item in value.items()}
-    refuse(where, f"is {shown(value)}; allowed: a mapping", "write name: value below it")
+    reject(where, f"is {shown(value)}; allowed: a mapping", "write name: value below it")
     return {}
 
 

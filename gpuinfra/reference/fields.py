@@ -131,7 +131,7 @@ def _limits(schema: Schema, models: Schema) -> str:
 
 def _one_limit(schema: Schema, models: Schema) -> str:
     if "$ref" in schema:
-        return "its fields"
+        return "the limits of its fields"
     if "const" in schema or "enum" in schema:
         return ", ".join(map(str, schema.get("enum") or [schema["const"]]))
     parts = [_range(schema, "minimum", "maximum", "")]
@@ -145,8 +145,8 @@ def _one_limit(schema: Schema, models: Schema) -> str:
     parts.append(_range(schema, "minProperties", "maxProperties", " entries"))
     if schema.get("type") == "boolean":
         parts.append("true, false")
-    if "items" in schema and (each := _limits(schema["items"], models)):
-        parts.append(f"each {each}")
+    if "items" in schema and not list(_models(schema, models)) and (each := _limits(schema["items"], models)):
+        parts.append(f"each one of {each}" if "enum" in schema["items"] else f"each {each}")
     return "; ".join(filter(None, parts))
 
 

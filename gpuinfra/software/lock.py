@@ -160,7 +160,7 @@ def lustre_release(cloud: CloudSoftware, os: str) -> LustreRelease | None:
 
 def flavour(machine: MachineType) -> str:
     """The flavor of NVIDIA's kernel module for this machine: `open` or `proprietary`."""
-    if machine.proprietary_module or (machine.gpu and machine.gpu.open_module is OpenModule.REFUSED):
+    if machine.proprietary_module or (machine.gpu and machine.gpu.open_module is OpenModule.UNSUPPORTED):
         return "proprietary"
     return "open"
 

@@ -16,8 +16,3 @@ def at_least(version: str, floor: str) -> bool:
     have, want = key(version), key(floor)
     width = max(len(have), len(want))
     return have + (0,) * (width - len(have)) >= want + (0,) * (width - len(want))
-
-
-def within(version: str, low: str, high: str) -> bool:
-    """True if low <= version < high."""
-    return at_least(version, low) and not at_least(version, high)

@@ -43,17 +43,17 @@ def read(path: Path) -> Document:
     try:
         raw = path.read_bytes()
     except OSError as problem:
-        raise _refuse(
+        raise _error(
             file, f"cannot be read: {problem.strerror or problem}", "check the path and its permissions"
         ) from None
     if len(raw) > MAX_BYTES:
-        raise _refuse(
+        raise _error(
             file, f"is {len(raw):,} bytes; allowed: at most {MAX_BYTES:,} bytes", "check that this is the right file"
         )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise _refuse(file, f"is not valid UTF-8 at byte {problem.start}", "save the file as UTF-8") from None
+        raise _error(file, f"is not valid UTF-8 at byte {problem.start}", "save the file as UTF-8") from None
     return parse(text, file)
 
 
@@ -71,10 +71,10 @@ def parse(text: str, file: str) -> Document:
         what = " ".join(str(problem.problem or problem.context or "syntax error").split())
         line = mark.line + 1 if mark else None
         hint = "indent with spaces, close every bracket and quote, and put a space after each colon"
-        raise _refuse(file, f"is not valid YAML: {where}{what}", hint, line) from None
+        raise _error(file, f"is not valid YAML: {where}{what}", hint, line) from None
     except (YAMLError, ValueError, RecursionError) as problem:
         what = " ".join(str(problem).split())[:120] if not isinstance(problem, RecursionError) else "nested too deeply"
-        raise _refuse(file, f"is not valid YAML: {what}", "write a mapping of field names to values") from None
+        raise _error(file, f"is not valid YAML: {what}", "write a mapping of field names to values") from None
     walker = _Walker(file)
     value = None if root is None else walker.plain(root, (), 0)
     return Document(file=file, value=value, lines=walker.lines)
@@ -95,7 +95,7 @@ class _Walker:
         self.lines[route] = line
         if self.seen > MAX_VALUES or depth > MAX_DEPTH:
             allowed = f"{MAX_VALUES:,} values" if self.seen > MAX_VALUES else f"{MAX_DEPTH} levels of nesting"
-            raise _refuse(self.file, f"has more than {allowed}", "remove aliases that repeat other aliases", line)
+            raise _error(self.file, f"has more than {allowed}", "remove aliases that repeat other aliases", line)
         if isinstance(node, ScalarNode):
             return _scalar(node.tag, node.value)
         if isinstance(node, SequenceNode):
@@ -104,7 +104,7 @@ class _Walker:
         mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
-                raise _refuse(
+                raise _error(
                     self.file,
                     "has a key that is a list or a mapping",
                     "write name: value",
@@ -113,7 +113,7 @@ class _Walker:
             key = str(key_node.value)
             if key in mapping:
                 at = key_node.start_mark.line + 1
-                raise _refuse(self.file, f"repeats the key {shown(key)}", "remove one of the two", at)
+                raise _error(self.file, f"repeats the key {shown(key)}", "remove one of the two", at)
             mapping[key] = self.plain(value_node, (*route, key), depth + 1)
             self.lines[(*route, key)] = key_node.start_mark.line + 1
         return mapping
@@ -143,7 +143,7 @@ def _short(path: Path) -> str:
         return str(path)
 
 
-def _refuse(file: str, message: str, hint: str, line: int | None = None) -> SpecError:
+def _error(file: str, message: str, hint: str, line: int | None = None) -> SpecError:
     return SpecError(
         [Finding(level=Level.ERROR, path="", message=message, hint=hint, rule="document_is_yaml", file=file, line=line)]
     )

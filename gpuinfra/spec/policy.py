@@ -43,7 +43,7 @@ class Network(SpecModel):
     """The private network of the cluster."""
 
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
-    """Address range of the network. Each zone has its own part, so adding a pool or zone moves no subnet."""
+    """Address range of the network: a private IPv4 range from /16 to /20. Each zone has its own part, so adding a pool or zone moves no subnet."""
     egress: Literal["nat", "endpoints"] = "nat"
     """How nodes reach the outside: `nat` allows outgoing connections to the internet, `endpoints` allows only the cloud's own services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None

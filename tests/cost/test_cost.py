@@ -29,7 +29,7 @@ def test_plan_price_is_the_sum_of_its_lines() -> None:
     """Two on-demand p4d cost twice the list price; the hourly price is the sum of all lines, the monthly price is 730 hours."""
     cost = _cost(storage=lustre())
     assert _line(cost, "p4d").usd_per_hour == pytest.approx(2 * 21.957642)
-    assert cost.usd_per_hour == pytest.approx(sum(line.usd_per_hour for line in cost.lines))
+    assert cost.usd_per_hour == pytest.approx(sum(line.usd_per_hour or 0.0 for line in cost.lines))
     assert cost.usd_per_month == pytest.approx(cost.usd_per_hour * 730)
     assert cost.complete
 

@@ -46,9 +46,9 @@ def test_adding_a_machine_page_example_is_valid() -> None:
 
 def test_changelog_states_the_number_of_rules() -> None:
     """The number of rules in the changelog equals the number of rules."""
-    told = re.search(r"(\d+) rules say what is wrong", (DOCS.parent / "CHANGELOG.md").read_text())
-    assert told is not None
-    assert int(told[1]) == len(all_rules())
+    counted = re.search(r"(\d+) rules say what is wrong", (DOCS.parent / "CHANGELOG.md").read_text())
+    assert counted is not None
+    assert int(counted[1]) == len(all_rules())
 
 
 @pytest.mark.parametrize("page", ["declaring.md", "rules.md", "plan-json.md", "peers.md", "add-a-machine.md"])
