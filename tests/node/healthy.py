@@ -9,7 +9,6 @@ import contextlib
 import copy
 import io
 import json
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,12 +20,9 @@ from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
 from gpuinfra.node.probes import NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
-from gpuinfra.rehearsal.devices import FOLDER
+from gpuinfra.rehearsal import devices
 from gpuinfra.rehearsal.nodes.state import hardware_of
 from gpuinfra.software.lock import LockRequest, lock
-
-sys.path.insert(0, str(FOLDER))
-import devices  # flat on a node, so flat here
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "nvidia-smi"
 KERNEL = "6.8.0-1040-aws"

@@ -31,7 +31,7 @@ class Node:
     """A stand-in node on paper, whose nvidia-smi changes it."""
 
     def __init__(self, *faults: str) -> None:
-        self.state = {**state(*faults, expectation=H100), "paper": True, "boot_id": "one"}
+        self.state = {**state(*faults, expectation=H100), "boot_id": "one"}
         self.calls: list[str] = []
 
     def run(self, words: Sequence[str]) -> tuple[int, str]:

@@ -1,26 +1,62 @@
 """What device tools print on a stand-in node: nvidia-smi, lspci, fi_info, the kernel log.
 
-Each output is computed from the node's state, so a step that did not run and a device that is broken both show.
-The modules are flat (`devices.py` and `dev_*.py`) and import nothing slow, because a node copies them beside its other tools
-and calls them hundreds of times; this file only lets the rest of the package find them.
-Where each output comes from - recorded, synthesised from a recording, a documented format - is in `provenance.json`.
+Each output is computed from the node's state, so it shows a step that did not run and a device that is broken.
+A node runs these tools hundreds of times, so the modules import nothing slow, and a call loads only the module of its tool.
+`provenance.json` records the origin of each output: recorded, synthesized from a recording, or a documented format.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import os
 
-FOLDER = Path(__file__).resolve().parent
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Change, State
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+TOOLS: dict[str, tuple[str, str]] = {
+    "nvidia-smi": ("smi", "main"),
+    "lspci": ("bus", "lspci"),
+    "fi_info": ("fabric", "fi_info"),
+    "rdma": ("fabric", "rdma"),
+    "ibv_devinfo": ("fabric", "ibv_devinfo"),
+    "ibv_devices": ("fabric", "ibv_devices"),
+    "ibstat": ("fabric", "ibstat"),
+    "ibdev2netdev": ("fabric", "ibdev2netdev"),
+    "dcgmi": ("dcgm", "main"),
+    "dmesg": ("kernel_log", "dmesg"),
+    "journalctl": ("kernel_log", "journalctl"),
+}
+"""Tool -> its module and function."""
 
 
-def provenance() -> list[dict[str, str]]:
-    """One record for each output: tool, how it was made, from what; reports show it."""
-    return json.loads((FOLDER / "provenance.json").read_text(encoding="utf-8"))["outputs"]
+def main(words: list[str], state: State, change: Change | None = None) -> int:
+    """Run one tool and return its exit code. `change` applies a function to the node's state; by default, to `state`."""
+    module, function = TOOLS[words[0].rpartition("/")[2]]
+    tool = getattr(__import__(f"{__name__}.{module}", fromlist=[function]), function)
+    if module == "smi":
+        return tool(state, list(words[1:]), change or (lambda apply: apply(state)))
+    return tool(state, list(words[1:]))
+
+
+def files(state: State) -> dict[str, str]:
+    """Path -> content of each file that a device creates in this state."""
+    from . import bus
+
+    return bus.files(state)
 
 
 def faults() -> dict[str, str]:
-    """Device faults by name, each with what is broken."""
-    from gpuinfra.rehearsal.devices import dev_faults
+    """Device faults: name -> effect."""
+    from .device_faults import FAULTS
 
-    return dict(dev_faults.FAULTS)
+    return dict(FAULTS)
+
+
+def provenance() -> list[dict[str, str]]:
+    """The origin of each output, for reports: tool, method, source."""
+    import json
+
+    with open(f"{FOLDER}/provenance.json", encoding="utf-8") as file:
+        return json.load(file)["outputs"]

@@ -1,7 +1,7 @@
-"""The stand-in commands as a node sees them: one byte-compiled copy for all nodes of a rehearsal.
+"""The stand-in commands of all nodes of a rehearsal: one byte-compiled copy, as the package `standin`.
 
-A copy, because the installation may be read-only and its byte code missing, and compiling at each of a thousand calls costs more
-than the call. It is replaced when its content changes.
+The installation may be read-only and without byte code, and compiling in each of a thousand calls takes longer than the
+call. The copy is replaced when its content changes.
 """
 
 from __future__ import annotations
@@ -19,71 +19,72 @@ from py_compile import PycInvalidationMode
 
 _REHEARSAL = Path(__file__).resolve().parent.parent
 LAUNCHER = "/run/standin/lib/tool"
+_PACKAGES = ("devices", "tools")
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 _MAIN = """#!/usr/bin/python3 -IS
 import sys
 sys.path.insert(0, "/run/standin/lib")
-from tools.dispatch import main
+from standin.tools.dispatch import main
 sys.exit(main(sys.argv))
 """
 
 _INIT = """import sys
 sys.path.insert(0, "/run/standin/lib")
-from tools.init import main
+from standin.tools.init import main
 sys.exit(main(sys.argv))
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """The copied tools, and what they mean for a node's /usr."""
+    """The copy of the tools, and what it changes in a node's /usr."""
 
     folder: Path
     launchers: dict[str, str]
-    """Path in the node -> the launcher, for commands that every image has."""
+    """Path in the node -> launcher, for commands of every image."""
     hidden: frozenset[str]
-    """Names that a node must not get from the host."""
+    """Names of host commands that a node does not get."""
 
     @staticmethod
     def make(folder: Path) -> Library:
-        """Copy and compile once; several processes may do so at the same time."""
+        """Copy and compile once. Several processes can do this at the same time."""
         digest = _digest()
         target = folder / digest
         if not (target / "complete").exists():
             folder.mkdir(parents=True, exist_ok=True)
             partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
-            shutil.copytree(_REHEARSAL / "devices", partial, ignore=_SKIPPED, dirs_exist_ok=True)
-            shutil.copytree(_REHEARSAL / "tools", partial / "tools", ignore=_SKIPPED)
+            for name in _PACKAGES:
+                shutil.copytree(_REHEARSAL / name, partial / "standin" / name, ignore=_SKIPPED)
+            (partial / "standin/__init__.py").touch()
             compileall.compile_dir(partial, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
             for name, text in (("tool", _MAIN), ("init", _INIT)):
                 (partial / name).write_text(text, encoding="utf-8")
                 (partial / name).chmod(0o755)
             (partial / "complete").touch()
             partial.chmod(0o755)
-            with contextlib.suppress(OSError):  # another process was first
+            with contextlib.suppress(OSError):  # another process finished first
                 partial.rename(target)
             shutil.rmtree(partial, ignore_errors=True)
         for old in folder.iterdir():
             if old != target and not old.name.startswith(".partial"):
                 shutil.rmtree(old, ignore_errors=True)
-        commands = json.loads((target / "tools/commands.json").read_text(encoding="utf-8"))
-        universe = json.loads((target / "tools/universe.json").read_text(encoding="utf-8"))
-        brought = {
+        commands = json.loads((target / "standin/tools/commands.json").read_text(encoding="utf-8"))
+        universe = json.loads((target / "standin/tools/universe.json").read_text(encoding="utf-8"))
+        packaged = {
             os.path.basename(path) for package in universe["packages"].values() for path in package.get("commands", [])
         }
-        always = [path for path in commands["always"]]
-        names = {os.path.basename(path) for path in always}
+        names = {os.path.basename(path) for path in commands["always"]}
         return Library(
             folder=target,
-            launchers=dict.fromkeys(always, LAUNCHER),
-            hidden=frozenset(names | brought | set(commands["hidden"])),
+            launchers=dict.fromkeys(commands["always"], LAUNCHER),
+            hidden=frozenset(names | packaged | set(commands["hidden"])),
         )
 
 
 def _digest() -> str:
     hasher = hashlib.sha256()
-    for name in ("devices", "tools"):
+    for name in _PACKAGES:
         for path in sorted((_REHEARSAL / name).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 hasher.update(f"{name}/{path.relative_to(_REHEARSAL / name)}\0".encode())

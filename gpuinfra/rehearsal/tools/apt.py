@@ -11,7 +11,7 @@ import sys
 
 from .packages import install, remove
 from .state import State, change_state, exists, fail, read_state, read_text, walk, write_file
-from .universe import Universe, newer
+from .universe import Universe, matches, newer
 
 LISTS = "/var/lib/apt/lists"
 
@@ -184,7 +184,7 @@ def _download(names: list[str]) -> int:
     universe = Universe(read_state())
     for word in names:
         name, _, wanted = word.partition("=")
-        fitting = [version for version in _known(universe, name) if not wanted or _matches(version, wanted)]
+        fitting = [version for version in _known(universe, name) if not wanted or matches(version, wanted)]
         if not fitting:
             return fail(f"E: Can't find a source to download version '{wanted}' of '{name}'", 100)
         text = f"stand-in file apt\npackage {name} {fitting[-1]} amd64\nend\n"
@@ -204,16 +204,16 @@ def _resolve(
 ) -> None:
     installed = state["packages"].get(name)
     if name in chosen:
-        if wanted and not _matches(chosen[name], wanted):
+        if wanted and not matches(chosen[name], wanted):
             raise LookupError(f"Unable to correct problems: {name} is wanted at {chosen[name]} and at {wanted}")
         return
-    if installed and (not wanted or _matches(installed["version"], wanted)) and not asked:
+    if installed and (not wanted or matches(installed["version"], wanted)) and not asked:
         return
     versions = _known(universe, name)
     if not versions and not installed:
         raise LookupError(f"Unable to locate package {name}")
     if wanted:
-        fitting = [version for version in versions if _matches(version, wanted)]
+        fitting = [version for version in versions if matches(version, wanted)]
         if not fitting:
             raise LookupError(f"Version '{wanted}' for '{name}' was not found")
         version = fitting[-1]
@@ -252,7 +252,7 @@ def _same(universe: Universe, name: str, version: str) -> str:
 
 def _remove(names: list[str]) -> int:
     installed = read_state()["packages"]
-    gone = [name for word in names for name in installed if _matches(name, word)]
+    gone = [name for word in names for name in installed if matches(name, word)]
     remove(gone)
     sys.stdout.write("".join(f"Removing {name} ...\n" for name in gone))
     return 0
@@ -285,8 +285,8 @@ def _candidate(universe: Universe, name: str, pins: list[tuple[list[str], str, i
         return ""
     best: tuple[int, str] = (500, versions[-1])
     for patterns, wanted, priority in pins:
-        if priority > best[0] and any(_matches(name, pattern) for pattern in patterns):
-            fitting = [version for version in versions if _matches(version, wanted)]
+        if priority > best[0] and any(matches(name, pattern) for pattern in patterns):
+            fitting = [version for version in versions if matches(version, wanted)]
             if fitting:
                 best = (priority, fitting[-1])
     return best[1]
@@ -341,22 +341,6 @@ def _sources() -> list[tuple[str, str]]:
 
 def _uri(universe: Universe, name: str) -> str:
     return "https://" + universe.data["repositories"][(universe.get(name) or {})["repo"]]["uri"]
-
-
-def _matches(text: str, pattern: str) -> bool:
-    """Shell globs with `*` only, as apt's version and package patterns use them."""
-    if "*" not in pattern:
-        return text == pattern
-    parts = pattern.split("*")
-    if not text.startswith(parts[0]) or not text.endswith(parts[-1]):
-        return False
-    place = len(parts[0])
-    for part in parts[1:-1]:
-        found = text.find(part, place)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return place <= len(text) - len(parts[-1])
 
 
 def _words(argv: list[str]) -> tuple[list[str], list[str]]:

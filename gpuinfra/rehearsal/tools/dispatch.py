@@ -1,4 +1,4 @@
-"""Which stand-in plays which command. The name that was called decides, as with busybox."""
+"""The module and function of each stand-in command. The name of the call selects it, as in busybox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dcgmi": ("vendor_clouds", "dcgmi"),
     "depmod": ("kernel", "nothing"),
     "df": ("mounts", "df"),
-    "dkms": ("kernel", "dkms"),
+    "dkms": ("packages", "dkms"),
     "docker": ("vendor", "container"),
     "dockerd": ("vendor", "dockerd"),
     "dpkg": ("dpkg", "dpkg"),
@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 def main(argv: list[str]) -> int:
-    """Play the command that `argv[0]` names; called as `tool`, the next word names it."""
+    """Run the command that `argv[0]` names; for `tool`, the next word names it."""
     path = argv[0]
     name, rest = path.rpartition("/")[2], argv[1:]
     if name == "tool":
@@ -92,11 +92,11 @@ def main(argv: list[str]) -> int:
         if name in COMMANDS:
             module, function = COMMANDS[name]
             return getattr(__import__(f"{__package__}.{module}", fromlist=[function]), function)(rest)
-        from .hardware import devices, play
+        from . import device_tools
 
-        if name in getattr(devices(), "TOOLS", ()):
-            return play(name, rest)
-        sys.stderr.write(f"{name}: this stand-in plays nothing\n")
+        if name in device_tools.TOOLS:
+            return device_tools.run([name, *rest])
+        sys.stderr.write(f"{name}: the stand-in has no such command\n")
         return 126
     except BrokenPipeError:
         import os

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from .apt import _matches
 from .packages import configure_all, file_list, install, remove
 from .state import State, fail, read_state, read_text
-from .universe import Universe, newer
+from .universe import Universe, matches, newer
 
 _RELATIONS = {
     "lt": (-1,), "le": (-1, 0), "eq": (0,), "ne": (-1, 1), "ge": (0, 1), "gt": (1,),
@@ -79,8 +78,8 @@ def dpkg_query(argv: list[str]) -> int:
                 return fail(f"dpkg-query: package '{name}' is not installed", 1)
             sys.stdout.write("\n".join(file_list(state, name)) + "\n")
         return 0
-    names = [name for name in sorted(packages) if not patterns or any(_matches(name, pattern) for pattern in patterns)]
-    missing = [pattern for pattern in patterns if not any(_matches(name, pattern) for name in packages)]
+    names = [name for name in sorted(packages) if not patterns or any(matches(name, pattern) for pattern in patterns)]
+    missing = [pattern for pattern in patterns if not any(matches(name, pattern) for name in packages)]
     for name in names:
         package = packages[name]
         abbreviation = ("h" if package.get("hold") else "i") + ("U" if package.get("half") else "i")

@@ -131,13 +131,10 @@ def _named(packages: dict, stem: str) -> dict | None:
 
 def refresh_devices() -> None:
     """Let the files below /proc/driver, /sys and /dev say what the state says now."""
-    from .hardware import devices
+    from . import device_tools
 
-    module = devices()
-    if module is None:
-        return
     try:
-        wanted: dict[str, str] = module.files(read_state())
+        wanted = device_tools.files()
     except SystemExit as error:  # a GPU that no stand-in output was made for: the node boots, its tools say so
         os.write(2, f"stand-in devices: {error}\n".encode())
         wanted = {}
@@ -247,21 +244,6 @@ def modinfo(argv: list[str]) -> int:
         else:
             sys.stdout.write("".join(f"{key + ':':<16}{value}\n" for key, value in values.items() if value))
     return worst
-
-
-def dkms(argv: list[str]) -> int:
-    state = read_state()
-    if argv[:1] == ["status"]:
-        for item in state["dkms"]:
-            where = f", {item['kernel']}, x86_64" if item["kernel"] else ""
-            sys.stdout.write(f"{item['module']}/{item['version']}{where}: {item['status']}\n")
-        return 0
-    if argv[:1] in (["autoinstall"], ["install"], ["build"]):
-        from . import packages
-
-        packages.install({})
-        return 0
-    return fail(f"dkms: the stand-in has no action {argv[:1]}")
 
 
 def uname(argv: list[str]) -> int:

@@ -16,9 +16,9 @@ def journalctl(argv: list[str]) -> int:
     if any(word in ("-k", "--dmesg") for word in argv) or any(
         word[:1] == "-" and word[1:2] != "-" and "k" in word for word in argv
     ):
-        from .hardware import play
+        from . import device_tools
 
-        return play("journalctl", argv)
+        return device_tools.run(["journalctl", *argv])
     units, idents, boot, form, last, rest = [], [], False, "short", 0, iter(argv)
     for word in rest:
         name, equals, value = word.partition("=")

@@ -7,7 +7,7 @@ import os
 import sys
 
 from . import kernel
-from .state import LIB, RUN, State, change_state, exists, link, make_folder, read_text, write_file
+from .state import LIB, RUN, State, change_state, exists, fail, link, make_folder, read_state, read_text, write_file
 from .universe import Universe, newer, upstream
 
 LAUNCHER = LIB + "/tool"
@@ -199,6 +199,20 @@ def _dkms(universe: Universe, state: State) -> None:
             sys.stdout.write(f"Building initial module for {release}\nDone.\n")
     built = {item["module"] for item in state["dkms"] if item["status"] == "installed"}
     state["dkms"] = [item for item in state["dkms"] if item["status"] == "installed" or item["module"] not in built]
+
+
+def dkms(argv: list[str]) -> int:
+    """`status`, and `autoinstall`, which builds what is missing."""
+    state = read_state()
+    if argv[:1] == ["status"]:
+        for item in state["dkms"]:
+            where = f", {item['kernel']}, x86_64" if item["kernel"] else ""
+            sys.stdout.write(f"{item['module']}/{item['version']}{where}: {item['status']}\n")
+        return 0
+    if argv[:1] in (["autoinstall"], ["install"], ["build"]):
+        install({})
+        return 0
+    return fail(f"dkms: the stand-in has no action {argv[:1]}")
 
 
 def _source_too_old(item: dict, release: str) -> bool:

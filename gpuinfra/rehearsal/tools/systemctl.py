@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .state import RUN, State, dumps, fail, loads, read_state, units
-from .unitfile import disable, enable, find, full_name, is_enabled, load, masked, wanted_by
+from .state import RUN, State, dumps, fail, loads, units
+from .unitfile import disable, enable, find, full_name, is_enabled, load, masked
 
 
 def ask(what: State) -> State:
@@ -227,6 +227,3 @@ def _list(action: str, names: list[str], failed: bool) -> int:
             continue
         sys.stdout.write(f"{name} loaded {state.get('active')} {state.get('sub')}\n")
     return 0
-
-
-__all__ = ["ask", "read_state", "reboot", "shutdown", "systemctl", "systemd_run", "wanted_by"]

@@ -5,7 +5,7 @@ The data is `universe.json`; this module fills its templates for one node (opera
 
 from __future__ import annotations
 
-from .state import LIB, State, loads, read_text
+from .state import State, loads, read_text
 
 HERE = __file__.rpartition("/")[0] or "."
 
@@ -130,6 +130,22 @@ def _deb(kernel: str) -> str:
     return kernel.rpartition("-")[0].replace("-", ".", 1) + ".1" if kernel else ""
 
 
+def matches(text: str, pattern: str) -> bool:
+    """Whether a text matches a glob with `*` only, as apt's version and package patterns are."""
+    if "*" not in pattern:
+        return text == pattern
+    parts = pattern.split("*")
+    if not text.startswith(parts[0]) or not text.endswith(parts[-1]):
+        return False
+    place = len(parts[0])
+    for part in parts[1:-1]:
+        found = text.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return place <= len(text) - len(parts[-1])
+
+
 def newer(left: str, right: str) -> int:
     """-1, 0 or 1 as dpkg orders versions."""
     for one, other in zip(_version_parts(left), _version_parts(right), strict=True):
@@ -176,6 +192,3 @@ def _digits(text: str, start: int) -> tuple[int, int]:
     while end < len(text) and text[end].isdigit():
         end += 1
     return int(text[start:end] or "0"), end
-
-
-__all__ = ["LIB", "Universe", "newer", "table", "upstream"]

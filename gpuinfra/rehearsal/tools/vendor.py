@@ -253,11 +253,11 @@ def _gpu_indexes() -> list[str] | None:
     import io
     from contextlib import redirect_stderr, redirect_stdout
 
-    from .hardware import play
+    from . import device_tools
 
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(io.StringIO()):
-        code = play("nvidia-smi", ["--query-gpu=index", "--format=csv,noheader"])
+        code = device_tools.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
     found = [line.strip() for line in said.getvalue().splitlines() if line.strip().isdigit()]
     if found:
         return found

@@ -41,9 +41,9 @@ def ofed_info(argv: list[str]) -> int:
 def dcgmi(argv: list[str]) -> int:
     """`--version` of the package; what it says of GPUs is the devices' business."""
     if "--version" not in argv and "-v" not in argv:
-        from .hardware import play
+        from . import device_tools
 
-        return play("dcgmi", argv)
+        return device_tools.run(["dcgmi", *argv])
     version = upstream(read_state()["packages"].get("datacenter-gpu-manager-4-core", {}).get("version", ""))
     sys.stdout.write(f"dcgmi  version: {version}\n")
     return 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 from .passthrough import become_real
-from .state import fail, make_folder, read_state, write_file
-from .universe import Universe
+from .state import fail, make_folder, read_state
+from .universe import Universe, matches
 
 MAGIC = "stand-in file "
 LOCAL = ("http://127.0.0.1", "http://localhost", "http://169.254.169.254")
@@ -92,12 +92,10 @@ def download(url: str) -> tuple[int, bytes]:
 def describe(url: str) -> tuple[dict | None, Universe]:
     """The table's row for a URL, mirrors included: the vendor's host and path are then the end of it."""
     universe = Universe(read_state())
-    from .apt import _matches
-
     bare = url.partition("://")[2]
     for item in universe.data["downloads"]:
         pattern = item["url"].partition("://")[2]
-        if _matches(bare, pattern) or _matches(bare, "*/" + pattern):
+        if matches(bare, pattern) or matches(bare, "*/" + pattern):
             version = bare.rpartition("aws-efa-installer-")[2].partition(".tar.gz")[0]
             if item["kind"] in ("efa", "signature") and version not in universe.data["efa"]:
                 continue
@@ -146,6 +144,3 @@ def _deliver(content: bytes, output: str) -> None:
     make_folder(output.rpartition("/")[0])
     with open(output, "wb") as file:
         file.write(content)
-
-
-__all__ = ["MAGIC", "curl", "describe", "download", "wget", "write_file"]

@@ -14,7 +14,9 @@ import pytest
 from gpuinfra.clouds import profile_of
 from gpuinfra.node import nvsmi, table
 from gpuinfra.node.judge import judge, verdict
-from gpuinfra.rehearsal.devices import FOLDER, faults, provenance
+from gpuinfra.rehearsal.devices import faults, provenance
+from gpuinfra.rehearsal.devices.models import MODELS
+from gpuinfra.rehearsal.nodes.library import Library
 from tests.node.healthy import (
     AZURE,
     DRIVER,
@@ -61,7 +63,7 @@ def play(*words: str, device_state: dict | None = None) -> tuple[int, str]:
 
 def test_every_fault_has_its_check() -> None:
     """A fault that is added says here which check has to tell it."""
-    assert set(NOTICED_BY) == set(faults()) == set(devices.FAULTS)
+    assert set(NOTICED_BY) == set(faults())
 
 
 @pytest.mark.parametrize("fault", sorted(NOTICED_BY))
@@ -174,24 +176,19 @@ def test_provenance_names_every_tool() -> None:
         assert tool in text
 
 
-def test_tools_import_nothing_slow() -> None:
-    """Hundreds of calls are made for each node, so playing one loads neither json nor re."""
+def test_tools_import_nothing_slow(tmp_path: Path) -> None:
+    """A node makes hundreds of calls, so a call loads neither json nor re."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import devices; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from standin import devices; "
         "devices.main(['lspci', '-d', '10de:'], {'hardware': {'gpus': 8, 'gpu': 'NVIDIA A100-SXM4-40GB'}, 'instance': {'id': 'i-1'}}); "
         "sys.stderr.write(' '.join(sorted({'json', 're', 'subprocess', 'typing', 'dataclasses'} & set(sys.modules))))"
     )
+    library = Library.make(tmp_path / "lib").folder
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, str(FOLDER)], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", "-c", code, str(library)], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     assert done.stdout.count("10de:20b0") == 8
-
-
-def test_flat_modules_do_not_collide_with_the_standard_library() -> None:
-    """They lie beside other modules on a node's path, so their names are their own."""
-    names = {path.stem for path in Path(FOLDER).glob("*.py")} - {"__init__"}
-    assert not names & set(sys.stdlib_module_names)
 
 
 def test_every_gpu_of_the_catalogue_has_its_stand_in() -> None:
@@ -199,7 +196,7 @@ def test_every_gpu_of_the_catalogue_has_its_stand_in() -> None:
     sold = {
         machine.gpu.name: machine.gpu for cloud in ("aws", "azure", "gcp") for machine in machines(cloud) if machine.gpu
     }
-    played = {record["NAME"]: record for record in devices.dev_smi.dev_gpus.MODELS}
+    played = {record["NAME"]: record for record in MODELS}
     assert set(sold) <= set(played)
     for name, gpu in sold.items():
         record = played[name]

@@ -1,11 +1,18 @@
-"""The PCI bus, and the files below /proc, /sys and /dev that devices bring. What joins nodes is in `dev_fabric.py`."""
+"""The PCI bus, and the files of devices below /proc, /sys and /dev. Fabric devices are in `fabric.py`."""
 
-import dev_fabric
-import dev_gpus
+from __future__ import annotations
+
+from . import fabric
+from . import gpus as device_gpus
+from . import layout as layout_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import State
 
 
-def lspci(state, args):
-    """`lspci [-D] [-n|-nn] [-d VENDOR:]`: devices of NVIDIA (10de), Amazon (1d0f), Mellanox (15b3), Google (1ae0) or all of them."""
+def lspci(state: State, args: list[str]) -> int:
+    """`lspci [-D] [-n|-nn] [-d VENDOR:]`: devices of NVIDIA (10de), Amazon (1d0f), Mellanox (15b3), Google (1ae0) or all."""
     vendor = ""
     for at, arg in enumerate(args):
         if arg.startswith("-d"):
@@ -16,30 +23,30 @@ def lspci(state, args):
     return 0
 
 
-def _devices(state):
+def _devices(state: State) -> list[str]:
     lines = []
-    for gpu in dev_gpus.on_bus(state):
+    for gpu in device_gpus.on_bus(state):
         lines.append(
             "%s 3D controller [0302]: NVIDIA Corporation %s [10de:%s] (rev a1)"
             % (gpu["PCI"][4:].lower(), gpu["CHIP"], gpu["PCIID"][:4].lower())
         )
     for index in range(state.get("hardware", {}).get("nvswitches", 0)):
-        chip = "[10de:1af1]" if (dev_gpus.model(state) or {}).get("ARCH") == "Ampere" else "[10de:22a3]"
+        chip = "[10de:1af1]" if (device_gpus.model(state) or {}).get("ARCH") == "Ampere" else "[10de:22a3]"
         lines.append("%s Bridge [0680]: NVIDIA Corporation NVSwitch %s (rev a1)" % (switch_address(state, index), chip))
-    for address, device, kind, words in dev_fabric.nics(state):
+    for address, device, kind, words in fabric.nics(state):
         lines.append("%s %s: %s [%s]" % (address, kind, words, device))
     return lines
 
 
-def switch_address(state, index):
-    """Of one NVSwitch: one bus on AWS and Google (assumed), a domain of its own on Azure (assumed)."""
-    if dev_fabric.dev_layout.cloud(state) == "azure":
+def switch_address(state: State, index: int) -> str:
+    """PCI address of one NVSwitch: one bus on AWS and Google (assumed), a domain of its own on Azure (assumed)."""
+    if layout_table.cloud(state) == "azure":
         return "%04x:00:00.0" % (0x201 + index)
     return "0000:c0:%02x.0" % (0x18 + index)
 
 
-def files(state):
-    """Path -> text of every file below /proc/driver, /sys and /dev that exists because of a device."""
+def files(state: State) -> dict[str, str]:
+    """Path -> content of each device file below /proc/driver, /sys and /dev."""
     found = {}
     driver = state.get("driver", {})
     if driver.get("loaded"):
@@ -48,7 +55,7 @@ def files(state):
             "NVRM version: NVIDIA UNIX %s  %s  Release Build  (dvs-builder@U22-I3-AM02-24-3)  Thu Nov 20 01:00:00 UTC 2025\n"
             "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04.2)\n" % (flavour, driver["loaded"])
         )
-        for gpu in dev_gpus.listed(state):
+        for gpu in device_gpus.listed(state):
             address = gpu["PCI"][4:].lower()
             found["/proc/driver/nvidia/gpus/%s/information" % address] = (
                 "Model: \t\t %s\nGPU UUID: \t %s\nVideo BIOS: \t %s\nBus Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %s\nGPU Excluded:\t No\n"
@@ -58,12 +65,12 @@ def files(state):
         found["/dev/nvidiactl"] = ""
         if "nvidia_uvm" in state.get("modules", ()):
             found["/dev/nvidia-uvm"] = found["/dev/nvidia-uvm-tools"] = ""
-    for gpu in dev_gpus.on_bus(state):
+    for gpu in device_gpus.on_bus(state):
         folder = "/sys/bus/pci/devices/" + gpu["PCI"][4:].lower()
         found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
             "0x10de\n",
             "0x%s\n" % gpu["PCIID"][:4].lower(),
             "0x030200\n",
         )
-    found.update(dev_fabric.files(state))
+    found.update(fabric.files(state))
     return found

@@ -1,27 +1,33 @@
-"""GPU models of stand-in nodes: what their tools print differently.
+"""GPU models: the values that differ between them in the output of tools.
 
-Memory, links, PCIe generation and device ids are those of the machine catalogue, and a test compares them.
-Reserved memory, clocks, power and sub-system ids are data-sheet or captured figures; no check depends on them.
+Memory, links, PCIe generation and device ids match the machine catalogue; a test compares them.
+Reserved memory, clocks, power and subsystem ids come from data sheets or recordings; no check depends on them.
 """
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Model
 
 
 def _model(
-    name,
-    arch,
-    chip,
-    device,
-    memory,
-    reserved,
-    gen,
-    cap,
-    watts,
-    clocks,
-    links=0,
-    rate="25",
-    fabric=False,
-    tlimit="N/A",
-    sub="0000",
-):
+    name: str,
+    arch: str,
+    chip: str,
+    device: str,
+    memory: int,
+    reserved: int,
+    gen: int,
+    cap: str,
+    watts: int,
+    clocks: tuple[int, int, int],
+    links: int = 0,
+    rate: str = "25",
+    fabric: bool = False,
+    tlimit: str = "N/A",
+    sub: str = "0000",
+) -> Model:
     return {
         "NAME": name, "ARCH": arch, "CHIP": chip, "PCIID": device + "10DE", "SUBID": sub + "10DE", "MEMORY": str(memory),
         "RESERVED": str(reserved), "FREE": str(memory - reserved - 1), "GEN": str(gen), "WIDTH": "16", "CAP": cap, "LIMIT": "%d.00" % watts,

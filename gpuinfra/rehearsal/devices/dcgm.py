@@ -1,7 +1,13 @@
 """dcgmi on a stand-in node: `diag -r LEVEL` and `discovery -l`, in the layout that DCGM 4 prints."""
 
-import dev_faults
-import dev_gpus
+from __future__ import annotations
+
+from . import device_faults
+from . import gpus as device_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Gpu, State
 
 TESTS = (
     (1, "Deployment", "software"),
@@ -16,7 +22,7 @@ TESTS = (
     (4, "Hardware", "pulse_test"),
 )
 """Level, category and name of each test."""
-NEEDS = {
+FAILING_TESTS = {
     "ecc-uncorrected": ("memory", "DCGM_FR_VOLATILE_DBE_DETECTED", 2, "Detected 4 uncorrectable memory errors"),
     "xid-48": ("memory", "DCGM_FR_VOLATILE_DBE_DETECTED", 2, "Detected 1 uncorrectable memory error"),
     "pcie-narrow": ("pcie", "DCGM_FR_PCIE_WIDTH", 2, "PCIe link width 8 is below the expected 16"),
@@ -25,21 +31,21 @@ NEEDS = {
     "remap-pending": ("software", "DCGM_FR_PENDING_ROW_REMAP", 6, "A row remapping is pending"),
     "inforom-corrupt": ("software", "DCGM_FR_CORRUPT_INFOROM", 2, "The infoROM is corrupt"),
 }
-"""Fault -> the test that finds it, its error, severity and words; the other faults pass DCGM's eyes."""
+"""Fault -> the test that fails, its error id, severity and message. DCGM does not detect the other faults."""
 
 
-def main(state, args):
-    """Answer one call; the exit code is 0, and 226 where a test failed, as DCGM 4 ends."""
+def main(state: State, args: list[str]) -> int:
+    """Run one call; the exit code is 226 if a test failed, as in DCGM 4."""
     driver = state.get("driver", {})
     if not driver.get("loaded") or driver["loaded"] != driver.get("userspace"):
         print("Error: Cannot get the list of devices: the NVIDIA library could not be found or is of another version")
         return 1
-    gpus = dev_gpus.listed(state)
+    gpus = device_gpus.listed(state)
     if args[:1] == ["discovery"]:
         print("%d GPUs found." % len(gpus))
         return 0
     if args[:1] != ["diag"] or "-r" not in args:
-        print("PARSE ERROR: the stand-in plays `dcgmi diag -r LEVEL` and `dcgmi discovery -l`")
+        print("PARSE ERROR: the stand-in supports `dcgmi diag -r LEVEL` and `dcgmi discovery -l`")
         return 1
     level = args[args.index("-r") + 1]
     chosen = [
@@ -48,10 +54,10 @@ def main(state, args):
     if not chosen:
         print("Error: requested test %s was not found among possible test choices." % level)
         return 1
-    return _print(state, gpus, chosen)
+    return _report(state, gpus, chosen)
 
 
-def _print(state, gpus, chosen):
+def _report(state: State, gpus: list[Gpu], chosen: list[tuple[str, str]]) -> int:
     import json
 
     categories, failed = {}, False
@@ -59,9 +65,9 @@ def _print(state, gpus, chosen):
         results = []
         for index in range(len(gpus)):
             result = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": index, "status": "Pass"}
-            for fault in dev_faults.active(state) if index == dev_faults.GPU else ():
-                if NEEDS.get(fault, ("",))[0] == name:
-                    _, error, severity, words = NEEDS[fault]
+            for fault in device_faults.active(state) if index == device_faults.GPU else ():
+                if FAILING_TESTS.get(fault, ("",))[0] == name:
+                    _, error, severity, words = FAILING_TESTS[fault]
                     result["status"] = "Fail"
                     result["warnings"] = [
                         {"error_category": 1, "error_id": error, "error_severity": severity, "warning": words}

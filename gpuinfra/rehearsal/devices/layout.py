@@ -1,56 +1,62 @@
-"""Where GPUs and network devices sit in a machine: PCI addresses and the names that they give to devices.
+"""PCI addresses of GPUs and network devices, from which device names follow.
 
 | layout | source |
 | --- | --- |
-| p4d | addresses as a p4d.24xlarge numbers them; larger machines of AWS get further buses (assumed) |
+| p4d | addresses of a p4d.24xlarge; larger machines of AWS have further buses (assumed) |
 | ndv4, ndv5 | Azure/azhpc-images topology/ndv4-topo.xml and ndv5-topo.xml, read 2026-11-21 |
-| a3-mega | interface names enp6s0 .. enp142s0 and enp0s12 that Google's recipes hand to FasTrak; GPUs beside them assumed |
-| a3-high | data interfaces behind 06, 0c, 86, 8c, from Google's TCPX topology; GPUs beside them assumed |
-| rdma | RDMA names rocep145s0 .. rocep206s0 of A3 Ultra and A4, as published recipes list them; GPUs beside them, CC:00.0 seen on an A4 |
-| plain | a machine with one to sixteen GPUs and no fabric: consecutive slots (assumed) |
+| a3-mega | interface names enp6s0 .. enp142s0 and enp0s12 that Google's recipes pass to FasTrak; GPU addresses assumed |
+| a3-high | data interfaces behind 06, 0c, 86, 8c, from Google's TCPX topology; GPU addresses assumed |
+| rdma | RDMA names rocep145s0 .. rocep206s0 of A3 Ultra and A4, from published recipes; GPU addresses assumed, CC:00.0 observed on an A4 |
+| plain | one to sixteen GPUs and no fabric: consecutive slots (assumed) |
 """
 
-P4D = {
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Layout, State
+
+P4D: Layout = {
     "gpus": ("0000:10:1c.0", "0000:10:1d.0", "0000:20:1c.0", "0000:20:1d.0", "0000:90:1c.0", "0000:90:1d.0", "0000:a0:1c.0", "0000:a0:1d.0"),
     "fabric": (),
 }  # fmt: skip
-NDV4 = {
+NDV4: Layout = {
     "gpus": tuple("%04x:00:00.0" % domain for domain in (1, 2, 3, 4, 0xB, 0xC, 0xD, 0xE)),
     "fabric": tuple("%04x:00:00.0" % domain for domain in range(0x101, 0x109)),
 }
-NDV5 = {
+NDV5: Layout = {
     "gpus": tuple("%04x:00:00.0" % domain for domain in (1, 2, 3, 8, 9, 0xA, 0xB, 0xC)),
     "fabric": NDV4["fabric"],
 }
-A3_HIGH = {
+A3_HIGH: Layout = {
     "gpus": tuple("0000:%s:00.0" % bus for bus in ("04", "05", "0a", "0b", "84", "85", "8a", "8b")),
     "fabric": tuple("0000:%s:00.0" % bus for bus in ("06", "0c", "86", "8c")),
     "gvnics": ("0000:00:0c.0",),
 }
-A3_MEGA = {
+A3_MEGA: Layout = {
     "gpus": tuple("0000:%s:00.0" % bus for bus in ("04", "05", "0b", "0c", "84", "85", "8b", "8c")),
     "fabric": tuple("0000:%s:00.0" % bus for bus in ("06", "07", "0d", "0e", "86", "87", "8d", "8e")),
     "gvnics": ("0000:00:0c.0",),
 }
-RDMA = {
+RDMA: Layout = {
     "gpus": tuple("0000:%s:00.0" % bus for bus in ("8f", "90", "96", "97", "c4", "c5", "cb", "cc")),
     "fabric": tuple("0000:%s:00.0" % bus for bus in ("91", "92", "98", "99", "c6", "c7", "cd", "ce")),
     "gvnics": ("0000:00:0c.0", "0000:00:0d.0"),
 }
-PLAIN = {
+PLAIN: dict[str, Layout] = {
     "aws": {"gpus": tuple("0000:00:%02x.0" % slot for slot in range(0x1E, 0x0E, -1)), "fabric": ()},
     "azure": {"gpus": tuple("%04x:00:00.0" % domain for domain in range(1, 17)), "fabric": NDV4["fabric"]},
     "gcp": {"gpus": tuple("0000:00:%02x.0" % slot for slot in range(4, 20)), "fabric": (), "gvnics": ("0000:00:14.0",)},
 }
 
 
-def cloud(state):
-    """`aws` where the state does not say: a node on paper."""
+def cloud(state: State) -> str:
+    """The node's cloud; `aws` for a state on paper without one."""
     return state.get("instance", {}).get("cloud") or "aws"
 
 
-def layout(state, arch):
-    """The layout of this machine; `arch` is its GPU's."""
+def layout(state: State, arch: str) -> Layout:
+    """The layout of this machine; `arch` is the architecture of its GPUs."""
     hardware = state.get("hardware", {})
     where, fabric, gpus = cloud(state), hardware.get("fabric"), hardware.get("gpus", 0)
     if where == "azure" and gpus == 8:
@@ -60,14 +66,14 @@ def layout(state, arch):
     return P4D if where == "aws" else PLAIN[where]
 
 
-def gpu_address(state, arch, index):
+def gpu_address(state: State, arch: str, index: int) -> str:
     """`0000:10:1c.0` of one GPU."""
     known = layout(state, arch)["gpus"]
     return known[index] if index < len(known) else "0000:%02x:00.0" % (0xB0 + index)
 
 
-def fabric_addresses(state, arch):
-    """Addresses of all devices of the fabric between nodes, EFA apart."""
+def fabric_addresses(state: State, arch: str) -> list[str]:
+    """Addresses of all fabric devices except EFA."""
     hardware = state.get("hardware", {})
     if hardware.get("fabric") in (None, "efa"):
         return []

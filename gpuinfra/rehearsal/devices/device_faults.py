@@ -1,48 +1,54 @@
-"""Faults of devices: what is broken, and which field of which GPU shows it.
+"""Device faults and the fields of a GPU that show them.
 
-A fault changes what tools print and never how it is judged.
-GPU 3 is the broken one, so that a person can check that the right one is named.
+A fault changes what tools print, not how checks are judged.
 """
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import State
+
 GPU = 3
+"""Index of the GPU that faults break, so that you can check that the right one is reported."""
 
 FAULTS = {
-    "gpu-missing": "one GPU is on the PCI bus and the driver does not list it",
-    "gpu-off-bus": "one GPU is not even on the PCI bus",
+    "gpu-missing": "one GPU is on the PCI bus, and the driver does not list it",
+    "gpu-off-bus": "one GPU is missing from the PCI bus",
     "gpu-lost": "the driver lost one GPU (NVML error 15)",
     "xid-79": "one GPU has fallen off the bus: Xid 79 in the kernel log, nvidia-smi cannot reach it",
     "xid-48": "one GPU reported a double-bit memory error: Xid 48 in the kernel log",
-    "xid-154": "one GPU reported an error, and the driver asks for a node reboot: Xid 154 in the kernel log",
+    "xid-154": "one GPU reported an error, and the driver requests a node reboot: Xid 154 in the kernel log",
     "sxid-fatal": "an NVSwitch reported a fatal error: SXid in the kernel log",
-    "no-devices": "the driver is loaded and initialises no GPU",
+    "no-devices": "the driver is loaded and initializes no GPU",
     "gpu-wrong-model": "one GPU is of another model",
-    "gpu-less-memory": "one GPU shows less memory than it should",
+    "gpu-less-memory": "one GPU shows less memory than its model has",
     "ecc-uncorrected": "one GPU counts uncorrectable memory errors",
-    "ecc-sram": "one GPU counted an uncorrectable SRAM error in its life",
+    "ecc-sram": "one GPU has an aggregate count of one uncorrectable SRAM error",
     "ecc-off": "ECC is off on one GPU",
-    "remap-pending": "a row of one GPU waits for a reset to be remapped",
+    "remap-pending": "a row remapping of one GPU is pending until a reset",
     "remap-failed": "remapping a row of one GPU failed",
     "pcie-narrow": "the PCIe link of one GPU trained to half its width",
-    "pcie-slow": "the PCIe slot of one GPU only does an older generation",
-    "thermal": "one GPU is hot and slowed down by its hardware",
+    "pcie-slow": "the PCIe link of one GPU runs at an older generation",
+    "thermal": "one GPU is overheated and throttled by its hardware",
     "power-capped": "the power limit of one GPU is below its default",
-    "recovery-reset": "the driver asks for a reset of one GPU",
-    "recovery-reboot": "the driver asks for a reboot because of one GPU",
+    "recovery-reset": "the driver requests a reset of one GPU",
+    "recovery-reboot": "the driver requests a reboot because of one GPU",
     "inforom-corrupt": "the infoROM of one GPU is corrupt",
-    "mig-enabled": "MIG is on for one GPU, in a pool that wants whole GPUs",
+    "mig-enabled": "MIG is enabled on one GPU in a pool of whole GPUs",
     "unknown-error": "one cell of one GPU reads [Unknown Error], with exit code 0",
-    "stale-process": "a process of somebody else is on one GPU",
+    "stale-process": "a process of another user runs on one GPU",
     "nvlink-inactive": "two NVLinks of one GPU are down",
     "nvlink-errors": "one NVLink counted replay errors",
     "efa-missing": "one EFA device is missing",
-    "fabric-device-missing": "one InfiniBand or RDMA device is not there (Azure, A3 Ultra, A4)",
+    "fabric-device-missing": "one InfiniBand or RDMA device is missing (Azure, A3 Ultra, A4)",
     "fabric-port-down": "the port of one InfiniBand or RDMA device is down",
     "fabric-port-slow": "the port of one InfiniBand device runs at a quarter of its rate",
-    "fabric-no-key": "one InfiniBand port has not got its tenant's partition key",
-    "fabric-flapping": "one InfiniBand port lost its link nine times since the boot",
+    "fabric-no-key": "one InfiniBand port lacks the partition key of its tenant",
+    "fabric-flapping": "one InfiniBand port lost its link nine times since boot",
     "gvnic-missing": "one data interface of A3 High or A3 Mega is missing",
 }
-"""Name -> what is broken."""
+"""Name -> effect."""
 
 FIELDS = {
     "gpu-wrong-model": {"NAME": "NVIDIA A100-SXM4-80GB", "MEMORY": "81920", "FREE": "81050"},
@@ -74,6 +80,6 @@ UNLISTED = ("gpu-missing", "gpu-off-bus")
 UNREACHABLE = ("xid-79",)
 
 
-def active(state):
+def active(state: State) -> list[str]:
     """The device faults of this node."""
     return [fault for fault in state.get("faults", ()) if fault in FAULTS]

@@ -1,18 +1,23 @@
-"""nvidia-smi on a stand-in node: the queries that steps and checks make, in the words and formats of the real one."""
+"""nvidia-smi on a stand-in node: the queries that steps and checks use, in the formats of the real tool."""
+
+from __future__ import annotations
 
 import os
 
-import dev_faults
-import dev_gpus
-import dev_mig
+from . import device_faults, mig
+from . import gpus as device_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Change, Gpu, State
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CUDA = {"570": "12.8", "575": "12.9", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3"}
-"""The highest CUDA of a driver branch, as its nvidia-smi shows it."""
+"""Driver branch -> the highest CUDA version that its nvidia-smi shows."""
 
 
-def main(state, args):
-    """Answer one call; the exit codes are those of nvidia-smi(1)."""
+def main(state: State, args: list[str], change: Change) -> int:
+    """Run one call. Exit codes as in nvidia-smi(1)."""
     driver = state.get("driver", {})
     if args in (["-h"], ["--help"]):
         print("NVIDIA System Management Interface -- v%s" % driver.get("userspace"))
@@ -25,12 +30,12 @@ def main(state, args):
     if driver.get("loaded") != driver.get("userspace"):
         print(
             "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: %s"
-            % ".".join(driver["userspace"].split(".")[:2])
+            % ".".join(str(driver["userspace"]).split(".")[:2])
         )
         return 18
-    faults = dev_faults.active(state)
+    faults = device_faults.active(state)
     if args == ["--version"]:
-        version = driver["userspace"]
+        version = str(driver["userspace"])
         print(
             "NVIDIA-SMI version  : %s\nNVML version        : %s\nDRIVER version      : %s\nCUDA Version        : %s"
             % (version, ".".join(version.split(".")[:2]), version, _cuda(version))
@@ -39,11 +44,11 @@ def main(state, args):
     if args == ["--help-query-gpu"]:
         print(_read("help-query-gpu.txt"), end="")
         return 0
-    gpus = dev_gpus.listed(state)
+    gpus = device_gpus.listed(state)
     if not gpus or "no-devices" in faults:
         print("No devices were found")
         return 6
-    broken = "%s" % gpus[min(dev_faults.GPU, len(gpus) - 1)]["PCI"][4:]
+    broken = "%s" % gpus[min(device_faults.GPU, len(gpus) - 1)]["PCI"][4:]
     if "xid-79" in faults:
         print("Unable to determine the device handle for GPU%s: Unknown Error" % broken)
         return 255
@@ -53,30 +58,29 @@ def main(state, args):
             % broken
         )
         return 15
-    code = _query(state, args, gpus, faults)
+    code = _query(state, args, gpus, faults, change)
     if "inforom-corrupt" in faults and code == 0:
         print("WARNING: infoROM is corrupted at gpu %s" % broken)
         return 14
     return code
 
 
-def _query(state, args, gpus, faults):
+def _query(state: State, args: list[str], gpus: list[Gpu], faults: list[str], change: Change) -> int:
     if not args:
         return _table(state, gpus)
     if args in (["-L"], ["--list-gpus"]):
         for gpu in gpus:
             print(_line(gpu))
-            for number, profile in enumerate(dev_mig.instances(state, gpu["INDEX"])):
+            for number, profile in enumerate(mig.instances(state, gpu["INDEX"])):
                 print(
-                    "  MIG %-11s Device %2d: (UUID: %s)"
-                    % (profile, number, dev_mig.uuid(state, int(gpu["INDEX"]), number))
+                    "  MIG %-11s Device %2d: (UUID: %s)" % (profile, number, mig.uuid(state, int(gpu["INDEX"]), number))
                 )
         return 0
     if args[0] == "mig":
-        return dev_mig.manage(state, args, _change(state))
+        return mig.manage(state, args, change)
     if "-mig" in args:
-        return dev_mig.mode(args, _change(state))
-    if args[0] == "nvlink" and dev_mig.enabled(state):
+        return mig.mode(args, change)
+    if args[0] == "nvlink" and mig.enabled(state):
         for gpu in gpus:
             print(_line(gpu) + "\nNvlink queries are not supported for Devices in MIG mode")
         return 0
@@ -103,31 +107,17 @@ def _query(state, args, gpus, faults):
     return 1
 
 
-def _change(state):
-    """How a command changes the node: on paper the given state, on a node the file that all tools read."""
-
-    def change(write):
-        if state.get("paper"):
-            write(state)
-            return
-        from tools.state import change_state
-
-        change_state(write)
-
-    return change
-
-
-def _csv(gpus, fields, style):
+def _csv(gpus: list[Gpu], fields: list[str], style: list[str]) -> int:
     columns = {}
     for line in _read("query-gpu.txt").splitlines():
         header, value = line.split("\t")
         columns[header.split(" [")[0]] = (header, value)
     for at, field in enumerate(fields):
-        if field not in columns:
-            fields[at] = _other_name(field, columns)
-        if fields[at] is None:
+        name = field if field in columns else _other_name(field, columns)
+        if name is None:
             print('Field "%s" is not a valid field to query.\n' % field)
             return 2
+        fields[at] = name
     if "noheader" not in style:
         print(", ".join(columns[field][0] for field in fields))
     for gpu in gpus:
@@ -150,8 +140,8 @@ def _csv(gpus, fields, style):
     return 0
 
 
-def _other_name(field, columns):
-    """The column that the driver knows under a second name, as its help lists them: "memory.total" or ..."""
+def _other_name(field: str, columns: dict[str, tuple[str, str]]) -> str | None:
+    """The column of a field that the driver's help lists under another name."""
     for line in _read("help-query-gpu.txt").splitlines():
         names = [word.strip('"') for word in line.split() if word.startswith('"')]
         if line.startswith('"') and field in names:
@@ -159,7 +149,7 @@ def _other_name(field, columns):
     return None
 
 
-def _apps(gpus, fields, style, faults):
+def _apps(gpus: list[Gpu], fields: list[str], style: list[str], faults: list[str]) -> int:
     known = {
         "gpu_uuid": "gpu_uuid",
         "gpu_name": "gpu_name",
@@ -175,7 +165,7 @@ def _apps(gpus, fields, style, faults):
     if "noheader" not in style:
         print(", ".join(known[field] for field in fields))
     if "stale-process" in faults:
-        gpu = gpus[min(dev_faults.GPU, len(gpus) - 1)]
+        gpu = gpus[min(device_faults.GPU, len(gpus) - 1)]
         row = {
             "gpu_uuid": gpu["UUID"],
             "gpu_name": gpu["NAME"],
@@ -188,9 +178,9 @@ def _apps(gpus, fields, style, faults):
     return 0
 
 
-def _xml(state, gpus, faults):
+def _xml(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     template = _read("gpu.xml")
-    driver = state["driver"]["userspace"]
+    driver = str(state["driver"]["userspace"])
     text = [
         '<?xml version="1.0" ?>',
         '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">',
@@ -208,7 +198,7 @@ def _xml(state, gpus, faults):
                 "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
             )
         text = _fill(template, gpu)
-        cut = dev_mig.instances(state, gpu["INDEX"])
+        cut = mig.instances(state, gpu["INDEX"])
         if cut:
             text = text.replace("\t\t<mig_devices>\n\t\t\tNone\n", "\t\t<mig_devices>\n" + _instances(cut), 1)
         print(text, end="")
@@ -216,7 +206,7 @@ def _xml(state, gpus, faults):
     return 0
 
 
-def _instances(cut):
+def _instances(cut: list[str]) -> str:
     return "".join(
         "\t\t\t<mig_device>\n\t\t\t\t<index>%d</index>\n\t\t\t\t<gpu_instance_id>%d</gpu_instance_id>\n"
         "\t\t\t\t<compute_instance_id>0</compute_instance_id>\n\t\t\t</mig_device>\n" % (number, number + 1)
@@ -224,20 +214,20 @@ def _instances(cut):
     )
 
 
-def _nvlink_status(gpus, faults):
+def _nvlink_status(gpus: list[Gpu], faults: list[str]) -> int:
     for index, gpu in enumerate(gpus):
         print(_line(gpu))
-        for link in range(gpu["LINKS"]):
-            down = "nvlink-inactive" in faults and index == dev_faults.GPU and link in (4, 5)
+        for link in range(int(gpu["LINKS"])):
+            down = "nvlink-inactive" in faults and index == device_faults.GPU and link in (4, 5)
             print("\t Link %d: %s" % (link, "<inactive>" if down else gpu["RATE"] + " GB/s"))
     return 0
 
 
-def _nvlink_errors(gpus, faults):
+def _nvlink_errors(gpus: list[Gpu], faults: list[str]) -> int:
     for index, gpu in enumerate(gpus):
         print(_line(gpu))
-        for link in range(gpu["LINKS"]):
-            counted = 17 if "nvlink-errors" in faults and index == dev_faults.GPU and link == 4 else 0
+        for link in range(int(gpu["LINKS"])):
+            counted = 17 if "nvlink-errors" in faults and index == device_faults.GPU and link == 4 else 0
             print(
                 "\t Link %d: Replay Errors: %d\n\t Link %d: Recovery Errors: 0\n\t Link %d: CRC Errors: 0"
                 % (link, counted, link, link)
@@ -245,7 +235,7 @@ def _nvlink_errors(gpus, faults):
     return 0
 
 
-def _topology(state, gpus, faults):
+def _topology(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     count = len(gpus)
     print(
         "\t\x1b[4m"
@@ -255,7 +245,7 @@ def _topology(state, gpus, faults):
     for row, gpu in enumerate(gpus):
         cells = []
         for column in range(count):
-            links = gpu["LINKS"] - (2 if "nvlink-inactive" in faults and dev_faults.GPU in (row, column) else 0)
+            links = int(gpu["LINKS"]) - (2 if "nvlink-inactive" in faults and device_faults.GPU in (row, column) else 0)
             cells.append(" X " if row == column else "NV%d" % links if links > 0 else "SYS")
         half = row * 2 // count if count > 1 else 0
         print("GPU%d\t%s\t%s\t%d\t\tN/A" % (row, "\t".join(cells), "0-23,48-71" if half == 0 else "24-47,72-95", half))
@@ -263,8 +253,8 @@ def _topology(state, gpus, faults):
     return 0
 
 
-def _table(state, gpus):
-    driver = state["driver"]["userspace"]
+def _table(state: State, gpus: list[Gpu]) -> int:
+    driver = str(state["driver"]["userspace"])
     rule = "+-----------------------------------------+------------------------+----------------------+"
     print(_now() + "       \n" + "+" + "-" * 89 + "+")
     print("| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n%s" % (driver, driver, _cuda(driver), rule))
@@ -277,11 +267,11 @@ def _table(state, gpus):
     return 0
 
 
-def _line(gpu):
+def _line(gpu: Gpu) -> str:
     return "GPU %s: %s (UUID: %s)" % (gpu["INDEX"], gpu["NAME"], gpu["UUID"])
 
 
-def _fill(text, values):
+def _fill(text: str, values: Gpu) -> str:
     if "@" not in text:
         return text
     for name, value in values.items():
@@ -291,26 +281,26 @@ def _fill(text, values):
     return text.replace("@TIME@", _stamp()) if "@TIME@" in text else text
 
 
-def _unit(header):
+def _unit(header: str) -> str:
     return header.split(" [")[1][:-1] if " [" in header else "-"
 
 
-def _cuda(version):
+def _cuda(version: str) -> str:
     return CUDA.get(version.split(".")[0], "13.0")
 
 
-def _now():
+def _now() -> str:
     import time
 
     return time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime())
 
 
-def _stamp():
+def _stamp() -> str:
     import time
 
     return time.strftime("%Y/%m/%d %H:%M:%S.000", time.gmtime())
 
 
-def _read(name):
+def _read(name: str) -> str:
     with open(os.path.join(HERE, name), encoding="utf-8") as file:
         return file.read()

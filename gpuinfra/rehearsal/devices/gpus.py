@@ -1,16 +1,22 @@
-"""The GPUs of a stand-in node: where they sit, who they are, and every value that tools print about them.
+"""The GPUs of a stand-in node: addresses, identities, and every value that tools print about them.
 
-`dev_models.py` carries what differs between models; the rest of each output is in `gpu.xml` and `query-gpu.txt`.
-Identities are synthetic and look it, and differ between instances, so a replaced node has other GPUs.
+`models.py` has what differs between models; the rest of each output is in `gpu.xml` and `query-gpu.txt`.
+Identities are recognizably synthetic and differ between instances, so a replaced node has other GPUs.
 """
 
-import dev_faults
-import dev_layout
-from dev_models import MODELS
+from __future__ import annotations
+
+from . import device_faults
+from . import layout as layout_table
+from .models import MODELS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Gpu, Model, State
 
 
-def model(state):
-    """The record of this machine's GPU, None for a machine without one."""
+def model(state: State) -> Model | None:
+    """The model of this machine's GPUs, None for a machine without GPUs."""
     hardware = state.get("hardware", {})
     name = hardware.get("gpu")
     if not name or not hardware.get("gpus"):
@@ -18,21 +24,21 @@ def model(state):
     for record in MODELS:
         if record["NAME"] == name:
             return record
-    raise SystemExit("this stand-in has no record of GPU %s" % name)
+    raise SystemExit("the stand-in has no record of GPU %s" % name)
 
 
-def gpus(state):
-    """(index, values) of each GPU, in the driver's order, as the hardware is: faults that hide one are applied by the reader."""
+def gpus(state: State) -> list[tuple[int, Gpu]]:
+    """(index, values) of each GPU in the driver's order. Faults that hide a GPU are applied by `on_bus` and `listed`."""
     record = model(state)
     if record is None:
         return []
-    faults = dev_faults.active(state)
+    faults = device_faults.active(state)
     driver = state.get("driver", {})
     tail = _number(state.get("instance", {}).get("id", ""))
     found = []
     for index in range(state["hardware"]["gpus"]):
-        domain, bus, device = dev_layout.gpu_address(state, record["ARCH"], index).upper().split(":")
-        values = dict(record)
+        domain, bus, device = layout_table.gpu_address(state, record["ARCH"], index).upper().split(":")
+        values: Gpu = {name: str(value) for name, value in record.items()}
         values.update(
             INDEX=str(index), PCI="0000%s:%s:%s" % (domain, bus, device), DOMAIN=domain, BUS=bus, DEVICE=device.split(".")[0],
             UUID="GPU-00000000-0000-4000-8%03x-%012x" % (index, tail % 16**12), SERIAL="0%08d%04d" % (tail % 10**8, index),
@@ -46,12 +52,12 @@ def gpus(state):
             FABRIC_STATE="Completed" if record["FABRIC"] else "N/A", FABRIC_STATUS="Success" if record["FABRIC"] else "N/A",
         )  # fmt: skip
         if index in state.get("mig", {}).get("enabled", ()):
-            # Rows of a GPU that is cut are nobody's to ask for.
+            # A GPU in MIG mode reports no remapped rows.
             values.update(
                 MIG="Enabled", MIG_PENDING="Enabled", ROW_UNC="[N/A]", ROW_PENDING="[N/A]", ROW_FAILURE="[N/A]"
             )
-        for fault in faults if index == dev_faults.GPU else ():
-            values.update(dev_faults.FIELDS.get(fault, {}))
+        for fault in faults if index == device_faults.GPU else ():
+            values.update(device_faults.FIELDS.get(fault, {}))
         values.update(
             TLIMIT_CSV=values["TLIMIT"].replace(" C", ""), PROCESSES="\n\t\t",
             FABRIC_CSV_STATE="Completed" if record["FABRIC"] else "[N/A]", FABRIC_CSV_STATUS="Success" if record["FABRIC"] else "[N/A]",
@@ -61,21 +67,21 @@ def gpus(state):
     return found
 
 
-def on_bus(state):
-    """GPUs that lspci shows."""
-    hidden = "gpu-off-bus" in dev_faults.active(state)
-    return [values for index, values in gpus(state) if not (hidden and index == dev_faults.GPU)]
+def on_bus(state: State) -> list[Gpu]:
+    """GPUs that lspci lists."""
+    hidden = "gpu-off-bus" in device_faults.active(state)
+    return [values for index, values in gpus(state) if not (hidden and index == device_faults.GPU)]
 
 
-def listed(state):
-    """GPUs that the driver lists, numbered as it numbers them: a hidden one moves the later ones up."""
-    hidden = [fault for fault in dev_faults.active(state) if fault in dev_faults.UNLISTED]
-    seen = [values for index, values in gpus(state) if not (hidden and index == dev_faults.GPU)]
+def listed(state: State) -> list[Gpu]:
+    """GPUs that the driver lists. A hidden GPU shifts the indexes of the later ones."""
+    hidden = [fault for fault in device_faults.active(state) if fault in device_faults.UNLISTED]
+    seen = [values for index, values in gpus(state) if not (hidden and index == device_faults.GPU)]
     for index, values in enumerate(seen):
         values.update(INDEX=str(index), COUNT=str(len(seen)))
     return seen
 
 
-def _number(instance):
+def _number(instance: str) -> int:
     digits = "".join(letter for letter in instance if letter in "0123456789abcdef")
     return int(digits, 16) if digits else 0

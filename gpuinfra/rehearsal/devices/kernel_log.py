@@ -1,13 +1,19 @@
-"""The kernel log of this boot, as journalctl -k and dmesg print it."""
+"""The kernel log of this boot, in the formats of `journalctl -k` and `dmesg`."""
 
-import dev_fabric
-import dev_faults
-import dev_gpus
+from __future__ import annotations
+
+from . import device_faults, fabric
+from . import gpus as device_gpus
+from . import layout as layout_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import State
 
 
-def lines(state):
+def lines(state: State) -> list[tuple[float, str]]:
     """(seconds since boot, text) of each kernel message."""
-    said = [
+    messages = [
         (
             0.0,
             "Linux version %s (buildd@lcy02-amd64-000) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04.2) 12.3.0) #42~22.04.1-Ubuntu SMP"
@@ -19,18 +25,18 @@ def lines(state):
             % state.get("kernel", ""),
         ),
     ]
-    said += [(0.9, text) for text in _ethernet(state)]
-    for gpu in dev_gpus.on_bus(state):
-        said.append(
+    messages += [(0.9, text) for text in _ethernet(state)]
+    for gpu in device_gpus.on_bus(state):
+        messages.append(
             (1.1, "pci %s: [10de:%s] type 00 class 0x030200" % (gpu["PCI"][4:].lower(), gpu["PCIID"][:4].lower()))
         )
     driver = state.get("driver", {})
     if driver.get("loaded"):
         flavour = "Open Kernel Module for x86_64" if driver.get("open") else "x86_64 Kernel Module"
-        said.append((9.2, "nvidia-nvlink: Nvlink Core is being initialized, major device number 239"))
-        said.append((9.4, "NVRM: loading NVIDIA UNIX %s  %s  Release Build" % (flavour, driver["loaded"])))
+        messages.append((9.2, "nvidia-nvlink: Nvlink Core is being initialized, major device number 239"))
+        messages.append((9.4, "NVRM: loading NVIDIA UNIX %s  %s  Release Build" % (flavour, driver["loaded"])))
         if driver.get("userspace") and driver["userspace"] != driver["loaded"]:
-            said.append(
+            messages.append(
                 (
                     14.0,
                     "NVRM: API mismatch: the client has the version %s, but this kernel module has the version %s."
@@ -38,43 +44,43 @@ def lines(state):
                 )
             )
     if "efa" in state.get("modules", ()):
-        for name in dev_fabric.efa_names(state):
-            said.append((11.0, "infiniband %s: EFA device registered" % name))
-    for port in dev_fabric.ports(state):
+        for name in fabric.efa_names(state):
+            messages.append((11.0, "infiniband %s: EFA device registered" % name))
+    for port in fabric.ports(state):
         if port["LAYER"] == "InfiniBand" and not port["DOWN"]:
-            said.append((11.0, "IPv6: ADDRCONF(NETDEV_CHANGE): %s: link becomes ready" % port["NETDEV"]))
-    return said + _faults(state)
+            messages.append((11.0, "IPv6: ADDRCONF(NETDEV_CHANGE): %s: link becomes ready" % port["NETDEV"]))
+    return messages + _faults(state)
 
 
-def _ethernet(state):
-    """What the drivers of the machine's ordinary interfaces say."""
-    where = dev_fabric.dev_layout.cloud(state)
+def _ethernet(state: State) -> list[str]:
+    """Messages of the drivers of the machine's Ethernet interfaces."""
+    where = layout_table.cloud(state)
     if where == "aws":
         return ["ena 0000:00:05.0: Elastic Network Adapter (ENA) found at mem, mac addr 02:00:00:00:00:01"]
     if where == "azure":
         return ["hv_netvsc 000d3a00-0001-000d-3a00-0001000d3a00 eth0: VF registering: enP41394s1"]
-    return ["gvnic %s: GVE version 1.0.0" % address for address in dev_fabric.gvnics(state)]
+    return ["gvnic %s: GVE version 1.0.0" % address for address in fabric.gvnics(state)]
 
 
-def _faults(state):
-    faults = dev_faults.active(state)
-    gpus = dev_gpus.gpus(state)
-    if len(gpus) <= dev_faults.GPU:
+def _faults(state: State) -> list[tuple[float, str]]:
+    faults = device_faults.active(state)
+    gpus = device_gpus.gpus(state)
+    if len(gpus) <= device_faults.GPU:
         return []
-    pci = gpus[dev_faults.GPU][1]["PCI"][4:].lower()
+    pci = gpus[device_faults.GPU][1]["PCI"][4:].lower()
     short = pci.rsplit(".", 1)[0]
-    said = []
+    messages = []
     if "gpu-missing" in faults:
-        said += [
+        messages += [
             (12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % pci),
-            (12.1, "NVRM: GPU %s: rm_init_adapter failed, device minor number %d" % (pci, dev_faults.GPU)),
+            (12.1, "NVRM: GPU %s: rm_init_adapter failed, device minor number %d" % (pci, device_faults.GPU)),
         ]
     if "no-devices" in faults:
-        said += [
+        messages += [
             (12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % gpu["PCI"][4:].lower()) for _, gpu in gpus
         ]
     if "xid-79" in faults:
-        said += [
+        messages += [
             (41.7, "NVRM: Xid (PCI:%s): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus." % short),
             (41.7, "NVRM: GPU %s: GPU has fallen off the bus." % pci),
             (
@@ -84,7 +90,7 @@ def _faults(state):
             ),
         ]
     if "xid-154" in faults:
-        said.append(
+        messages.append(
             (
                 41.9,
                 "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
@@ -92,7 +98,7 @@ def _faults(state):
             )
         )
     if "xid-48" in faults:
-        said.append(
+        messages.append(
             (
                 41.7,
                 "NVRM: Xid (PCI:%s): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 4, subpartition 0."
@@ -100,13 +106,13 @@ def _faults(state):
             )
         )
     if "gpu-lost" in faults:
-        said.append((41.7, "NVRM: GPU %s: GPU is lost." % pci))
+        messages.append((41.7, "NVRM: GPU %s: GPU is lost." % pci))
     if "sxid-fatal" in faults:
-        said.append((41.7, "nvidia-nvswitch2: SXid (PCI:0000:c0:1a.0): 20034, Fatal, Link 12 LTSSM Fault Up"))
-    return said
+        messages.append((41.7, "nvidia-nvswitch2: SXid (PCI:0000:c0:1a.0): 20034, Fatal, Link 12 LTSSM Fault Up"))
+    return messages
 
 
-def dmesg(state, args):
+def dmesg(state: State, args: list[str]) -> int:
     """`dmesg [--time-format iso]`."""
     iso = "iso" in args or "--time-format=iso" in args
     base = _boot(state)
@@ -117,8 +123,8 @@ def dmesg(state, args):
     return 0
 
 
-def journalctl(state, args):
-    """`journalctl -k [-b] [-o short-iso]`: other journals are played elsewhere."""
+def journalctl(state: State, args: list[str]) -> int:
+    """`journalctl -k [-b] [-o short-iso]`. `tools/machine.py` answers for other journals."""
     base = _boot(state)
     host = state.get("instance", {}).get("name", "node")
     for at, text in lines(state):
@@ -126,7 +132,7 @@ def journalctl(state, args):
     return 0
 
 
-def _boot(state):
+def _boot(state: State) -> float:
     import calendar
     import time
 
@@ -136,7 +142,7 @@ def _boot(state):
         return time.time() - 60
 
 
-def _iso(at, zone):
+def _iso(at: float, zone: str) -> str:
     import time
 
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + zone

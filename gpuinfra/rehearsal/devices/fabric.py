@@ -1,40 +1,46 @@
-"""The devices between nodes - EFA, InfiniBand, RDMA over Ethernet, gVNIC - and the tools that show them.
+"""Fabric devices (EFA, InfiniBand, RDMA over Ethernet, gVNIC) and the tools that list them.
 
-A device shows in RDMA tools once its kernel module is loaded, so a fabric step that did not run shows as it does in reality.
+RDMA tools list a device once its kernel module is loaded, so the output shows a fabric step that did not run.
 """
 
-import dev_faults
-import dev_gpus
-import dev_layout
+from __future__ import annotations
+
+from . import device_faults
+from . import gpus as device_gpus
+from . import layout as layout_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Port, State
 
 EFA_BUSES = ("10", "20", "90", "a0")
-"""One EFA device beside each pair of GPUs, at slot 1b: p4d's shape. Larger machines get further buses."""
+"""Buses of p4d's EFA devices, one for each pair of GPUs, at slot 1b. Larger machines have further buses."""
 ADAPTERS = {"HDR": ("MT4124", "101c", "4124", "20.31.1014"), "NDR": ("MT4126", "101e", "4126", "28.42.1000")}
-"""Generation -> name, PCI id, part number and firmware of a passed-through function; HDR is recorded, NDR's firmware is assumed."""
+"""Generation -> name, PCI id, part number and firmware of a virtual function. HDR is recorded, NDR's firmware is assumed."""
 BROKEN = 5
-"""The device that faults break, counted from 0, so that a person can check that the right one is named."""
+"""Index of the device that faults break."""
 
 
-def efa_addresses(state):
+def efa_addresses(state: State) -> list[tuple[str, str]]:
     """(bus, slot) of each EFA device, as hexadecimal text."""
     count = state.get("hardware", {}).get("efa", 0)
     found = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
-    return found[:-1] if "efa-missing" in dev_faults.active(state) else found
+    return found[:-1] if "efa-missing" in device_faults.active(state) else found
 
 
-def efa_names(state):
-    """rdma-core's name of each device, made of bus and slot in decimal: rdmap16s27."""
+def efa_names(state: State) -> list[str]:
+    """rdma-core's name of each device, from bus and slot in decimal: rdmap16s27."""
     return ["rdmap%ds%d" % (int(bus, 16), int(slot, 16)) for bus, slot in efa_addresses(state)]
 
 
-def efa_ready(state):
-    """True once the EFA module is there and loaded."""
+def efa_ready(state: State) -> bool:
+    """Whether the EFA module is installed and loaded."""
     return bool(state.get("efa", {}).get("kmod")) and "efa" in state.get("modules", ())
 
 
-def nics(state):
-    """(address, vendor:device, class, words) of each device that lspci shows beside GPUs and bridges."""
-    where, provider = dev_layout.cloud(state), state.get("hardware", {}).get("fabric")
+def nics(state: State) -> list[tuple[str, str, str, str]]:
+    """(address, vendor:device, class, name) of each device that lspci lists besides GPUs and bridges."""
+    where, provider = layout_table.cloud(state), state.get("hardware", {}).get("fabric")
     found = []
     if where == "aws":
         found.append(
@@ -67,38 +73,38 @@ def nics(state):
     return found  # fmt: skip
 
 
-def gvnics(state):
-    """Addresses of Google's virtual interfaces: those of the host, and the data interfaces of TCPX and TCPXO."""
-    if dev_layout.cloud(state) != "gcp":
+def gvnics(state: State) -> list[str]:
+    """Addresses of Google's virtual interfaces: the host's, and the data interfaces of TCPX and TCPXO."""
+    if layout_table.cloud(state) != "gcp":
         return []
     arch = _arch(state)
-    found = list(dev_layout.layout(state, arch).get("gvnics", ()))
+    found = list(layout_table.layout(state, arch).get("gvnics", ()))
     if state.get("hardware", {}).get("fabric") in ("tcpx", "tcpxo"):
-        found += dev_layout.fabric_addresses(state, arch)
-        if "gvnic-missing" in dev_faults.active(state):
+        found += layout_table.fabric_addresses(state, arch)
+        if "gvnic-missing" in device_faults.active(state):
             found.pop(min(BROKEN, len(found) - 1))
     return found
 
 
-def devices(state):
-    """(number, PCI address, name) of each InfiniBand or RDMA device that is plugged in."""
+def devices(state: State) -> list[tuple[int, str, str]]:
+    """(number, PCI address, name) of each InfiniBand or RDMA device of the machine."""
     provider = state.get("hardware", {}).get("fabric")
     if provider not in ("infiniband", "gib"):
         return []
     found = []
-    for number, address in enumerate(dev_layout.fabric_addresses(state, _arch(state))):
+    for number, address in enumerate(layout_table.fabric_addresses(state, _arch(state))):
         bus = int(address[5:7], 16)
         found.append((number, address, "mlx5_ib%d" % number if provider == "infiniband" else "rocep%ds0" % bus))
-    if "fabric-device-missing" in dev_faults.active(state):
+    if "fabric-device-missing" in device_faults.active(state):
         found.pop(min(BROKEN, len(found) - 1))
     return found
 
 
-def ports(state):
-    """What RDMA tools show of each port once mlx5_ib is loaded; Azure's Ethernet function comes last, as there."""
+def ports(state: State) -> list[Port]:
+    """The ports that RDMA tools list once mlx5_ib is loaded. Azure's Ethernet function comes last, as on real machines."""
     if "mlx5_ib" not in state.get("modules", ()):
         return []
-    hardware, faults = state.get("hardware", {}), dev_faults.active(state)
+    hardware, faults = state.get("hardware", {}), device_faults.active(state)
     layer = "InfiniBand" if hardware.get("fabric") == "infiniband" else "Ethernet"
     rate = int(hardware.get("fabric_gbps", 0))
     found = []
@@ -110,26 +116,26 @@ def ports(state):
             "LID": 0 if layer == "Ethernet" or down else 958 + number, "NETDEV": "ib%d" % number if layer == "InfiniBand" else "gpu%drdma0" % number,
             "PKEY": "0x7fff" if broken and "fabric-no-key" in faults else "0x800b",
         })  # fmt: skip
-    if dev_layout.cloud(state) == "azure" and found:
+    if layout_table.cloud(state) == "azure" and found:
         found.append({
             "NAME": "mlx5_an0", "NUMBER": 8, "LAYER": "Ethernet", "DOWN": False, "RATE": 100, "LID": 0, "NETDEV": "enP41394s1", "PKEY": "0xffff",
         })  # fmt: skip
     return found
 
 
-def _adapter(state):
+def _adapter(state: State) -> tuple[str, str, str, str]:
     return ADAPTERS["HDR" if int(state.get("hardware", {}).get("fabric_gbps", 0)) <= 200 else "NDR"]
 
 
-def _arch(state):
-    return (dev_gpus.model(state) or {}).get("ARCH", "")
+def _arch(state: State) -> str:
+    return (device_gpus.model(state) or {}).get("ARCH", "")
 
 
-def _guid(port):
+def _guid(port: Port) -> str:
     return "00155dfffe33ff%02x" % (0x50 + port["NUMBER"])
 
 
-def fi_info(state, args):
+def fi_info(state: State, args: list[str]) -> int:
     """`fi_info -p efa [-t FI_EP_RDM] [-l]`."""
     names = efa_names(state) if efa_ready(state) else []
     if "--version" in args:
@@ -155,7 +161,7 @@ def fi_info(state, args):
     return 0
 
 
-def rdma(state, args):
+def rdma(state: State, args: list[str]) -> int:
     """`rdma link`, `rdma dev` and `rdma -p statistic show`."""
     shown = [(name, None) for name in (efa_names(state) if efa_ready(state) else [])]
     shown += [(port["NAME"], port) for port in ports(state)]
@@ -181,12 +187,12 @@ def rdma(state, args):
     return 0  # fmt: skip
 
 
-def ibstat(state, args):
-    """`ibstat [-l]`: it knows InfiniBand and RDMA over Ethernet; EFA has no management devices and does not show."""
+def ibstat(state: State, args: list[str]) -> int:
+    """`ibstat [-l]`: InfiniBand and RDMA over Ethernet. EFA has no management devices and is not listed."""
     del args
     found = ports(state)
     if not found and "ib_umad" not in state.get("modules", ()):
-        _complain("ibpanic: [1001] main: can't init UMAD library: (No such file or directory)")
+        _print_error("ibpanic: [1001] main: can't init UMAD library: (No such file or directory)")
         return 255
     name, _, _, firmware = _adapter(state)
     for port in found:
@@ -207,8 +213,8 @@ def ibstat(state, args):
     return 0  # fmt: skip
 
 
-def ibv_devinfo(state, args):
-    """`ibv_devinfo` and, told by its own first word, `ibv_devices`."""
+def ibv_devinfo(state: State, args: list[str]) -> int:
+    """`ibv_devinfo`."""
     del args
     efa = efa_names(state) if efa_ready(state) else []
     found = ports(state)
@@ -238,7 +244,7 @@ def ibv_devinfo(state, args):
     return 0  # fmt: skip
 
 
-def ibv_devices(state, args):
+def ibv_devices(state: State, args: list[str]) -> int:
     """`ibv_devices`: names and node GUIDs."""
     del args
     print("    device          \t   node GUID\n    ------          \t----------------")
@@ -249,16 +255,16 @@ def ibv_devices(state, args):
     return 0
 
 
-def ibdev2netdev(state, args):
-    """Which network interface belongs to which RDMA device."""
+def ibdev2netdev(state: State, args: list[str]) -> int:
+    """The network interface of each RDMA device."""
     del args
     for port in ports(state):
         print("%s port 1 ==> %s (%s)" % (port["NAME"], port["NETDEV"], "Down" if port["DOWN"] else "Up"))
     return 0
 
 
-def files(state):
-    """Path -> text below /sys and /dev that exists because of a fabric device."""
+def files(state: State) -> dict[str, str]:
+    """Path -> content of each file of a fabric device below /sys and /dev."""
     found = {}
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
         folder = "/sys/bus/pci/devices/0000:%s:%s.0" % (bus, slot)
@@ -275,7 +281,7 @@ def files(state):
         found["/dev/infiniband/uverbs%d" % index] = ""
     for _, address, _ in devices(state):
         folder = "/sys/bus/pci/devices/" + address
-        kind = "0x020700\n" if state["hardware"]["fabric"] == "infiniband" else "0x020000\n"
+        kind = "0x020700\n" if state["hardware"].get("fabric") == "infiniband" else "0x020000\n"
         found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
             "0x15b3\n",
             "0x%s\n" % _adapter(state)[1],
@@ -300,7 +306,7 @@ def files(state):
             "NDR" if port["RATE"] >= 400 else "HDR",
         )
         found[folder + "/ports/1/link_layer"] = port["LAYER"] + "\n"
-        flaps = 9 if index == BROKEN and "fabric-flapping" in dev_faults.active(state) else 0
+        flaps = 9 if index == BROKEN and "fabric-flapping" in device_faults.active(state) else 0
         found[folder + "/ports/1/counters/link_downed"] = "%d\n" % flaps
         found[folder + "/ports/1/pkeys/0"] = port["PKEY"] + "\n"
         found[folder + "/ports/1/pkeys/1"] = "0x7fff\n" if port["LAYER"] == "InfiniBand" else "0x0000\n"
@@ -311,7 +317,7 @@ def files(state):
     return found  # fmt: skip
 
 
-def _complain(text):
+def _print_error(text: str) -> None:
     import sys
 
     sys.stderr.write(text + "\n")

@@ -1,0 +1,18 @@
+"""The device tools of `gpuinfra.rehearsal.devices`, run on the state of this node."""
+
+from __future__ import annotations
+
+from .. import devices
+from .state import change_state, read_state
+
+TOOLS = devices.TOOLS
+
+
+def run(words: list[str]) -> int:
+    """Run one device tool; returns its exit code."""
+    return devices.main(words, read_state(), change_state)  # type: ignore[arg-type]
+
+
+def files() -> dict[str, str]:
+    """Path -> content of each device file of this node."""
+    return devices.files(read_state())  # type: ignore[arg-type]
