@@ -51,7 +51,7 @@ def command(
 
     Exit code 0 when every node is verified, 1 otherwise.
     """
-    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as every:
+    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct, announce=False) as every:
         hosts = every.of_pool(pool)
         by_host = for_hosts(stack, expectation, hosts, pool)
         found = _probe(hosts, by_host, phases, also, burn_in, parallel, timeout_s, known_hosts)

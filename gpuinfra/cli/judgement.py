@@ -41,9 +41,9 @@ def publish(
     if junit:
         write_file(junit, write.junit(nodes, found), "--junit")
     if html:
-        from gpuinfra.report.verification import verification_page
+        from gpuinfra.report.verification_page import page
 
-        write_file(html, verification_page(document, title), "--html")
+        write_file(html, page(document, title), "--html")
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     else:

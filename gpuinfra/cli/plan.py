@@ -30,12 +30,12 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
     Exit code 1 when a finding is an error.
     """
     from gpuinfra.cost.file import load
-    from gpuinfra.report.plan_json import answer
+    from gpuinfra.report.plan_json import plan_report
     from gpuinfra.spec.load import find_stack
 
     on = read_day(day, "--on") if day else today()
     own = load(prices) if prices else None
-    result = answer(find_stack(stack), on, own)
+    result = plan_report(find_stack(stack), on, own)
     if as_json:
         click.echo(json.dumps(result.as_dict(), indent=2))
     else:

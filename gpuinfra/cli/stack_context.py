@@ -93,8 +93,10 @@ def active_stack(name: str, rehearsals: Path | None) -> Iterator[ActiveStack]:
 
 
 @contextmanager
-def hosts_for(stack: str | None, hosts_file: Path | None, rehearsals: Path | None, direct: bool) -> Iterator[Hosts]:
-    """The hosts of a file, or the nodes of a stack for the length of a `with`."""
+def hosts_for(
+    stack: str | None, hosts_file: Path | None, rehearsals: Path | None, direct: bool, *, announce: bool = True
+) -> Iterator[Hosts]:
+    """The hosts of a file, or the nodes of a stack for the length of a `with`; stand-in nodes are announced."""
     if rehearsals and hosts_file:
         raise UsageError("--rehearsal uses the stand-in nodes of STACK; leave --hosts out")
     if hosts_file is not None:
@@ -105,7 +107,7 @@ def hosts_for(stack: str | None, hosts_file: Path | None, rehearsals: Path | Non
     if stack is None:
         raise UsageError("no hosts are named; give STACK or --hosts FILE")
     with active_stack(stack, rehearsals) as active:
-        if active.session is not None:
+        if active.session is not None and announce:
             click.echo("rehearsal: these are stand-in nodes on this machine", err=True)
         yield active.hosts(plan_of(stack), direct)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 HOURS_PER_MONTH = 730
 """Hours of a year divided by twelve, as all three clouds calculate."""
@@ -98,7 +99,7 @@ class Cost:
             return "an unknown amount, because the price of its nodes is unknown"
         return known if self.complete else f"at least {known}"
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Any]:
         """For `--json` and the report."""
         return {
             "currency": "USD",

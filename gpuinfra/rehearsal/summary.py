@@ -13,7 +13,7 @@ from typing import Any
 from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.rehearsal.actions import Result
-from gpuinfra.report.document import checks_text
+from gpuinfra.report.nodes import checks_text
 
 MAX_FAILED_NODES = 8
 MAX_NODES = 32

@@ -1,10 +1,9 @@
-"""Report: outcomes for people and for programs.
+"""Report: everything that people read, as text, page or document.
 
-One document (`report.schema.json` describes it) and one self-contained page made from it. Who fills it in - a
-rehearsal, a deployment, a verification - is elsewhere; this package only knows what a report looks like.
+`tables` draws tables in a terminal, `html` renders pages from the templates. A report's document is described by
+`report.schema.json`; a plan's by `docs/plan-json.md`. What goes into a report is decided elsewhere.
 """
 
 from gpuinfra.report.document import SCHEMA, node_entry, report_schema, totals
-from gpuinfra.report.page import page
 
-__all__ = ["SCHEMA", "node_entry", "page", "report_schema", "totals"]
+__all__ = ["SCHEMA", "node_entry", "report_schema", "totals"]

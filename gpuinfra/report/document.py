@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
@@ -44,20 +43,6 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
         "checks": [{name: check.get(name) for name in CHECK_FIELDS} for check in node.checks],
         "console": console,
     }
-
-
-def checks_text(node: Mapping[str, Any]) -> str:
-    """How the checks of a report's node came out: `37 checks passed, 2 do not apply`. A skip is no failure, and reads as none."""
-    checks = node["checks"]
-    if not checks:
-        return "evidence not judged" if node.get("evidence") else "no evidence"
-    counts = Counter(str(check["outcome"]) for check in checks)
-    parts = [f"{counts['pass']} check{'' if counts['pass'] == 1 else 's'} passed"]
-    words = {"fail": "failed", "error": "could not be judged", "warn": "with a warning"}
-    parts += [f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome]]
-    if counts["skip"]:
-        parts.append(f"{counts['skip']} {'does' if counts['skip'] == 1 else 'do'} not apply")
-    return ", ".join(parts)
 
 
 def totals(nodes: Iterable[Mapping[str, Any]], missing: int = 0) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What `gpuinfra plan` answers about one stack: findings, and where none is an error, plan, software and price.
+"""What `gpuinfra plan` reports about one stack: findings, and without errors the plan, software and price.
 
 The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`.
 """
@@ -22,8 +22,8 @@ SCHEMA = "gpuinfra.plan/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """Everything that is known about a stack without an account."""
+class PlanReport:
+    """Findings, plan and price of a stack; no cloud account is needed."""
 
     stack: str
     path: Path
@@ -31,11 +31,11 @@ class Answer:
     plan: Plan | None = None
     cost: Cost | None = None
     ways: tuple[Row, ...] = ()
-    """The same nodes bought in each way that has a price."""
+    """The same nodes by each purchase option with a price."""
 
     @property
     def ok(self) -> bool:
-        """True when nothing stops it."""
+        """True without errors."""
         return not any(finding.level is Level.ERROR for finding in self.findings)
 
     def as_dict(self) -> dict[str, object]:
@@ -53,21 +53,21 @@ class Answer:
         }
 
 
-def answer(path: Path, today: date, prices: PriceFile | None = None) -> Answer:
-    """Read, check, plan and price one stack file; what is wrong with it comes back as findings."""
+def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> PlanReport:
+    """Read, validate, plan and price one stack file; errors are returned as findings."""
     name = stack_name(path)
     try:
         stack = read_stack(path)
     except SpecError as problem:
-        return Answer(stack=name, path=path, findings=problem.findings)
+        return PlanReport(stack=name, path=path, findings=problem.findings)
     found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
-        return Answer(stack=name, path=path, findings=found)
+        return PlanReport(stack=name, path=path, findings=found)
     from gpuinfra.planning import make_plan
 
     plan = make_plan(stack.spec, today)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
-    return Answer(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
+    return PlanReport(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
 
 
 def plain(value: object) -> object:

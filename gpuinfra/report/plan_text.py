@@ -1,27 +1,33 @@
-"""A plan for people, as plain text: what it will be, why, what it costs and what stays behind."""
+"""A plan as text: topology, software, price and retained resources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 from gpuinfra.cost import Cost
-from gpuinfra.cost.compare import Row
 from gpuinfra.plan.model import Plan, PoolPlan
-from gpuinfra.report.plan_json import Answer
+from gpuinfra.report import tables
+from gpuinfra.report.plan_json import PlanReport
+from gpuinfra.report.plan_tables import gpus_of, storage_text, subnet_table, ways_table
+from gpuinfra.report.prices import price_table
+from gpuinfra.report.tables import Column, Table
+
+LABEL = Column(width=8)
+SOFTWARE = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VERSION"}
 
 
-def text(answer: Answer) -> str:
-    """The whole answer."""
-    return "\n".join(_lines(answer))
+def text(report: PlanReport) -> str:
+    """The whole plan; empty where the declaration has errors."""
+    return "\n".join(_lines(report))
 
 
-def _lines(answer: Answer) -> Iterator[str]:
-    plan, cost = answer.plan, answer.cost
+def _lines(report: PlanReport) -> Iterator[str]:
+    plan, cost = report.plan, report.cost
     if plan is None or cost is None:
         return
-    gpus = sum(pool.count * _number(pool.expectation.get("gpus")) for pool in plan.pools)
     place = f"{plan.cloud} {plan.region}, {', '.join(plan.zones)}"
-    yield f"{plan.name}: {plan.nodes} nodes, {gpus} GPUs on {place}  ({', '.join(plan.layers)})"
+    yield f"{plan.name}: {plan.nodes} nodes, {gpus_of(plan)} GPUs on {place}  ({', '.join(plan.layers)})"
     for pool in plan.pools:
         yield ""
         yield from _pool(pool)
@@ -29,121 +35,93 @@ def _lines(answer: Answer) -> Iterator[str]:
     yield from _site(plan)
     yield ""
     yield from _cost(cost)
-    yield from _ways(answer.ways)
+    if ways := ways_table(report.ways):
+        yield ""
+        yield from tables.text(ways, indent=2)
     yield ""
-    yield from _rest(plan)
+    yield from _resources(plan)
 
 
 def _pool(pool: PoolPlan) -> Iterator[str]:
     expected = pool.expectation
     gpu = f", {expected['gpus']} x {expected['gpu_name']}" if expected.get("gpu_name") else ""
-    fabric = expected.get("fabric_provider")
-    network = f", {expected['fabric_devices']} x {fabric}" if fabric else ""
-    yield f"pool {pool.name}: {pool.count} x {pool.machine}{gpu}{network}"
-    rows = [("group", "nodes", "kind", "zone", "placement group")]
-    for group in pool.groups:
-        nodes = str(group.count) if group.count == group.max_count else f"{group.count} of {group.max_count}"
-        placed = group.placement_group or "none"
-        rows.append((group.name, nodes, group.kind.replace("_", "-"), group.zone, placed))
-    yield from _table(rows, "  ")
-    image = "prebuilt" if pool.image.prebuilt else "plain"
-    yield f"  image    {image} {pool.image.os} ({pool.image.ref})"
-    yield f"  nics     {_nics(pool)}"
-    yield f"  disk     {pool.disk.size_gib} GiB {pool.disk.kind}, encrypted"
-    wanted = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VERSION"}
-    software = [f"{name} {pool.versions[key]}" for name, key in wanted.items() if key in pool.versions]
-    if software:
-        yield f"  software {', '.join(software)}"
-    yield f"  steps    {' '.join(step.id for step in pool.steps)}"
-
-
-def _nics(pool: PoolPlan) -> str:
-    kinds: dict[str, int] = {}
-    for nic in pool.nics:
-        kinds[nic.kind] = kinds.get(nic.kind, 0) + 1
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    fabric = (
+        f", {expected['fabric_devices']} x {expected['fabric_provider']}" if expected.get("fabric_provider") else ""
+    )
+    yield f"pool {pool.name}: {pool.count} x {pool.machine}{gpu}{fabric}"
+    groups = [
+        (
+            group.name,
+            str(group.count) if group.count == group.max_count else f"{group.count} of {group.max_count}",
+            group.kind.replace("_", "-"),
+            group.zone,
+            group.placement_group or "none",
+        )
+        for group in pool.groups
+    ]
+    yield from tables.text(Table(["group", "nodes", "kind", "zone", "placement group"], groups), indent=2)
+    nics = Counter(nic.kind for nic in pool.nics)
+    software = [f"{name} {pool.versions[key]}" for name, key in SOFTWARE.items() if key in pool.versions]
+    rows = [
+        ("image", f"{'prebuilt' if pool.image.prebuilt else 'plain'} {pool.image.os} ({pool.image.ref})"),
+        ("nics", ", ".join(f"{count} {kind}" for kind, count in nics.items())),
+        ("disk", f"{pool.disk.size_gib} GiB {pool.disk.kind}, encrypted"),
+        ("software", ", ".join(software)),
+        ("steps", " ".join(step.id for step in pool.steps)),
+    ]
+    yield from tables.fields([row for row in rows if row[1]], indent=2, label=LABEL)
 
 
 def _site(plan: Plan) -> Iterator[str]:
     network = plan.network
     if network is None:
-        yield "network  from another stack"
+        yield from _field("network", "from another stack")
     elif network.existing_id:
-        yield f"network  {network.existing_id}, there already"
+        yield from _field("network", f"{network.existing_id}, existing")
     else:
-        way_out = "a NAT gateway" if network.egress == "nat" else "the cloud's own endpoints only"
-        way_in = f"in to port 22 from {', '.join(network.ssh_from)}" if network.ssh_from else "no way in"
-        yield f"network  {network.cidr}, {way_in}; out through {way_out}"
-        for subnet in network.subnets:
-            yield f"  {subnet.name:<12} {subnet.cidr:<18} {subnet.zone:<16} {subnet.role}"
+        outbound = "a NAT gateway" if network.egress == "nat" else "the cloud's own endpoints only"
+        inbound = f"SSH from {', '.join(network.ssh_from)}" if network.ssh_from else "no inbound access"
+        yield from _field("network", f"{network.cidr}, {inbound}, outbound through {outbound}")
+        yield from tables.text(subnet_table(network.subnets), indent=2)
     for entry in plan.file_systems:
-        tier = f" at {entry.throughput_mb_s_per_tib} MB/s for each TiB" if entry.throughput_mb_s_per_tib else ""
-        size = f"{entry.capacity_gib} GiB" if entry.capacity_gib else "grows by itself"
-        link = f", bucket {entry.bucket}" if entry.bucket else ""
-        yield f"storage  {entry.mount}: {entry.kind} {entry.deployment}, {size}{tier}{link}"
+        yield from _field("storage", f"{entry.mount}: {storage_text(entry)}")
     if plan.audit.trail:
-        yield f"audit    trail of the whole account, locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
+        locked = f"locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
+        yield from _field("audit", f"trail of the whole account, {locked}")
     if plan.budget:
-        told = ", ".join(plan.budget.recipients) or "nobody"
+        notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
         source = "from this plan's price" if plan.budget.derived else "as declared"
-        yield f"budget   {plan.budget.limit_usd_per_month:,.0f} USD a month ({source}), tells {told}"
+        yield from _field("budget", f"{plan.budget.limit_usd_per_month:,.0f} USD a month ({source}), {notified}")
     hand = plan.handover
     wait = {"all": "every node", "floor": f"{hand.floor} nodes", "none": "no node"}[hand.wait]
-    yield f"handover waits for {wait}, at most {hand.deadline_s // 60} minutes"
+    yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes")
 
 
 def _cost(cost: Cost) -> Iterator[str]:
-    rows = [("what is billed", "USD/h", "price of")]
-    for line in cost.lines:
-        hour = "unknown" if line.usd_per_hour is None else f"{line.usd_per_hour:,.2f}"
-        rows.append((line.what, hour, f"{line.read or ''}{'' if line.certain or not line.read else ' (not certain)'}"))
-    yield from _table(rows, "  ", right=(1,))
+    yield from tables.text(price_table(cost.as_dict()["lines"]), indent=2)
     least = "" if cost.complete else "at least "
     total = f"{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month"
     if cost.usd_rest_of_month is not None:
         total += f", {least}{cost.usd_rest_of_month:,.0f} until the end of this month"
     if cost.usd_for_duration is not None:
         total += f", {least}{cost.usd_for_duration:,.0f} for {cost.duration_hours} hours"
-    yield (
-        f"price    {total}"
-        if cost.nodes_priced
-        else "price    not known, because that of the nodes is not; `--prices FILE` sets your own"
-    )
+    unknown = "unknown, because the price of the nodes is unknown; `--prices FILE` sets your own"
+    yield from _field("price", total if cost.nodes_priced else unknown)
     for line in cost.unknown:
-        yield f"  not counted: {line}"
+        yield f"  not included: {line}"
     if cost.stale:
-        yield f"  older than a quarter: {len(cost.stale)} of these prices; `--prices FILE` sets your own"
+        yield f"  older than three months: {len(cost.stale)} of these prices; `--prices FILE` sets your own"
 
 
-def _ways(ways: Sequence[Row]) -> Iterator[str]:
-    if len(ways) < 2:
-        return
-    rows = [("the same nodes", "USD/h", "USD/month", "pays from", "price of")]
-    for way in ways:
-        pays = f"{way.break_even_hours:,.0f} h a month" if way.break_even_hours is not None else "-"
-        name = way.way.replace("_", "-")
-        rows.append((name, f"{way.usd_per_hour:,.2f}", f"{way.usd_per_month:,.0f}", pays, str(way.read)))
-    yield from _table(rows, "  ", right=(1, 2))
-
-
-def _rest(plan: Plan) -> Iterator[str]:
-    total = sum(plan.resources.values())
-    yield f"creates {total} resources of {len(plan.resources)} types; `--json` lists them"
+def _resources(plan: Plan) -> Iterator[str]:
+    yield f"creates {sum(plan.resources.values())} resources of {len(plan.resources)} types; `--json` lists them"
     if plan.kept:
-        reasons: dict[str, int] = {}
-        for item in plan.kept:
-            reasons[item.why] = reasons.get(item.why, 0) + 1
-        yield f"destroy keeps {len(plan.kept)} of them:"
-        for why, count in reasons.items():
-            yield f"  {count:>3}  {why}"
+        yield f"destroy retains {len(plan.kept)} of them:"
+        reasons = Counter(item.why for item in plan.kept)
+        yield from tables.fields(
+            [(str(count), reason) for reason, count in reasons.items()], indent=2, label=Column(right=True)
+        )
 
 
-def _table(rows: Sequence[Sequence[str]], indent: str, right: Sequence[int] = ()) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
-        yield (indent + "  ".join(cells)).rstrip()
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+def _field(label: str, value: str) -> list[str]:
+    return tables.fields([(label, value)], label=LABEL)

@@ -1,4 +1,4 @@
-"""How the command tells what is wrong."""
+"""How the command shows errors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpuinfra import GpuCluster, clouds
 from gpuinfra.cli import main, prefixed
 
 
-def test_each_of_several_findings_says_whose_it_is() -> None:
-    """Findings are lines of their own with the same beginning; what belongs to one of them is indented below it."""
+def test_each_of_several_findings_has_the_prefix() -> None:
+    """Each finding is a line with the prefix; its details are indented below it."""
     assert prefixed("a is wrong\n  allowed is b\nc is wrong") == [
         "gpuinfra: a is wrong",
         "  allowed is b",
@@ -20,8 +20,8 @@ def test_each_of_several_findings_says_whose_it_is() -> None:
     ]
 
 
-def test_a_declaration_with_two_mistakes_tells_both_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two findings of one file read alike on stderr."""
+def test_two_errors_of_a_declaration_are_both_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two findings of one file have the same form on stderr."""
     file = tmp_path / "Pulumi.two.yaml"
     file.write_text(
         "name: train\nbudget: 3\nowner: {}\nwhere: {cloud: aws, region: us-east-1, zone: use1-az4}\n"
@@ -34,10 +34,10 @@ def test_a_declaration_with_two_mistakes_tells_both_alike(tmp_path: Path, capsys
     assert sum(line.startswith("gpuinfra: ") for line in lines) >= 2
 
 
-def test_a_cloud_whose_packages_are_not_installed_is_told_before_anything_starts(
+def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who installed one cloud and rehearses or deploys another reads one line with what to type, exit code 3, and no traceback."""
+    """A cloud without its packages ends with exit code 3 and one line that names the command to install them."""
     monkeypatch.setattr(clouds, "_installed", lambda name: name != "pulumi-gcp")
     assert clouds.why_not_here("aws") is None
     assert main(["rehearse", "up", "gcp-a3high", "--folder", str(tmp_path)]) == 3
@@ -66,9 +66,7 @@ def test_a_cloud_whose_packages_are_not_installed_is_told_before_anything_starts
         (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
     ],
 )
-def test_a_command_that_is_typed_wrong_says_what_to_type(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 2 and what would have been right, before anything is looked up or started."""
+def test_a_usage_error_names_the_right_words(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A usage error ends with exit code 2 and the allowed or nearest words, before anything starts."""
     assert main(words) == 2
     assert said in capsys.readouterr().err

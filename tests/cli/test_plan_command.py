@@ -60,8 +60,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
-def test_a_wrong_stack_file_gets_one_message_and_exit_1(name: str, tmp_path: Path) -> None:
-    """Each mistake: exit 1, one error with path, value, what is allowed and the nearest right word, no traceback."""
+def test_an_error_in_a_stack_file_is_one_message_and_exit_code_1(name: str, tmp_path: Path) -> None:
+    """Each error has exit code 1 and one message with path, value, what is allowed and the nearest word, without a traceback."""
     text, words = WRONG[name]
     path = tmp_path / "Pulumi.try.yaml"
     path.write_text(text)
@@ -78,19 +78,19 @@ def test_a_wrong_stack_file_gets_one_message_and_exit_1(name: str, tmp_path: Pat
     assert answer["ok"] is False
     assert answer["plan"] is None
     rules = [finding["rule"] for finding in answer["findings"] if finding["level"] != "error"]
-    assert set(rules) <= {"budget_tells_someone"}, "a mistake brings no warning with it"
+    assert set(rules) <= {"budget_tells_someone"}, "an error brings no warning with it"
 
 
-def test_a_plan_tells_people_what_it_will_be_and_cost() -> None:
-    """The text names nodes, groups, addresses, price and what destroy keeps."""
+def test_plan_text_shows_topology_and_price() -> None:
+    """The text names nodes, groups, addresses, price and retained resources."""
     done = _run("plan", "aws-p4d", "--why")
     assert done.returncode == 0, done.stderr
-    for word in ("4 nodes, 32 GPUs", "gpu-reserved-0", "10.64.0.0/16", "USD an hour", "destroy keeps", "11 of 16"):
+    for word in ("4 nodes, 32 GPUs", "gpu-reserved-0", "10.64.0.0/16", "USD an hour", "destroy retains", "11 of 16"):
         assert word in done.stdout
 
 
-def test_the_json_form_is_the_documented_one() -> None:
-    """`--json` has the documented keys and nothing else, and the same answer for the same day."""
+def test_json_has_the_documented_keys() -> None:
+    """`--json` has the documented keys only, and the same output for the same day."""
     first, second = (_run("plan", "aws-p4d", "--json", "--on", "2026-11-21").stdout for _ in range(2))
     assert first == second
     answer = json.loads(first)
@@ -114,7 +114,7 @@ class _Page(HTMLParser):
 
 
 def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
-    """`--html` writes one page without script or outside resource, and what a person wrote stays text."""
+    """`--html` writes a page without scripts or external resources, and text of the declaration stays text."""
     path, page = tmp_path / "Pulumi.try.yaml", tmp_path / "plan.html"
     path.write_text(
         GOOD.replace("storage:", "tags: {team: '<script>alert(1)</script>'}\n    storage:").replace(
@@ -147,15 +147,15 @@ def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
         (("explain", "capcity"), 2, "did you mean"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(words: tuple[str, ...], code: int, said: str) -> None:
-    """Wrong use ends with the documented exit code and one message, without a traceback."""
+def test_a_usage_error_is_one_message(words: tuple[str, ...], code: int, said: str) -> None:
+    """A usage error ends with the documented exit code and one message, without a traceback."""
     done = _run(*words)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_the_catalogue_is_told_with_sources() -> None:
+def test_catalog_shows_prices_with_sources() -> None:
     """`catalog` lists machines of a GPU on all clouds; one machine shows prices with dates and sources."""
     table = _run("catalog", "--gpu", "H100").stdout
     assert "p5.48xlarge" in table
@@ -178,12 +178,12 @@ def test_schema_and_explain_answer() -> None:
 
 
 def test_a_cold_plan_loads_no_cloud_sdk() -> None:
-    """`gpuinfra plan` needs neither an engine nor a cloud's SDK nor the network."""
+    """`gpuinfra plan --json` imports no engine, cloud SDK, network module or table library."""
     code = (
         "import sys\n"
         "from gpuinfra.cli import main\n"
         "main(['plan', 'aws-p4d', '--json'])\n"
-        "heavy = {'pulumi', 'pulumi_aws', 'boto3', 'botocore', 'rich', 'grpc', 'paramiko', 'ssl', 'http.client'} & set(sys.modules)\n"
+        "heavy = {'pulumi', 'pulumi_aws', 'boto3', 'botocore', 'rich', 'grpc', 'paramiko', 'ssl', 'http.client', 'jinja2'} & set(sys.modules)\n"
         "print('loaded', sorted(heavy), file=sys.stderr)\n"
     )
     done = subprocess.run(

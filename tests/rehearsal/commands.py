@@ -31,7 +31,7 @@ def assert_commands_work_on_it(up: Told) -> None:
     assert asked.code == 0, asked.out + asked.err
     assert "rehearsal" in asked.out.splitlines()[0]
     assert "4 of 4 nodes verified. Checked over SSH" in asked.out
-    assert "worse than before" not in asked.out
+    assert "worse than the baseline" not in asked.out
     again = run(command("bootstrap", *place, "--json"), up.root)
     assert again.code == 0, again.out + again.err
     done = json.loads(again.out)

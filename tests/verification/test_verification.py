@@ -137,7 +137,7 @@ def test_what_got_worse_is_told(tmp_path: Path, write: Write) -> None:
     write(documented("i-00000000000000001"), "before")
     write(documented("i-00000000000000001", "power-capped"))
     output = verify(tmp_path, "--baseline", str(tmp_path / "before")).output
-    assert "worse than before: G9 power_limit: was pass, is warn" in output
+    assert "worse than the baseline: G9 power_limit: was pass, is warn" in output
     assert "worse" not in verify(tmp_path, "--baseline", str(tmp_path / "now")).output
 
 

@@ -1,0 +1,89 @@
+"""One node in a page, from a node entry of a report or a verification document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from gpuinfra.report.tables import Cell, Column, Table
+
+MISSED = {"fail": "failed", "error": "could not be judged", "warn": "with a warning"}
+
+
+def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page's node template prints."""
+    problems = _problems(node)
+    facts = (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs expected")
+    checks = [
+        (
+            Cell(badge=check["outcome"]),
+            Cell(f"{check['id']} {check.get('name') or ''}", note="" if check["outcome"] == "pass" else str(check.get("reason") or "")),
+            value_text(check.get("found")),
+            f"{value_text(check.get('expected'))} {check.get('unit') or ''}".strip(),
+        )
+        for check in node["checks"]
+    ]  # fmt: skip
+    gpus = [
+        (gpu.get("index"), Cell(str(gpu.get("uuid") or ""), code=True), gpu.get("serial"), Cell(str(gpu.get("pci") or ""), code=True))
+        for gpu in node.get("gpus", [])
+    ]  # fmt: skip
+    return {
+        "outcome": node["outcome"],
+        "label": node["label"],
+        "id": node["instance_id"],
+        "sums": checks_text(node),
+        "facts": " · ".join(str(fact) for fact in facts if fact),
+        "reason": "" if problems else str(node.get("reason") or ""),
+        "problems": problems,
+        "console": "\n".join(node.get("console") or []),
+        "checks": Table(
+            ["", Column("check", wrap=True), Column("found", wrap=True), Column("expected", wrap=True)], checks
+        ),
+        "gpus": Table(["GPU", "UUID", "serial", "PCI address"], gpus),
+        "evidence": node.get("evidence") or "",
+        "sha256": node.get("evidence_sha256") or "",
+    }
+
+
+def checks_text(node: Mapping[str, Any]) -> str:
+    """The outcomes of a node's checks: `37 checks passed, 2 do not apply`."""
+    checks = node["checks"]
+    if not checks:
+        return "evidence not judged" if node.get("evidence") else "no evidence"
+    counts = Counter(str(check["outcome"]) for check in checks)
+    parts = [f"{counts['pass']} check{'' if counts['pass'] == 1 else 's'} passed"]
+    parts += [f"{counts[outcome]} {word}" for outcome, word in MISSED.items() if counts[outcome]]
+    if counts["skip"]:
+        parts.append(f"{counts['skip']} {'does' if counts['skip'] == 1 else 'do'} not apply")
+    return ", ".join(parts)
+
+
+def value_text(value: object) -> str:
+    """What a check found or expected."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(one) for one in value) or "none"
+    return "" if value is None else str(value)
+
+
+def _problems(node: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The checks that block the node, root cause first; checks with one reason are one problem: a lost GPU fails fifteen."""
+    by_id = {check["id"]: check for check in node["checks"]}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for check in (by_id[name] for name in node.get("blocking", []) if name in by_id):
+        groups.setdefault(str(check.get("reason") or _found(check)), []).append(check)
+    return [
+        {
+            "title": f"{first['id']} {first.get('name') or ''}",
+            "reason": reason,
+            "others": ", ".join(str(check["id"]) for check in others),
+            "hint": str(first.get("hint") or ""),
+        }
+        for reason, (first, *others) in groups.items()
+    ]
+
+
+def _found(check: Mapping[str, Any]) -> str:
+    return f"found {value_text(check.get('found'))}, expected {value_text(check.get('expected'))} {check.get('unit') or ''}"

@@ -1,0 +1,47 @@
+"""Tables and sentences that a plan shows in text and in its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuinfra.cost.compare import Row
+from gpuinfra.plan.model import FileSystemPlan, Plan, Subnet
+from gpuinfra.report.prices import usd
+from gpuinfra.report.tables import Cell, Column, Table
+
+
+def gpus_of(plan: Plan) -> int:
+    """GPUs of all pools."""
+    each = ((pool.count, pool.expectation.get("gpus")) for pool in plan.pools)
+    return sum(count * gpus for count, gpus in each if isinstance(gpus, int))
+
+
+def subnet_table(subnets: Sequence[Subnet]) -> Table:
+    """Subnets; an existing one shows its id instead of a range."""
+    rows = [(one.name, Cell(one.cidr or one.existing_id or "", code=True), one.zone, one.role) for one in subnets]
+    return Table(["subnet", "addresses", "zone", "role"], rows)
+
+
+def storage_text(entry: FileSystemPlan) -> str:
+    """`lustre SCRATCH_2, 4,800 GiB at 250 MB/s per TiB, bucket auto`."""
+    size = f"{entry.capacity_gib:,} GiB" if entry.capacity_gib else "grows automatically"
+    tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
+    bucket = f", bucket {entry.bucket}" if entry.bucket else ""
+    return f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}"
+
+
+def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:
+    """The same nodes by purchase option; empty where there is nothing to compare."""
+    columns = [Column("purchase option"), Column("USD/hour", right=True), Column("USD/month", right=True), Column("cheaper from"), Column("price of")]  # fmt: skip
+    rows = [
+        [
+            way.way.replace("_", "-"),
+            usd(way.usd_per_hour),
+            usd(way.usd_per_month, 0),
+            f"{way.break_even_hours:,.0f} hours a month" if way.break_even_hours is not None else "",
+            str(way.read),
+            way.note,
+        ]
+        for way in (ways if len(ways) > 1 else ())
+    ]
+    return Table([*columns, Column("note", wrap=True)], rows) if notes else Table(columns, [row[:-1] for row in rows])

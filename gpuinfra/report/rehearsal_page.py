@@ -1,0 +1,82 @@
+"""A rehearsal's report as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuinfra.report.html import render
+from gpuinfra.report.nodes import node_view
+from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
+from gpuinfra.report.tables import Cell, Column, Table
+
+BANNER = (
+    "This is a rehearsal: the program and the engine are real, the cloud and the nodes are stand-ins on this machine. "
+    "Nothing was deployed or bought."
+)
+NO_PRICE = "Unknown, because the declaration is not in the stack file."
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """The page of a `gpuinfra.report/1` document."""
+    rehearsal, sums, cost, engine = report["rehearsal"], report["totals"], report.get("cost"), report["engine"]
+    kind = "Rehearsal" if rehearsal else "Report"
+    where = (report.get("cluster"), report.get("cloud"), report.get("region"), report.get("finished"))
+    faults = report.get("faults")
+    return render(
+        "rehearsal.html.j2",
+        kind=kind,
+        title=f"{kind} of {report['stack']}",
+        outcome="ok" if report["ok"] else "failed",
+        status=f"{report['action']} {'succeeded' if report['ok'] else 'failed'}",
+        subtitle=" · ".join([*(str(one) for one in where if one), f"{report.get('seconds')} s in the engine"]),
+        banners=[*([BANNER] if rehearsal else []), *([f"Injected faults: {', '.join(faults)}"] if faults else [])],
+        tiles=[
+            (f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
+            (f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
+            hour_tile(cost or {}, ", if deployed" if rehearsal else ""),
+            (engine["resources"], "resources in the state"),
+        ],
+        problems=report.get("problems", []),
+        life=Table(["", "step", Column("result", wrap=True)], [
+            (Cell(badge="pass" if step["ok"] else "fail"), step["step"], step["found"]) for step in report.get("life", [])
+        ]),
+        nodes=[node_view(node) for node in report.get("nodes", [])],
+        price={
+            "summary": summary(cost) if cost else NO_PRICE,
+            "lines": price_table(cost.get("lines", []) if cost else []),
+            "excluded": "; ".join(excluded(cost)) if cost else "",
+        },
+        engine_title=f"Engine: Pulumi {engine['version']}",
+        engine=_engine(engine.get("runs", [])),
+        kept=kept_table((k.get("name"), k.get("type"), k.get("why")) for k in report.get("kept", [])),
+        not_shown=report["not_shown"],
+        provenance=_provenance(report.get("provenance", [])),
+        origin=f"document {report['schema']}",
+    )  # fmt: skip
+
+
+def kept_table(rows: Any) -> Table:
+    """Resources that destroy retains: name, type, reason."""
+    made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
+    return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)
+
+
+def _engine(runs: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        (
+            Cell(badge="pass" if run["exit_code"] == 0 else "fail"),
+            run["name"],
+            ", ".join(f"{count} {operation}" for operation, count in sorted(run["operations"].items())),
+            f"{run['seconds']} s",
+        )
+        for run in runs
+    ]
+    return Table(["", "operation", Column("resources", wrap=True), Column("time", right=True)], rows)
+
+
+def _provenance(rows: Sequence[Mapping[str, Any]]) -> Table:
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return Table(
+        [Column(key.replace("_", " "), wrap=True) for key in keys], [[row.get(key) for key in keys] for row in rows]
+    )

@@ -1,0 +1,149 @@
+"""Tables: one structure that becomes text in a terminal and a table in a page.
+
+Cells are data, never markup. In text, columns keep their width where output is no terminal, so logs and scripts see one
+line for each row; in a terminal, columns that may wrap fold to its width, and ids stay whole.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuinfra.safe_text import one_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+UNLIMITED = 100_000
+"""Columns of output that is no terminal."""
+WRAPPED = 24
+"""Least width of a column that may wrap."""
+GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
+COLOURS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
+OUTCOMES = {
+    "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
+    "planned": QUIET, "warn": WARN, "waiting": WARN, "not certain": WARN, "look": WARN,
+}  # fmt: skip
+"""Word -> how it is shown; every other outcome is bad."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell; a plain string is a cell with text only."""
+
+    text: str = ""
+    note: str = ""
+    """A second, quieter line; in pages only."""
+    badge: str = ""
+    """A word of `OUTCOMES` before the text."""
+    doubt: str = ""
+    """A badge after the text; in text, in parentheses."""
+    code: bool = False
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; a plain string is a column of text on the left that is never wrapped."""
+
+    title: str = ""
+    right: bool = False
+    wrap: bool = False
+    width: int = 0
+    """Least width in text."""
+
+
+NO_TITLE = Column()
+
+
+@dataclass(frozen=True, init=False)
+class Table:
+    """Columns and rows."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __init__(self, columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
+        object.__setattr__(self, "columns", tuple(c if isinstance(c, Column) else Column(c) for c in columns))
+        made = tuple(
+            tuple(v if isinstance(v, Cell) else Cell("" if v is None else str(v)) for v in row) for row in rows
+        )
+        if any(len(row) != len(self.columns) for row in made):
+            raise ValueError("a row has more or fewer cells than the table has columns")
+        object.__setattr__(self, "rows", made)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+
+def tone(word: str) -> str:
+    """How an outcome is shown: `good`, `warn`, `bad` or `quiet`."""
+    return OUTCOMES.get(word, BAD)
+
+
+def text(table: Table, *, indent: int = 0, header: bool = True, width: int | None = None) -> list[str]:
+    """The table as lines; `width` replaces the terminal's width."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+
+    limit = (width or terminal_width()) - indent
+    shown = [[_cell(cell) for cell in row] for row in table.rows]
+    titles = [column.title if header else "" for column in table.columns]
+    widths = [
+        max([len(title), column.width, *(row[at].cell_len for row in shown)])
+        for at, (title, column) in enumerate(zip(titles, table.columns, strict=True))
+    ]
+    least = sum(
+        min(size, WRAPPED) if column.wrap else size for size, column in zip(widths, table.columns, strict=True)
+    ) + 2 * (len(widths) - 1)
+    drawn = RichTable(box=None, show_header=header, pad_edge=False, padding=(0, 2, 0, 0))
+    for title, column, size in zip(titles, table.columns, widths, strict=True):
+        drawn.add_column(
+            title,
+            justify="right" if column.right else "left",
+            no_wrap=not column.wrap,
+            min_width=min(size, WRAPPED) if column.wrap else size,
+            overflow="fold",
+            header_style="bold",
+        )
+    for row in shown:
+        drawn.add_row(*row)
+    stream = io.StringIO()
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    console = Console(
+        file=stream, width=max(limit, least) + indent, force_terminal=colour, highlight=False, legacy_windows=False,
+        color_system="standard" if colour else None,
+    )  # fmt: skip
+    console.print(Padding(drawn, (0, 0, 0, indent)))
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def fields(rows: Iterable[tuple[str, str]], *, indent: int = 0, label: Column = NO_TITLE) -> list[str]:
+    """Labels and values, a line for each; long values fold in a terminal."""
+    return text(Table([label, Column(wrap=True)], rows), indent=indent, header=False)
+
+
+def terminal_width() -> int:
+    """Columns of standard output; unlimited where it is no terminal."""
+    if not sys.stdout.isatty():
+        return UNLIMITED
+    return max(shutil.get_terminal_size((80, 24)).columns, 40)
+
+
+def _cell(cell: Cell) -> Text:
+    from rich.text import Text
+
+    made = Text()
+    if cell.badge:
+        made.append(one_line(cell.badge), style=COLOURS[tone(cell.badge)])
+    if cell.text:
+        made.append((" " if cell.badge else "") + one_line(cell.text, limit=4000), style="bold" if cell.strong else "")
+    if cell.doubt:
+        made.append(f" ({one_line(cell.doubt)})", style=COLOURS[tone(cell.doubt)])
+    return made
