@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuinfra.errors import UsageError
 from gpuinfra.reference.fields import all_fields
-from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.messages import READING_RULES, listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -33,8 +33,8 @@ def explain(name: str) -> str:
     """Every meaning of a name. Raises `UsageError` with the nearest known name if it has none."""
     clean = re.sub(r"\[\d*\]", "", name).strip(".")
     fields, rules, checks, steps = all_fields(), known_rules(), known_checks(), known_steps()
-    # A full path means one field, a bare name every field of that name.
-    paths = [clean] if clean in fields else [path for path in fields if path.rsplit(".", 1)[-1] == clean]
+    # A full path means one field, a shorter one every field whose path ends with it.
+    paths = [clean] if clean in fields else [path for path in fields if path.endswith(f".{clean}")]
     found = ["\n".join(field.lines()) for path in paths for field in fields[path]]
     for table, key in ((rules, clean), (checks, clean.upper()), (checks, clean), (steps, clean.removesuffix(".sh"))):
         if key in table and table[key] not in found:
@@ -52,8 +52,11 @@ def explain(name: str) -> str:
 def known_rules() -> dict[str, str]:
     """Name of a rule -> its text."""
     from gpuinfra.rules.run import all_rules
+    from gpuinfra.rules.stack import region_agrees_with_provider
 
-    return {name: _entry(f"rule {name}", (("meaning", rule.__doc__ or ""),)) for name, rule in all_rules().items()}
+    meanings = {**READING_RULES, region_agrees_with_provider.__name__: region_agrees_with_provider.__doc__ or ""}
+    meanings |= {name: rule.__doc__ or "" for name, rule in all_rules().items()}
+    return {name: _entry(f"rule {name}", (("meaning", meaning),)) for name, meaning in meanings.items()}
 
 
 @cache

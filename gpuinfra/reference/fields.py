@@ -74,7 +74,7 @@ def _section(section: Schema, models: Schema, prefix: str) -> Iterator[FieldHelp
             meaning=" ".join(schema.get("description", "").split()),
             type=_type(schema, models),
             unit=_unit(schema) or "none",
-            limits=_limits(schema, models) or "none",
+            limits=_limits(schema, models) or ("the limits of its fields" if inner else "none"),
             default=_default(name, schema, section),
             example=f"{name}: {flow(example)}" if (example := _example(schema, models)) is not None else "",
             fields="; ".join(f"{_kind(model)[1]}: ".removeprefix(": ") + ", ".join(model["properties"]) for model in inner),

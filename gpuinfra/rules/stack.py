@@ -31,7 +31,7 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
         with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
         for finding in check(stack.spec, today)
     )
-    return (*_region_agrees_with_provider(stack), *found)
+    return (*region_agrees_with_provider(stack), *found)
 
 
 def _route(path: str) -> tuple[str | int, ...]:
@@ -44,7 +44,7 @@ def _route(path: str) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-def _region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
+def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     """The region in the provider's configuration is the region of the declaration."""
     cloud = profile_of(stack.spec.cloud)
     key = cloud.region_setting
@@ -66,6 +66,6 @@ def _region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
         path=key,
         message=f"is {shown(given)}, {what}",
         hint=hint,
-        rule="region_agrees_with_provider",
+        rule=region_agrees_with_provider.__name__,
     )
     yield with_line(finding, stack.document, (*stack.route[:-1], key))

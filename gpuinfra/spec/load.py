@@ -123,7 +123,9 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
             raise SpecError(
                 [
                     with_line(
-                        Finding(level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint),
+                        Finding(
+                            level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint, rule="field_is_given"
+                        ),
                         document,
                         ("config",),
                     )

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Loc = tuple[int | str, ...]
+READING_RULES = {
+    "document_is_yaml": "A file is valid YAML in UTF-8 within the size limits.",
+    "field_is_known": "A section contains only its own fields.",
+    "field_is_given": "A section contains its required fields.",
+    "value_is_allowed": "A value has the type and the limits of its field.",
+    "price_file": "A price file contains a date and positive prices of known kinds of capacity.",
+}
+"""Rules that findings name before a declaration can be checked -> their meaning, for `gpuinfra explain`."""
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:

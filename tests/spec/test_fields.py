@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import gpuinfra
 from gpuinfra.reference.explain import explain, known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.reference.schema import FILE
 from gpuinfra.spec.base import FORMATS
 from gpuinfra.spec.document import parse
+from gpuinfra.spec.messages import READING_RULES
 from gpuinfra.spec.model import ClusterSpec
 
 jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema validates examples independently")
@@ -117,6 +120,14 @@ def test_limits_are_those_of_the_model() -> None:
     patterns = set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', FILE.read_text()))
     assert {json.loads(pattern) for pattern in patterns} <= set(FORMATS)
     assert all(not re.search(r"[\\^$]", words) for words in FORMATS.values())
+
+
+def test_every_rule_that_a_finding_names_is_explained() -> None:
+    """Each rule name that the code writes into a finding is a known rule."""
+    source = "".join(path.read_text() for path in Path(gpuinfra.__file__).parent.rglob("*.py"))
+    named = set(re.findall(r'\brule="(\w+)"', source)) | set(READING_RULES)
+    assert len(named) > 4
+    assert named <= set(known_rules())
 
 
 def test_every_rule_check_and_step_is_explained() -> None:
