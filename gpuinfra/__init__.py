@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuinfra.cluster import GpuCluster
-    from gpuinfra.existing import Existing
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import check, load_stack
     from gpuinfra.spec import (
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "GpuCluster": "gpuinfra.cluster",
-    "Existing": "gpuinfra.existing",
     "check": "gpuinfra.rules",
     "load_stack": "gpuinfra.rules",
     "make_plan": "gpuinfra.planning",
@@ -64,7 +62,6 @@ __all__ = [
     "Block",
     "Candidate",
     "ClusterSpec",
-    "Existing",
     "Flex",
     "Gcp",
     "GpuCluster",

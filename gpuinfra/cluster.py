@@ -1,6 +1,6 @@
-"""`GpuCluster`: one declaration, one component, on whichever cloud the declaration names.
+"""`GpuCluster`: one component for one declaration, on the cloud that the declaration names.
 
-It checks the spec, makes the plan, and lets the cloud's folder translate it; a cloud's SDK is imported only when a spec names that cloud.
+It checks the spec, makes the plan, and runs the cloud's builder. Only the SDK of that cloud is imported.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra.clouds import why_not_built, why_not_here
+from gpuinfra.clouds.build import build
 from gpuinfra.day import today
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
@@ -25,15 +26,16 @@ from gpuinfra.spec import ClusterSpec, parse_spec
 
 
 class GpuCluster(pulumi.ComponentResource):
-    """A GPU cluster with what it stands on: audit and keys, network and file systems, nodes, and the proof that every GPU answers.
+    """A GPU cluster: foundation (audit trail, keys, evidence), site (network, file systems), and verified nodes.
 
-    Destroying it keeps what holds data, audit or keys, and `kept` lists those things with the reason.
+    `destroy` retains resources that hold data, audit records or keys; `kept` lists them with the reason.
+    `existing` passes in resources for a layer that this stack does not create, for example `gpuinfra.clouds.aws.Existing(vpc_id=...)`.
     """
 
     outputs: Mapping[str, Any]
-    """Everything that other stacks and people ask for: ids, names, groups, nodes."""
+    """The outputs: ids, names, groups, nodes."""
     kept: list[dict[str, str]]
-    """What a destroy leaves in the account, and why."""
+    """The resources that `destroy` retains, with the reason."""
 
     def __init__(
         self,
@@ -49,22 +51,23 @@ class GpuCluster(pulumi.ComponentResource):
             raise pulumi.RunError(reason)
         day = today()
         self.plan = _planned(spec, day, self)
-        """Every decision taken, before anything is made."""
+        """The plan, made before any resource."""
         self.kept = [asdict(one) for one in self.plan.kept]
         cloud = module_of(spec.cloud, "components.cluster")
-        stands_on = (existing or Existing()).joined(
-            cloud.EXISTING,
-            foundation=spec.use.foundation,
-            site=spec.use.site,
-            opts=pulumi.ResourceOptions(parent=self),
+        built = build(
+            cloud.Builder,
+            self,
+            self.plan,
+            existing,
+            foundation_stack=spec.use.foundation,
+            site_stack=spec.use.site,
         )
-        built = cloud.build(self, self.plan, stands_on)
         self.outputs = {**built, "kept": self.kept}
         self.register_outputs({**self.outputs, "spec": spec.model_dump(mode="json")})
 
 
 def _planned(spec: ClusterSpec, day: date, component: pulumi.Resource) -> Plan:
-    """The plan of a spec without findings of level error; the others are said where people read them."""
+    """The plan of a spec. Findings of level error raise; warnings are logged."""
     findings = check(spec, day)
     if any(finding.level is Level.ERROR for finding in findings):
         raise SpecError(findings)

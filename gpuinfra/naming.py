@@ -55,6 +55,11 @@ def unique_name(cluster: str, purpose: str, token: str, limit: int = 64) -> str:
     return short(cluster, limit - len(rest)) + rest
 
 
+def evidence_prefix(cluster: str) -> str:
+    """The folder of a cluster's nodes in the evidence bucket; each node writes into a folder of its own below it."""
+    return f"evidence/{cluster}"
+
+
 def text_token(text: str, length: int = TOKEN_LENGTH) -> str:
     """A short token of a text, for a logical name that must change when the text does."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]

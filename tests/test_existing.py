@@ -1,76 +1,73 @@
-"""What can be handed in to a cluster, on each cloud."""
+"""What a program can pass in to a cluster, on each cloud."""
 
 from __future__ import annotations
 
-import ast
+import dataclasses
 import importlib
-from pathlib import Path
 
 import pulumi
 import pytest
 
-import gpuinfra.existing
 from gpuinfra.clouds import why_not_built
-from gpuinfra.existing import Existing, Given
+from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
+from gpuinfra.clouds.build import build
+from gpuinfra.existing import Layer, joined, references
 from gpuinfra.registry import CLOUDS
 from tests.clouds import recorder
+from tests.clouds.stacks import plan_of
 
 BUILT = [cloud for cloud in CLOUDS if not why_not_built(cloud)]
 
 
-def _table(cloud: str) -> dict[str, Given]:
-    return importlib.import_module(f"{CLOUDS[cloud]}.components.cluster").EXISTING
-
-
-def _typed() -> set[str]:
-    """Names that editors and type checkers know."""
-    tree = ast.parse(Path(gpuinfra.existing.__file__).read_text())
-    signatures = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    return {argument.arg for node in signatures for argument in node.args.kwonlyargs}
+@pytest.mark.parametrize("cloud", BUILT)
+def test_a_layer_reads_every_field_that_a_program_can_pass(cloud: str) -> None:
+    """Each field of a cloud's `Existing` is a reference of one of its layers."""
+    builder = importlib.import_module(f"{CLOUDS[cloud]}.components.cluster").Builder
+    known = {one.name for refs in (builder.foundation_refs, builder.site_refs) for one in dataclasses.fields(refs)}
+    passed = {one.name for one in dataclasses.fields(builder.existing_type)}
+    assert passed <= known
+    assert importlib.import_module(CLOUDS[cloud]).Existing is builder.existing_type
 
 
 @pytest.mark.parametrize("cloud", BUILT)
-def test_editors_know_every_name(cloud: str) -> None:
-    """Each name of a cloud's table is an argument that an editor offers, with a layer that exists and a sentence."""
-    table = _table(cloud)
-    assert set(table) <= _typed()
-    assert {given.layer for given in table.values()} == {"foundation", "site"}
-    assert all(given.what for given in table.values())
+def test_a_name_of_another_cloud_is_an_error(cloud: str) -> None:
+    """A field that this cloud does not have is refused where the object is created."""
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        importlib.import_module(CLOUDS[cloud]).Existing(colour="red")
 
 
-def test_editors_know_no_name_that_nobody_uses() -> None:
-    """Nothing is offered that every cloud would refuse."""
-    assert _typed() <= {name for cloud in BUILT for name in _table(cloud)}
+def test_the_existing_resources_of_another_cloud_are_refused() -> None:
+    """A program that passes the class of another cloud reads which one to use."""
+    builder = importlib.import_module("gpuinfra.clouds.gcp.components.cluster").Builder
+    with pytest.raises(TypeError, match=r"where\.cloud is gcp; pass gpuinfra\.clouds\.gcp\.Existing"):
+        build(builder, None, plan_of("gcp-a3mega"), Existing(vpc_id="vpc-1"), foundation_stack=None, site_stack=None)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("cloud", BUILT)
-def test_a_name_of_another_cloud_is_refused_with_the_ones_that_are_known(cloud: str) -> None:
-    """A mistake in what is handed in is found before anything is made."""
-    with pytest.raises(ValueError, match=r"Existing has colour, .*known are .*evidence_bucket"):
-        Existing(colour="red", evidence_bucket="bucket").joined(_table(cloud), foundation=None, site=None)
-
-
-def test_what_is_missing_names_who_has_to_give_it() -> None:
+def test_the_error_for_a_missing_reference_names_the_field_and_the_layer() -> None:
     """The message names the layer, the key of `use` and the argument."""
-    table = {"vpc_id": Given(layer="site", what="network")}
-    existing = Existing().joined(table, foundation=None, site=None)
-    with pytest.raises(ValueError, match=r"needs vpc_id; name the stack that made it under use\.site"):
-        existing.wanted("vpc_id")
-    assert existing.get("vpc_id") is None
+    site = Layer(name="site", stack=None, refs=SiteRefs)
+    said = r"needs vpc_id, nodes_group_id; .* under use\.site, or pass existing=aws\.Existing\(vpc_id=\.\.\.\)"
+    with pytest.raises(ValueError, match=said):
+        references(site, Existing(subnet_ids={"private-0": "subnet-1"}))
 
 
-def test_a_layer_that_stopped_half_way_is_told_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack whose `up` failed has no outputs; who uses it reads which stack, which output and what to do."""
-    monkeypatch.setattr(recorder, "OTHER_STACKS", {"evidence_bucket": "base-evidence"})
-    table = {
-        "evidence_bucket": Given(layer="foundation", what="bucket"),
-        "file_systems": Given(layer="foundation", what="file systems", always=False),
-    }
+def test_optional_references_have_their_defaults() -> None:
+    """A reference that a layer may lack is not required."""
+    given = Existing(vpc_id="vpc-1", nodes_group_id="sg-1", subnet_ids={"private-0": "subnet-1"})
+    site = references(Layer(name="site", stack=None, refs=SiteRefs), given)
+    assert site.file_systems == ()
 
-    def using(table: dict[str, Given]) -> None:
-        Existing().joined(table, foundation="organization/gpuinfra/base", site=None)
 
-    recorder.record(lambda: using(table))
-    said = r"the stack organization/gpuinfra/base has no output network_id: .*pulumi up --stack base"
+def test_an_output_that_another_stack_lacks_is_an_error_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the stack, the output and the command to run. An optional output may be missing."""
+
+    def using(outputs: dict[str, str]) -> None:
+        monkeypatch.setattr(recorder, "OTHER_STACKS", outputs)
+        layer = Layer(name="foundation", stack="organization/gpuinfra/base", refs=FoundationRefs)
+        recorder.record(lambda: joined(Existing(), [layer]) and None)
+
+    whole = {"data_key_arn": "arn", "evidence_bucket": "bucket", "evidence_bucket_arn": "arn"}
+    using(whole)
+    said = r"the stack organization/gpuinfra/base has no output evidence_bucket: .*pulumi up --stack base"
     with pytest.raises(pulumi.RunError, match=said):
-        recorder.record(lambda: using({**table, "network_id": Given(layer="foundation", what="network")}))
+        using({**whole, "evidence_bucket": None})  # pyright: ignore[reportArgumentType]

@@ -1,8 +1,8 @@
-"""What is said when something that an earlier destroy kept, or that a change would replace, is made a second time.
+"""The error for a resource whose name is already taken.
 
-The engine reports the provider's words (`BucketAlreadyOwnedByYou`), which do not say what to do; this adds the command that does it.
-The engine does not tell which of the two it was, so both are said.
-Every cloud's components use it for what they keep.
+`destroy` retains some resources, and a replacement of such a resource needs a name that still exists. The engine reports the provider's
+message (`BucketAlreadyOwnedByYou`), which does not say what to do; the hook here adds the command to run.
+The engine does not report which of the two cases it is, so the message covers both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import weakref
 import pulumi
 from pulumi.runtime.settings import get_root_resource
 
-WORDS = (
+MESSAGES = (
     "BucketAlreadyOwnedByYou",
     "AlreadyExistsException",
     "ResourceAlreadyExistsException",
@@ -20,40 +20,40 @@ WORDS = (
     "already own this bucket",
     "already existing resource",
 )
-"""How the services say that a name is taken by something of the same account, subscription or project."""
+"""Parts of the errors that services return if the same account, subscription or project has a resource of that name."""
 
 _hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
-"""One hook for each running program, by its stack: a hook's name is registered once."""
-_told: set[str] = set()
-"""Stacks that were told already: dozens of things are kept together, and one message is about all of them."""
+"""One hook for each running program, by its stack: the name of a hook can be registered once."""
+_reported: set[str] = set()
+"""Stacks whose message is out: dozens of resources are retained together, and one message covers all of them."""
 
 
-def taken_hook() -> pulumi.ErrorHook | None:
-    """The hook of the program that runs now, None outside of one."""
+def already_exists_hook() -> pulumi.ErrorHook | None:
+    """The hook of the running program, None outside of one."""
     stack = get_root_resource()
     if stack is None:
         return None
     if stack not in _hooks:
-        _hooks[stack] = pulumi.ErrorHook("gpuinfra-kept-before", explain)
+        _hooks[stack] = pulumi.ErrorHook("gpuinfra-already-exists", explain)
     return _hooks[stack]
 
 
-def when_kept_before() -> pulumi.ResourceHookBinding | None:
+def explains_existing() -> pulumi.ResourceHookBinding | None:
     """The hook as a resource option."""
-    hook = taken_hook()
+    hook = already_exists_hook()
     return pulumi.ResourceHookBinding(on_error=[hook]) if hook else None
 
 
 def explain(failed: pulumi.ErrorHookArgs) -> bool:
-    """Say what to do, once; never try again, because the name stays taken."""
+    """Log what to do, once for each stack. Returns False, because a retry fails the same way."""
     stack = pulumi.get_stack()
-    taken = failed.failed_operation == "create" and any(word in error for error in failed.errors for word in WORDS)
-    if taken and stack not in _told:
-        _told.add(stack)
+    taken = failed.failed_operation == "create" and any(word in error for error in failed.errors for word in MESSAGES)
+    if taken and stack not in _reported:
+        _reported.add(stack)
         pulumi.log.error(
-            f"{failed.name} is there already: an earlier destroy of {stack} kept it. "
-            f"`gpuinfra adopt {stack}` finds everything that was kept and says how to take it back; then go on with `pulumi up`. "
-            f"Where nothing was destroyed, this change would replace {failed.name}, and that would lose what it holds, so it is refused: "
-            f"undo the change (`pulumi preview --diff` shows it), or declare another thing beside it and remove this one when its content is safe."
+            f"{failed.name} already exists. If an earlier destroy of {stack} retained it, run `gpuinfra adopt {stack}`: it finds every retained "
+            f"resource and writes the file to import them; then run `pulumi up` again. "
+            f"If nothing was destroyed, this change replaces {failed.name} and would lose its content, so it is refused: "
+            f"undo the change (`pulumi preview --diff` shows it), or declare a second resource and remove this one when its content is safe."
         )
     return False

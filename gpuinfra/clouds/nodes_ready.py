@@ -1,4 +1,4 @@
-"""The end of every cloud's cluster: its nodes are not there until the handover says so."""
+"""The last step of every cluster: wait until its nodes are verified."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from gpuinfra.handover import NodesReady, NodesReadyArgs, PoolReady
 from gpuinfra.plan.model import Plan
 
 
-def hand_over(
-    parent: pulumi.Resource,
+def wait_for_nodes(
     plan: Plan,
     pools: Sequence[PoolReady],
     *,
     evidence_bucket: pulumi.Input[str],
-    evidence_prefix: str,
-    after: Sequence[pulumi.Resource],
+    depends_on: Sequence[pulumi.Resource],
+    opts: pulumi.ResourceOptions,
 ) -> dict[str, Any]:
-    """Wait for the nodes of a cluster, once `after` is made; answers what the handover adds to the cluster's outputs."""
+    """Create `NodesReady` after `depends_on` and return the outputs that it adds to the cluster's."""
     ready = NodesReady(
         naming.logical(plan.name, "ready"),
         NodesReadyArgs(
@@ -29,13 +28,13 @@ def hand_over(
             cluster=plan.name,
             region=plan.region,
             evidence_bucket=evidence_bucket,
-            evidence_prefix=evidence_prefix,
+            evidence_prefix=naming.evidence_prefix(plan.name),
             pools=list(pools),
             wait=plan.handover.wait,
             floor=plan.handover.floor,
             deadline_s=plan.handover.deadline_s,
         ),
-        pulumi.ResourceOptions(parent=parent, depends_on=list(after)),
+        pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(depends_on))),
     )
     return {
         "ready": ready.ready,

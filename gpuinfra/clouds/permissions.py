@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.clouds.planned import Made
+from gpuinfra.clouds.planned import Actions, PlannedResource
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
 from gpuinfra.registry import has_module, module_of
@@ -59,48 +59,35 @@ class Permissions:
         }
 
 
-@dataclass(frozen=True)
-class Row:
-    """The actions of one resource type by operation, as words. `action?input` is asked where that input is given, on an update where it changes."""
-
-    create: str
-    read: str
-    update: str = ""
-    delete: str = ""
-
-    def of(self, operation: str) -> tuple[str, ...]:
-        """The words of one operation."""
-        return tuple(getattr(self, operation).split())
-
-
 OPERATIONS = ("create", "read", "update", "delete")
 
 
 def uses_of(
-    things: Iterable[Made],
-    rows: Mapping[str, Row],
-    asked: Mapping[str, tuple[str, ...]],
-    never: frozenset[str] = frozenset(),
+    resources: Iterable[PlannedResource[Any]],
+    actions: Mapping[str, Actions],
+    requests: Mapping[str, tuple[str, ...]],
+    unset: frozenset[str] = frozenset(),
 ) -> dict[str, list[tuple[str, str]]]:
-    """Action -> what needs it, in a plan's resources and in what the program asks. What is kept is not deleted; inputs in `never` are not given.
+    """Action -> what needs it: the resources of a plan by type, and the requests of the program itself.
 
-    Raises KeyError for a type of a cloud without a row: a list that leaves something out is worse than none.
+    A retained resource is not deleted. Inputs in `unset` are not set in this plan.
+    Raises KeyError for a type of the cloud without a row: an incomplete list would not be sufficient.
     """
     uses: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    made = list(things)
-    deleted = {thing.type for thing in made if not thing.kept}
-    for type_ in dict.fromkeys(thing.type for thing in made):
-        if type_ not in rows and type_.startswith("gpuinfra:"):
+    planned = list(resources)
+    deleted = {one.type for one in planned if not one.retained}
+    for type_ in dict.fromkeys(one.type for one in planned):
+        if type_ not in actions and type_.startswith("gpuinfra:"):
             continue
         for operation in OPERATIONS:
-            for action, _, given in (word.partition("?") for word in rows[type_].of(operation)):
-                if given not in never and (operation != "delete" or type_ in deleted):
-                    # A change that may never happen is another use than a change: its action is not superfluous where nothing of the kind changed.
+            for action, _, given in (word.partition("?") for word in actions[type_].of(operation)):
+                if given not in unset and (operation != "delete" or type_ in deleted):
+                    # An action for one input's update is not superfluous in a rehearsal that never changes that input.
                     of = f" of {given.removeprefix('-')}" if given and operation == "update" else ""
                     uses[action].append((type_, operation + of))
-    for what, actions in asked.items():
-        for action in actions:
-            uses[action].append((what, ""))
+    for purpose, requested in requests.items():
+        for action in requested:
+            uses[action].append((purpose, ""))
     return dict(uses)
 
 

@@ -1,4 +1,4 @@
-"""What a plan announces and what the components register are the same things, resource by resource."""
+"""What a plan announces and what the components register are the same resources, resource by resource."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.aws.resources import things
+from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.planned import count
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
@@ -61,7 +61,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("stack", shipped_aws_stacks())
 def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
     """Types, logical names and lifetimes of the plan's list are those of the program."""
-    announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(plan_of(stack))}
+    announced = {(one.type, one.name, bool(one.retained)) for one in resources(plan_of(stack))}
     registered = {(one.type, one.name, one.retained) for one in recording_of(stack).custom}
     assert announced == registered
 
@@ -70,7 +70,7 @@ def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
 def test_a_variant_registers_what_its_plan_announces(variant: str) -> None:
     """The same holds for what a declaration can leave out, hand in or add."""
     spec = parse_spec({**BASE, **VARIANTS[variant]})
-    announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(make_plan(spec, TODAY))}
+    announced = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec, TODAY))}
     registered = {(one.type, one.name, one.retained) for one in recording_of_spec(spec).custom}
     assert announced == registered
 
@@ -87,9 +87,11 @@ GROUND = {
 def _kept(**changes: Any) -> dict[str, list[str]]:
     """Type -> logical names of what a destroy leaves of networks and file systems, and of logs of file systems."""
     found: dict[str, list[str]] = {}
-    for thing in things(make_plan(parse_spec({**BASE, **changes}), TODAY)):
-        if thing.kept and (thing.type.startswith(("aws:ec2", "aws:vpc", "aws:fsx")) or thing.name.endswith("0-log")):
-            found.setdefault(thing.type, []).append(thing.name)
+    for one in resources(make_plan(parse_spec({**BASE, **changes}), TODAY)):
+        if one.retained and (
+            one.type.startswith(("aws:ec2", "aws:vpc", "aws:fsx")) or one.name.endswith("0-log-group")
+        ):
+            found.setdefault(one.type, []).append(one.name)
     return found
 
 
@@ -97,7 +99,7 @@ def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:
     """VPC, the one subnet, the storage group and the log stay with it: not the NAT gateway's subnet, not another zone's."""
     pools = [BASE["pools"][0], {**BASE["pools"][0], "name": "other", "zone": "use1-az6"}]
     ground = {type_: [name] for type_, name in GROUND.items()}
-    logs = {"aws:cloudwatch/logGroup:LogGroup": ["train-scratch-0-log"]}
+    logs = {"aws:cloudwatch/logGroup:LogGroup": ["train-scratch-0-log-group"]}
     assert _kept(storage=[LUSTRE], pools=pools) == {**ground, **logs}
 
 
@@ -119,7 +121,7 @@ def test_in_another_s_network_only_the_group_stays() -> None:
 def test_names_are_unique() -> None:
     """No two resources of one type share a logical name, however the parts of names are put together."""
     for stack in shipped_aws_stacks():
-        names = [(thing.type, thing.name) for thing in things(plan_of(stack))]
+        names = [(one.type, one.name) for one in resources(plan_of(stack))]
         assert len(names) == len(set(names))
 
 
@@ -128,4 +130,4 @@ def test_more_nodes_are_no_more_resources() -> None:
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 2000}]}]
     many = parse_spec({**BASE, "pools": pools})
-    assert count(things(make_plan(few, TODAY))) == count(things(make_plan(many, TODAY)))
+    assert count(resources(make_plan(few, TODAY))) == count(resources(make_plan(many, TODAY)))

@@ -66,18 +66,6 @@ def test_every_resource_has_a_component_of_ours_as_parent(stack: str) -> None:
     assert all(parent.startswith("gpuinfra:") for name, parent in parents.items() if name != top)
 
 
-COMPONENTS = {
-    "AuditTrail", "Budget", "Evidence", "Foundation", "GpuCluster", "Network", "NodePool", "SharedFilesystem",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_nodes_of_a_stack_are_the_components_that_people_name(stack: str) -> None:
-    """What else belongs together is a part of one of them, because each node costs the engine time at every step (docs/decisions/simplify.md)."""
-    nodes = [one.type for one in recording_of(stack).resources if not one.custom and one.type.startswith("gpuinfra:")]
-    assert {type_.rsplit(":", 1)[1] for type_ in nodes} <= COMPONENTS
-
-
 @pytest.mark.parametrize("stack", STACKS)
 def test_everything_that_can_carry_tags_carries_ours(stack: str) -> None:
     """Each class with an argument for tags or labels is given the cluster's, because cost and membership are read from them."""

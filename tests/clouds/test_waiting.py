@@ -1,4 +1,4 @@
-"""What is made after what: nothing is used before all that makes it safe is in force, and lists of what is waited for stay short."""
+"""The order of creation: a resource is used after everything that protects it is in force."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gpuinfra.registry import CLOUDS
 from tests.clouds.recorder import Recording, Registered
-from tests.clouds.stacks import recording_of, shipped_stacks
+from tests.clouds.stacks import recording_of
 
 Pairs = Iterator[tuple[Registered, list[Registered]]]
 """Something that relies on more than one thing, and what it relies on."""
@@ -83,11 +82,3 @@ def test_what_a_thing_relies_on_is_made_before_it(stack: str, what: str) -> None
     for one, needed in pairs:
         late = {row.urn for row in needed} - {row.urn for row in recording.before(one)}
         assert not late, f"{one.name} may come before {sorted(late)}"
-
-
-@pytest.mark.parametrize("stack", [stack for cloud in CLOUDS for stack in shipped_stacks(cloud)])
-def test_lists_of_what_is_waited_for_stay_short(stack: str) -> None:
-    """Three on average at most: each entry is written into the state with each input that uses it, at every step of an `up`."""
-    recording = recording_of(stack)
-    entries = sum(len(one.depends_on) for one in recording.custom)
-    assert entries <= 3 * len(recording.custom), f"{entries} of {len(recording.custom)} resources"

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.aws.actions import ACTIONS
+from gpuinfra.clouds.aws.permissions import ACTIONS as BY_TYPE
 from gpuinfra.clouds.permissions import OPERATIONS
 from gpuinfra.rehearsal.cloud.aws.derive import _counterpart, _schemas
 from tests.clouds.aws import requests, requests_ec2, requests_other
 from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
 assert requests_ec2, requests_other
+
+ACTIONS = {type_.removeprefix("aws:"): actions for type_, actions in BY_TYPE.items() if type_.startswith("aws:")}
 
 COUNTERPARTS = {
     "ec2/internetGateway:InternetGateway": ("AWS::EC2::InternetGateway", "AWS::EC2::VPCGatewayAttachment"),

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.aws.components.refs import Existing
     from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.aws.components.scope import Scope
-    from gpuinfra.clouds.aws.components.security import Security, SecurityArgs
+    from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
     from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
 
 _MODULES = {
@@ -45,9 +46,10 @@ _MODULES = {
     "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
     "network": ("Network", "NetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
+    "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
     "scope": ("Scope",),
-    "security": ("Security", "SecurityArgs"),
+    "security": ("SecurityGroups", "SecurityGroupsArgs"),
     "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
@@ -59,6 +61,7 @@ __all__ = [
     "BudgetArgs",
     "Evidence",
     "EvidenceArgs",
+    "Existing",
     "Foundation",
     "FoundationArgs",
     "Key",
@@ -73,8 +76,8 @@ __all__ = [
     "PrivateBucket",
     "PrivateBucketArgs",
     "Scope",
-    "Security",
-    "SecurityArgs",
+    "SecurityGroups",
+    "SecurityGroupsArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
 ]

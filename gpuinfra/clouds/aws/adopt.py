@@ -7,11 +7,12 @@ Only reading calls are made here; the importing is the engine's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra import naming
-from gpuinfra.clouds.aws.resources import Handle, Thing, things
+from gpuinfra.clouds.aws.instances import Lookup
+from gpuinfra.clouds.aws.resources import LUSTRE, resources
+from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.plan.model import Plan
 
 if TYPE_CHECKING:
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
 """How the services say that a thing is not there. Anything else, a refusal above all, is an error."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A kept thing that is in the account."""
-
-    thing: Thing
-    id: str
-    """What the engine imports it by."""
 
 
 class Account:
@@ -38,23 +30,23 @@ class Account:
         self._known: dict[tuple[str, str], str | None] = {}
         self.id: str = self._client("sts").get_caller_identity()["Account"]
 
-    def find(self, handle: Handle) -> str | None:
+    def find(self, lookup: Lookup) -> str | None:
         """The import id of a thing, None where it is not there."""
-        kind = "key" if handle.kind == "alias" else handle.kind
-        if (kind, handle.purpose) not in self._known:
+        kind = "key" if lookup.kind == "alias" else lookup.kind
+        if (kind, lookup.purpose) not in self._known:
             ask = {
                 "bucket": self._bucket,
                 "key": self._key,
-                "logs": self._log_group,
+                "log-group": self._log_group,
                 "vpc": self._vpc,
                 "subnet": self._subnet,
                 "security-group": self._security_group,
                 "file-system": self._file_system,
-                "file-system-logs": self._file_system_logs,
+                "file-system-log-group": self._file_system_logs,
             }
-            self._known[kind, handle.purpose] = ask[kind](handle.purpose)
-        found = self._known[kind, handle.purpose]
-        return self._alias(handle.purpose) if found and handle.kind == "alias" else found
+            self._known[kind, lookup.purpose] = ask[kind](lookup.purpose)
+        found = self._known[kind, lookup.purpose]
+        return self._alias(lookup.purpose) if found and lookup.kind == "alias" else found
 
     def _client(self, service: str) -> Any:
         return self._session.client(service, region_name=self._plan.region)  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -103,7 +95,7 @@ class Account:
         return subnets[0]["SubnetId"] if subnets else None
 
     def _file_system(self, purpose: str) -> str | None:
-        wanted = {**self._plan.tags, "Name": purpose}
+        wanted = {**self._plan.tags, "Name": LUSTRE.logical(naming.logical(self._plan.name, purpose))}
         for page in self._client("fsx").get_paginator("describe_file_systems").paginate():
             for one in page["FileSystems"]:
                 tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
@@ -112,7 +104,7 @@ class Account:
         return None
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """What a destroy of this plan's stack kept, asked with the named profile or the environment's credentials."""
     from gpuinfra.errors import EnvironmentMissing
 
@@ -129,13 +121,9 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
         ) from None
 
 
-def kept_there(account: Account, plan: Plan) -> Sequence[Found]:
+def kept_there(account: Account, plan: Plan) -> Sequence[Found[Lookup]]:
     """What a destroy of this plan's stack kept and the account still holds."""
-    found = []
-    for thing in things(plan):
-        if thing.kept and thing.handle and (id_ := account.find(thing.handle)):
-            found.append(Found(thing=thing, id=id_))
-    return found
+    return find_retained(resources(plan), account.find)
 
 
 def _there(ask: Any, **question: str) -> dict[str, Any] | None:

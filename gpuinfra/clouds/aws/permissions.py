@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.clouds.aws.actions import ACTIONS, ASKED
-from gpuinfra.clouds.aws.resources import things
+from gpuinfra.clouds.aws.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, uses_of
 from gpuinfra.naming import short
 from gpuinfra.plan.model import Plan
@@ -23,6 +22,21 @@ POLICY_LIMIT = 6144
 """Characters of a managed policy, white space not counted. IAM quotas, read 2026-11-21."""
 POLICIES_OF_A_ROLE = 10
 SOURCE = "terraform-provider-aws 6 and AWS's service authorization reference, read 2026-11-21; held against the permissions in CloudFormation's schemas"
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "reading an image's parameter": ("ssm:GetParameter",),
+    "the handover: who should be there": (
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeScalingActivities",
+        "ec2:DescribeInstances",
+    ),
+    "the handover: what nodes reported": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
+    "the handover: why a node is silent": ("ec2:GetConsoleOutput",),
+}
+"""Requests of the program itself. `sts:GetCallerIdentity` needs no permission."""
+
+ACTIONS = {row.type: row.actions for row in RESOURCES}
+"""Type -> actions by operation."""
 
 _NAME_LENGTH = 20
 """A longer name of a cluster is cut in names of buckets, so patterns end before that."""
@@ -67,7 +81,7 @@ def permissions(plan: Plan) -> Permissions:
         "whoever may write the policies of roles that he may pass to machines can give himself more; a permissions boundary on the account's roles ends that",
         "Pulumi's own state is not in them: a bucket of yours needs s3:GetObject, PutObject, DeleteObject and ListBucket",
     ]
-    if any(thing.kept for thing in things(plan)):
+    if any(one.retained for one in resources(plan)):
         notes.append("what a destroy keeps may not be deleted with them; whoever deletes it later needs more")
     documents = documents_of(_statements(plan, uses))
     if len(documents) > POLICIES_OF_A_ROLE:
@@ -91,12 +105,11 @@ def _size(document: Mapping[str, Any]) -> int:
 
 def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     """Action -> what needs it."""
-    made = things(plan)
-    never = set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
-    if not any(thing.type.startswith("aws:s3/bucketObjectLock") for thing in made):
-        never.add("objectLockEnabled")
-    rows = {f"aws:{kind}": row for kind, row in ACTIONS.items()}
-    return uses_of(made, rows, ASKED if plan.pools else {}, frozenset(never))
+    planned = resources(plan)
+    unset = set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
+    if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
+        unset.add("objectLockEnabled")
+    return uses_of(planned, ACTIONS, ASKED if plan.pools else {}, frozenset(unset))
 
 
 def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[dict[str, Any]]:

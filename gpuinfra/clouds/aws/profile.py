@@ -227,12 +227,12 @@ class AwsProfile:
     def resources(self, plan: Plan) -> dict[str, int]:
         from gpuinfra.clouds.aws import resources
 
-        return made.count(resources.things(plan))
+        return made.count(resources.resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         from gpuinfra.clouds.aws import resources
 
-        return made.kept(resources.things(plan))
+        return made.kept(resources.resources(plan))
 
 
 PROFILE = AwsProfile()

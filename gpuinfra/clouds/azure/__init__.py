@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs
     from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
     from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.azure.components.refs import Existing
     from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.azure.components.scope import Scope
     from gpuinfra.clouds.azure.components.security import Security, SecurityArgs
@@ -58,6 +59,7 @@ _MODULES = {
         "NodePool",
         "NodePoolArgs",
     ),
+    "refs": ("Existing",),
     "roles": (
         "NodeRole",
         "NodeRoleArgs",
@@ -91,6 +93,7 @@ __all__ = [
     "EndpointsArgs",
     "Evidence",
     "EvidenceArgs",
+    "Existing",
     "FileSystemKey",
     "Foundation",
     "FoundationArgs",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure import names
-from gpuinfra.clouds.azure.resources import Handle, Thing, things
+from gpuinfra.clouds.azure.resources import Lookup, resources
+from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
@@ -47,31 +47,22 @@ _VERSIONS = {
 """Kind -> the version of the API that the Azure provider 3.29 uses (azure.md 10.2)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A kept thing that is in the subscription."""
-
-    thing: Thing
-    id: str
-    """What the engine imports it by."""
-
-
 class Subscription:
     """Questions to one subscription, each a single reading call."""
 
     def __init__(self, ask: Ask, subscription: str, plan: Plan, token: str) -> None:
         self._ask, self.id, self._plan, self._token = ask, subscription, plan, token
 
-    def find(self, handle: Handle) -> str | None:
+    def find(self, lookup: Lookup) -> str | None:
         """The import id of a thing, None where it is not there."""
-        path = self._grant(handle) if handle.kind == "grant" else self.path(handle)
-        return path if path is not None and self._ask(path, _VERSIONS[handle.kind]) is not None else None
+        path = self._grant(lookup) if lookup.kind == "grant" else self.path(lookup)
+        return path if path is not None and self._ask(path, _VERSIONS[lookup.kind]) is not None else None
 
-    def path(self, handle: Handle) -> str:
+    def path(self, lookup: Lookup) -> str:
         """Where a thing would be, whether it is there or not."""
-        kind, purpose = handle.kind, handle.purpose
+        kind, purpose = lookup.kind, lookup.purpose
         cluster, token = self._plan.name, self._token
-        group = naming.unique_name(cluster, handle.layer, token, 90)
+        group = naming.unique_name(cluster, lookup.layer, token, 90)
         if kind == "group":
             return names.group_id(self.id, group)
         account = (names.storage_account(cluster, purpose, self.id, token),)
@@ -83,10 +74,10 @@ class Subscription:
             "account": (*_ACCOUNT, *account),
             "blobs": (*_ACCOUNT, *account, *_BLOBS),
             "lifecycle": (*_ACCOUNT, *account, "managementPolicies", "default"),
-            "container": (*_ACCOUNT, *account, *_BLOBS, "containers", handle.part),
-            "lock": (*_ACCOUNT, *account, *_BLOBS, "containers", handle.part, "immutabilityPolicies", "default"),
+            "container": (*_ACCOUNT, *account, *_BLOBS, "containers", lookup.part),
+            "lock": (*_ACCOUNT, *account, *_BLOBS, "containers", lookup.part, "immutabilityPolicies", "default"),
             "network": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64)),
-            "subnet": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64), "subnets", handle.part),
+            "subnet": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64), "subnets", lookup.part),
             "security-group": ("Microsoft.Network", "networkSecurityGroups", self._unique(purpose, 80)),
             "gateway": ("Microsoft.Network", "natGateways", self._unique(purpose, 80)),
             "address": ("Microsoft.Network", "publicIPAddresses", self._unique(purpose, 80)),
@@ -94,14 +85,14 @@ class Subscription:
         }
         return names.resource_id(self.id, group, *forms[kind])
 
-    def _grant(self, handle: Handle) -> str | None:
+    def _grant(self, lookup: Lookup) -> str | None:
         """A grant's name holds the principal, which only the identity itself knows."""
         identity = self._ask(
-            self.path(Handle(kind="identity", layer=handle.layer, purpose=handle.purpose)), _VERSIONS["identity"]
+            self.path(Lookup(kind="identity", layer=lookup.layer, purpose=lookup.purpose)), _VERSIONS["identity"]
         )
         if identity is None:
             return None
-        scope = self.path(Handle(kind="key", layer=handle.layer, purpose=handle.purpose))
+        scope = self.path(Lookup(kind="key", layer=lookup.layer, purpose=lookup.purpose))
         name = names.role_assignment(scope, str(identity["properties"]["principalId"]), KEY_USER)
         return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
 
@@ -113,16 +104,12 @@ _ACCOUNT = ("Microsoft.Storage", "storageAccounts")
 _BLOBS = ("blobServices", "default")
 
 
-def kept_there(subscription: Subscription, plan: Plan) -> Sequence[Found]:
+def kept_there(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:
     """What a destroy of this plan's stack kept and the subscription still holds."""
-    found = []
-    for thing in things(plan):
-        if thing.kept and thing.handle and (id_ := subscription.find(thing.handle)):
-            found.append(Found(thing=thing, id=id_))
-    return found
+    return find_retained(resources(plan), subscription.find)
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """What the credentials' own subscription holds. Raises `EnvironmentMissing` where it cannot be asked."""
     if profile:
         raise UsageError(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinfra.clouds.azure.resources import things
-from gpuinfra.clouds.permissions import Permissions, Row, collect, uses_of
+from gpuinfra.clouds.azure.resources import resources
+from gpuinfra.clouds.permissions import Permissions, collect, uses_of
+from gpuinfra.clouds.planned import Actions
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Azure's resource provider operations, read 2026-11-21; types held against the azure-mgmt models' own paths"
@@ -21,12 +22,12 @@ _ACCOUNTS = "Microsoft.Storage/storageAccounts"
 _CONTAINERS = f"{_ACCOUNTS}/blobServices/containers"
 
 
-def _all(kind: str, write: str = "", delete: bool = True) -> Row:
+def _all(kind: str, write: str = "", delete: bool = True) -> Actions:
     """A type with the usual verbs; `write` are linked actions."""
-    return Row(f"{kind}/write {write}", f"{kind}/read", f"{kind}/write {write}", f"{kind}/delete" if delete else "")
+    return Actions(f"{kind}/write {write}", f"{kind}/read", f"{kind}/write {write}", f"{kind}/delete" if delete else "")
 
 
-ACTIONS: dict[str, Row] = {
+ACTIONS: dict[str, Actions] = {
     "azure-native:resources:ResourceGroup": _all("Microsoft.Resources/subscriptions/resourceGroups"),
     "azure-native:network:VirtualNetwork": _all("Microsoft.Network/virtualNetworks"),
     "azure-native:network:Subnet": _all(
@@ -60,7 +61,7 @@ ACTIONS: dict[str, Row] = {
     "azure-native:managedidentity:UserAssignedIdentity": _all("Microsoft.ManagedIdentity/userAssignedIdentities"),
     "azure-native:authorization:RoleAssignment": _all("Microsoft.Authorization/roleAssignments"),
     "azure-native:keyvault:Vault": _all("Microsoft.KeyVault/vaults"),
-    "azure-native:keyvault:Key": Row(
+    "azure-native:keyvault:Key": Actions(
         "Microsoft.KeyVault/vaults/keys/write", _KEY, "Microsoft.KeyVault/vaults/keys/write"
     ),
     "azure-native:compute:DiskEncryptionSet": _all(
@@ -115,7 +116,7 @@ FUNCTIONS: dict[str, str] = {}
 
 def permissions(plan: Plan) -> Permissions:
     """The role definition of a plan's operator, with every action's reason."""
-    uses = uses_of(things(plan), ACTIONS, ASKED if plan.pools else {})
+    uses = uses_of(resources(plan), ACTIONS, ASKED if plan.pools else {})
     document: dict[str, Any] = {
         "Name": f"gpuinfra {plan.name}",
         "IsCustom": True,
@@ -131,7 +132,7 @@ def permissions(plan: Plan) -> Permissions:
         "providers have to be registered once in a subscription, which an owner does",
         "bundles and evidence need no data action here: the stack that holds the evidence gives access.operators a role on that container alone",
     ]
-    if any(thing.kept for thing in things(plan)):
+    if any(one.retained for one in resources(plan)):
         notes.append("what a destroy keeps may not be deleted with it; whoever deletes it later needs more")
     if "Microsoft.Authorization/roleAssignments/write" in uses:
         notes.append(

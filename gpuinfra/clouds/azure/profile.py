@@ -213,11 +213,11 @@ class AzureProfile:
 
     def resources(self, plan: Plan) -> dict[str, int]:
         """Everything that the components make."""
-        return made.count(resources.things(plan))
+        return made.count(resources.resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """What a destroy leaves."""
-        return made.kept(resources.things(plan))
+        return made.kept(resources.resources(plan))
 
 
 PROFILE = AzureProfile()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gpuinfra import naming
-from gpuinfra.clouds.planned import Made, Parents
+from gpuinfra.clouds.planned import Parents, PlannedResource
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
 
 AUDIT = "audit is kept: what happened in the subscription has to be readable after the cluster is gone"
@@ -43,7 +43,7 @@ LEAST_BATCH_PERCENT = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handle:
+class Lookup:
     """What a kept thing is called in the subscription, before its subscription and stack are put into the name."""
 
     kind: str
@@ -56,23 +56,15 @@ class Handle:
     """A container of an account, a subnet of a network."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Thing(Made):
-    """One resource of a plan."""
-
-    handle: Handle | None = None
-    """How a kept thing is found again in the subscription."""
-
-
-def things(plan: Plan) -> tuple[Thing, ...]:
+def resources(plan: Plan) -> tuple[PlannedResource[Lookup], ...]:
     """Every resource that a cloud will hold, in no particular order."""
-    found: list[Thing] = []
+    found: list[PlannedResource[Lookup]] = []
     searched = "foundation" in plan.layers and plan.audit.trail
     logged = searched and plan.audit.data_events
     if "foundation" in plan.layers:
         found += _foundation(plan, searched=searched, logged=logged)
     if "site" in plan.layers and plan.network:
-        found.append(_thing(GROUP, _top(plan), plan.name, "site", kept=HOLDS, handle=_at("group", "site")))
+        found.append(_thing(GROUP, _top(plan), plan.name, "site", retained=HOLDS, lookup=_at("group", "site")))
         found += _security(plan, plan.network)
         if plan.network.existing_id is None:
             found += _network(plan, plan.network)
@@ -84,7 +76,7 @@ def things(plan: Plan) -> tuple[Thing, ...]:
         found += _node_role(plan)
         for pool in plan.pools:
             found += _pool(plan.name, pool)
-        found.append(Thing(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
+        found.append(PlannedResource(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
     return tuple(found)
 
 
@@ -128,8 +120,8 @@ _DIAGNOSTIC = "azure-native:monitor:DiagnosticSetting"
 _ADDRESS = "azure-native:network:PublicIPAddress"
 
 
-def _at(kind: str, layer: str, purpose: str = "") -> Handle:
-    return Handle(kind=kind, layer=layer, purpose=purpose)
+def _at(kind: str, layer: str, purpose: str = "") -> Lookup:
+    return Lookup(kind=kind, layer=layer, purpose=purpose)
 
 
 def _top(plan: Plan) -> Parents:
@@ -137,29 +129,29 @@ def _top(plan: Plan) -> Parents:
 
 
 def _thing(
-    type_: str, within: Parents, *parts: str | int, kept: str | None = None, handle: Handle | None = None
-) -> Thing:
-    return Thing(
+    type_: str, within: Parents, *parts: str | int, retained: str | None = None, lookup: Lookup | None = None
+) -> PlannedResource[Lookup]:
+    return PlannedResource(
         type=type_,
         name=naming.logical(str(parts[0]), *parts[1:]),
-        kept=kept,
-        parents=within if kept else (),
-        handle=handle if kept else None,
+        retained=retained,
+        parents=within if retained else (),
+        lookup=lookup if retained else None,
     )
 
 
-def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
+def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "foundation")
     within: Parents = (*_top(plan), ("gpuinfra:azure:Foundation", name))
-    yield _thing(GROUP, within, name, "group", kept=HOLDS, handle=_at("group", "foundation"))
+    yield _thing(GROUP, within, name, "group", retained=HOLDS, lookup=_at("group", "foundation"))
     vault = naming.logical(name, "vault")
     yield _thing(
         "azure-native:keyvault:Vault",
         within,
         vault,
         "vault",
-        kept=KEY,
-        handle=_at("vault", "foundation"),
+        retained=KEY,
+        lookup=_at("vault", "foundation"),
     )
     if searched:
         audit = naming.logical(name, "audit")
@@ -170,8 +162,8 @@ def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
             within_audit,
             audit,
             "logs",
-            kept=AUDIT,
-            handle=_at("workspace", "foundation", "logs"),
+            retained=AUDIT,
+            lookup=_at("workspace", "foundation", "logs"),
         )
         yield _thing("azure-native:monitor:SubscriptionDiagnosticSetting", within_audit, audit, "activity")
         if plan.audit.existing_bucket is None:
@@ -205,29 +197,29 @@ def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[Thing]:
         yield _thing("azure-native:consumption:Budget", within, name, "budget", "month")
 
 
-def _key(within: Parents, name: str, purpose: str) -> Iterator[Thing]:
+def _key(within: Parents, name: str, purpose: str) -> Iterator[PlannedResource[Lookup]]:
     for kind, type_, part in (
         ("key", "azure-native:keyvault:Key", "key"),
         ("identity", _IDENTITY, "user"),
         ("grant", _GRANT, "use"),
     ):
-        yield _thing(type_, within, name, part, kept=KEY, handle=_at(kind, "foundation", purpose))
+        yield _thing(type_, within, name, part, retained=KEY, lookup=_at(kind, "foundation", purpose))
 
 
 def _store(
     within: Parents,
     name: str,
-    place: Handle,
+    place: Lookup,
     containers: Iterable[str],
     why: str,
     *,
     locked: bool = False,
     logged: bool = False,
-) -> Iterator[Thing]:
+) -> Iterator[PlannedResource[Lookup]]:
     """An account with its settings; `place` is the account's own handle."""
 
-    def thing(type_: str, kind: str, why: str, *parts: str, part: str = "") -> Thing:
-        return _thing(type_, within, name, *parts, kept=why, handle=replace(place, kind=kind, part=part))
+    def thing(type_: str, kind: str, why: str, *parts: str, part: str = "") -> PlannedResource[Lookup]:
+        return _thing(type_, within, name, *parts, retained=why, lookup=replace(place, kind=kind, part=part))
 
     yield thing("azure-native:storage:StorageAccount", "account", why, "account")
     yield thing("azure-native:storage:BlobServiceProperties", "blobs", SETTINGS, "blobs")
@@ -241,7 +233,7 @@ def _store(
         yield _thing(_DIAGNOSTIC, within, name, "requests")
 
 
-def _security(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+def _security(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "security")
     within = _top(plan)
     roles = ["nodes"]
@@ -255,12 +247,12 @@ def _security(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
             within,
             name,
             role,
-            kept=stays,
-            handle=_at("security-group", "site", role),
+            retained=stays,
+            lookup=_at("security-group", "site", role),
         )
 
 
-def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+def _network(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "network")
     within: Parents = (*_top(plan), ("gpuinfra:azure:Network", name))
     stays = kept_subnets(plan)
@@ -270,13 +262,13 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
         within,
         name,
         "network",
-        kept=standing,
-        handle=_at("network", "site", "network"),
+        retained=standing,
+        lookup=_at("network", "site", "network"),
     )
     for subnet in network.subnets:
         why = STANDS if subnet.name in stays else None
-        handle = Handle(kind="subnet", layer="site", purpose="network", part=subnet.name)
-        yield _thing("azure-native:network:Subnet", within, name, subnet.name, kept=why, handle=handle)
+        lookup = Lookup(kind="subnet", layer="site", purpose="network", part=subnet.name)
+        yield _thing("azure-native:network:Subnet", within, name, subnet.name, retained=why, lookup=lookup)
     if has_way_out(network):
         called = way_out_name(way_out_zone(plan))
         # A kept file system's subnet always has the gateway.
@@ -285,11 +277,11 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
             within,
             name,
             "way-out",
-            kept=standing,
-            handle=_at("gateway", "site", called),
+            retained=standing,
+            lookup=_at("gateway", "site", called),
         )
-        handle = _at("address", "site", f"{called}-address")
-        yield _thing(_ADDRESS, within, name, "way-out", "address", kept=standing, handle=handle)
+        lookup = _at("address", "site", f"{called}-address")
+        yield _thing(_ADDRESS, within, name, "way-out", "address", retained=standing, lookup=lookup)
     yield from _store(within, naming.logical(name, "flow"), _at("account", "site", "flow"), (), AUDIT)
     yield _thing(_IDENTITY, within, name, "flow")
     yield _thing(_GRANT, within, name, "flow")
@@ -299,7 +291,7 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
         yield _thing(_ADDRESS, within, name, "bastion", "address")
 
 
-def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "endpoints")
     within = _top(plan)
     for kind in network.interface_endpoints:
@@ -309,12 +301,14 @@ def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
         yield from _endpoint(within, naming.logical(name, kind))
 
 
-def _endpoint(within: Parents, name: str) -> Iterator[Thing]:
+def _endpoint(within: Parents, name: str) -> Iterator[PlannedResource[Lookup]]:
     yield _thing("azure-native:network:PrivateEndpoint", within, name, "endpoint")
     yield _thing("azure-native:network:PrivateDnsZoneGroup", within, name, "names")
 
 
-def _file_system(plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logged: bool) -> Iterator[Thing]:
+def _file_system(
+    plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logged: bool
+) -> Iterator[PlannedResource[Lookup]]:
     if one.kind != "lustre":
         return
     name = naming.logical(plan.name, one.name)
@@ -325,8 +319,8 @@ def _file_system(plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logge
         within,
         name,
         "lustre",
-        kept=stays,
-        handle=_at("file-system", "site", one.name),
+        retained=stays,
+        lookup=_at("file-system", "site", one.name),
     )
     if one.bucket == "auto":
         data = naming.logical(name, "data")
@@ -341,13 +335,13 @@ def _file_system(plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logge
         yield _thing(_GRANT, within, name, "importer", "blobs")
 
 
-def _node_role(plan: Plan) -> Iterator[Thing]:
+def _node_role(plan: Plan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "node")
     yield _thing(_IDENTITY, (), name, "identity")
     yield _thing(_GRANT, (), name, "own")
 
 
-def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
+def _pool(cluster: str, pool: PoolPlan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(cluster, pool.name)
     yield _thing("gpuinfra:index:Upload", (), name, "bundle")
     for group in pool.groups:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.gcp.components.refs import Existing
     from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.gcp.components.scope import Scope
     from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
@@ -45,6 +46,7 @@ _MODULES = {
     "keys": ("Key", "KeyArgs"),
     "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
+    "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
     "scope": ("Scope",),
     "services": ("Services", "ServicesArgs"),
@@ -59,6 +61,7 @@ __all__ = [
     "BudgetArgs",
     "Evidence",
     "EvidenceArgs",
+    "Existing",
     "Foundation",
     "FoundationArgs",
     "Key",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
-from gpuinfra.clouds.gcp.resources import Handle, Thing, things
+from gpuinfra.clouds.gcp.resources import Lookup, resources
+from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
@@ -33,15 +33,6 @@ _ENDPOINTS = {
 """Service -> the variable that Google's own tools read for another endpoint, and the endpoint."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A kept thing that is in the project."""
-
-    thing: Thing
-    id: str
-    """What the engine imports it by."""
-
-
 class Project:
     """Questions to one project, each a single reading call."""
 
@@ -49,14 +40,14 @@ class Project:
         """`ask` answers the JSON behind an address, None where there is nothing."""
         self._ask, self.id, self._plan, self._token = ask, project, plan, token
 
-    def find(self, handle: Handle) -> str | None:
+    def find(self, lookup: Lookup) -> str | None:
         """The import id of a thing, None where it is not there."""
-        if handle.kind == "bucket":
-            name = names.bucket(self._plan.name, handle.purpose, self.id, self._token)
+        if lookup.kind == "bucket":
+            name = names.bucket(self._plan.name, lookup.purpose, self.id, self._token)
             return name if self._at("storage", f"/storage/v1/b/{quote(name, safe='')}") else None
-        if handle.kind == "connection":
-            return self._connection(handle)
-        path = self.path(handle)
+        if lookup.kind == "connection":
+            return self._connection(lookup)
+        path = self.path(lookup)
         service, version = {
             "ring": ("cloudkms", "v1/"),
             "key": ("cloudkms", "v1/"),
@@ -65,27 +56,27 @@ class Project:
             "address": ("compute", ""),
             "lustre": ("lustre", "v1/"),
             "filestore": ("file", "v1/"),
-        }[handle.kind]
+        }[lookup.kind]
         return path if self._at(service, version + path) else None
 
-    def path(self, handle: Handle) -> str:
+    def path(self, lookup: Lookup) -> str:
         """Where a thing would be, whether it is there or not."""
-        plan, unique = self._plan, naming.unique_name(self._plan.name, handle.purpose, self._token, names.NAME_LIMIT)
-        called = names.physical(handle.purpose, self._token)
+        plan, unique = self._plan, naming.unique_name(self._plan.name, lookup.purpose, self._token, names.NAME_LIMIT)
+        called = names.physical(lookup.purpose, self._token)
         form = {
             "ring": f"locations/{plan.region}/keyRings/{unique}",
             "key": f"locations/{plan.region}/keyRings/{unique}/cryptoKeys/{unique}",
             "logs": f"locations/{plan.region}/buckets/{unique}",
             "network": f"global/networks/{called}",
             "address": f"global/addresses/{called}",
-            "lustre": f"locations/{handle.zone}/instances/{called}",
-            "filestore": f"locations/{handle.zone}/instances/{called}",
+            "lustre": f"locations/{lookup.zone}/instances/{called}",
+            "filestore": f"locations/{lookup.zone}/instances/{called}",
         }
-        return f"projects/{self.id}/{form[handle.kind]}"
+        return f"projects/{self.id}/{form[lookup.kind]}"
 
-    def _connection(self, handle: Handle) -> str | None:
+    def _connection(self, lookup: Lookup) -> str | None:
         """A peering is no thing of its own: the network has it, and it is imported by the network and the service."""
-        network = self.path(Handle(kind="network", purpose=naming.logical(self._plan.name, "network", "main")))
+        network = self.path(Lookup(kind="network", purpose=naming.logical(self._plan.name, "network", "main")))
         known = self._at("compute", network) or {}
         peered = any(one.get("name") == SERVICE.replace(".", "-") for one in known.get("peerings", []))
         return f"/{network}:{SERVICE}" if peered else None
@@ -95,7 +86,7 @@ class Project:
         return self._ask(f"{(os.environ.get(variable) or address).rstrip('/')}/{path.lstrip('/')}")
 
 
-def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
+def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """What a destroy of this plan's stack kept and the project still holds, asked with the application default credentials."""
     if profile:
         raise UsageError("--profile is AWS's; on Google Cloud the application default credentials count")
@@ -118,13 +109,9 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found]:
     return kept_there(Project(lambda address: _asked(session, address), project, plan, token), plan)
 
 
-def kept_there(project: Project, plan: Plan) -> Sequence[Found]:
+def kept_there(project: Project, plan: Plan) -> Sequence[Found[Lookup]]:
     """What a destroy of this plan's stack kept and the project still holds."""
-    found = []
-    for thing in things(plan):
-        if thing.kept and thing.handle and (id_ := project.find(thing.handle)):
-            found.append(Found(thing=thing, id=id_))
-    return found
+    return find_retained(resources(plan), project.find)
 
 
 def _asked(session: Any, address: str) -> dict[str, Any] | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinfra.clouds.gcp.resources import things
-from gpuinfra.clouds.permissions import Permissions, Row, collect, uses_of
+from gpuinfra.clouds.gcp.resources import resources
+from gpuinfra.clouds.permissions import Permissions, collect, uses_of
+from gpuinfra.clouds.planned import Actions
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the methods' own pages, read 2026-11-21; collections held against the discovery documents"
@@ -23,9 +24,9 @@ _BUCKET_POLICY = "storage.buckets.getIamPolicy storage.buckets.setIamPolicy"
 _PROJECT_POLICY = "resourcemanager.projects.getIamPolicy resourcemanager.projects.setIamPolicy"
 
 
-def _all(collection: str, more: str = "", update: str = "update", wait: str = "", delete: str = "delete") -> Row:
+def _all(collection: str, more: str = "", update: str = "update", wait: str = "", delete: str = "delete") -> Actions:
     """A collection with the usual verbs; `more` is asked beside each change, `wait` while one goes on."""
-    return Row(
+    return Actions(
         f"{collection}.create {more} {wait}",
         f"{collection}.get",
         f"{collection}.{update} {more} {wait}" if update else "",
@@ -33,19 +34,19 @@ def _all(collection: str, more: str = "", update: str = "update", wait: str = ""
     )
 
 
-ACTIONS: dict[str, Row] = {
+ACTIONS: dict[str, Actions] = {
     "gcp:compute/network:Network": _all("compute.networks", update="", wait=_GLOBAL),
     "gcp:compute/subnetwork:Subnetwork": _all("compute.subnetworks", _NETWORK, wait=_REGION),
     "gcp:compute/firewall:Firewall": _all("compute.firewalls", _NETWORK, wait=_GLOBAL),
     "gcp:compute/router:Router": _all("compute.routers", _NETWORK, wait=_REGION),
-    "gcp:compute/routerNat:RouterNat": Row(
+    "gcp:compute/routerNat:RouterNat": Actions(
         f"compute.routers.get compute.routers.update compute.subnetworks.use {_REGION}",
         "compute.routers.get",
         f"compute.routers.update {_REGION}",
         f"compute.routers.update {_REGION}",
     ),
     "gcp:compute/route:Route": _all("compute.routes", _NETWORK, update="", wait=_GLOBAL),
-    "gcp:compute/globalAddress:GlobalAddress": Row(
+    "gcp:compute/globalAddress:GlobalAddress": Actions(
         f"compute.globalAddresses.createInternal compute.globalAddresses.setLabels?labels compute.networks.use {_GLOBAL}",
         "compute.globalAddresses.get",
         f"compute.globalAddresses.setLabels?labels {_GLOBAL}",
@@ -55,13 +56,13 @@ ACTIONS: dict[str, Row] = {
     "gcp:compute/instanceTemplate:InstanceTemplate": _all(
         "compute.instanceTemplates", "compute.subnetworks.use iam.serviceAccounts.actAs", update="", wait=_GLOBAL
     ),
-    "gcp:compute/instanceGroupManager:InstanceGroupManager": Row(
+    "gcp:compute/instanceGroupManager:InstanceGroupManager": Actions(
         f"compute.instanceGroupManagers.create compute.instanceTemplates.useReadOnly compute.instances.create iam.serviceAccounts.actAs {_ZONE}",
         "compute.instanceGroupManagers.get compute.instanceGroups.list",
         f"compute.instanceGroupManagers.update compute.instanceTemplates.useReadOnly iam.serviceAccounts.actAs {_ZONE}",
         f"compute.instanceGroupManagers.delete compute.instanceGroups.delete compute.instances.delete {_ZONE}",
     ),
-    "gcp:compute/resizeRequest:ResizeRequest": Row(
+    "gcp:compute/resizeRequest:ResizeRequest": Actions(
         f"compute.instanceGroupManagers.update {_ZONE}",
         "compute.instanceGroupManagers.get",
         "",
@@ -69,48 +70,50 @@ ACTIONS: dict[str, Row] = {
     ),
     "gcp:dns/policy:Policy": _all("dns.policies", "dns.networks.bindPrivateDNSPolicy"),
     "gcp:dns/managedZone:ManagedZone": _all("dns.managedZones", "dns.networks.bindPrivateDNSZone"),
-    "gcp:dns/recordSet:RecordSet": Row(
+    "gcp:dns/recordSet:RecordSet": Actions(
         "dns.resourceRecordSets.create dns.changes.create dns.changes.get",
         "dns.resourceRecordSets.list",
         "dns.resourceRecordSets.update dns.changes.create dns.changes.get",
         "dns.resourceRecordSets.delete dns.changes.create dns.changes.get",
     ),
-    "gcp:servicenetworking/connection:Connection": Row(
+    "gcp:servicenetworking/connection:Connection": Actions(
         "servicenetworking.services.addPeering compute.networks.addPeering compute.globalAddresses.list servicenetworking.operations.get",
         "servicenetworking.services.get compute.networks.get",
         "servicenetworking.services.addPeering servicenetworking.operations.get",
         "compute.networks.removePeering servicenetworking.services.deleteConnection servicenetworking.operations.get",
     ),
-    "gcp:kms/keyRing:KeyRing": Row("cloudkms.keyRings.create", "cloudkms.keyRings.get"),
-    "gcp:kms/cryptoKey:CryptoKey": Row(
+    "gcp:kms/keyRing:KeyRing": Actions("cloudkms.keyRings.create", "cloudkms.keyRings.get"),
+    "gcp:kms/cryptoKey:CryptoKey": Actions(
         "cloudkms.cryptoKeys.create",
         "cloudkms.cryptoKeys.get",
         "cloudkms.cryptoKeys.update",
         "cloudkms.cryptoKeyVersions.destroy cloudkms.cryptoKeyVersions.list",
     ),
-    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": Row(
+    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": Actions(
         _KEY_POLICY, "cloudkms.cryptoKeys.getIamPolicy", "", _KEY_POLICY
     ),
     "gcp:logging/projectBucketConfig:ProjectBucketConfig": _all("logging.buckets"),
     "gcp:logging/projectSink:ProjectSink": _all("logging.sinks"),
-    "gcp:projects/iAMAuditConfig:IAMAuditConfig": Row(
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": Actions(
         _PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", _PROJECT_POLICY, _PROJECT_POLICY
     ),
-    "gcp:projects/iAMMember:IAMMember": Row(
+    "gcp:projects/iAMMember:IAMMember": Actions(
         _PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY
     ),
-    "gcp:projects/service:Service": Row(
+    "gcp:projects/service:Service": Actions(
         "serviceusage.services.enable serviceusage.operations.get",
         "serviceusage.services.get serviceusage.services.list",
     ),
-    "gcp:projects/serviceIdentity:ServiceIdentity": Row("serviceusage.services.enable", "serviceusage.services.get"),
+    "gcp:projects/serviceIdentity:ServiceIdentity": Actions(
+        "serviceusage.services.enable", "serviceusage.services.get"
+    ),
     "gcp:serviceaccount/account:Account": _all("iam.serviceAccounts"),
     "gcp:storage/bucket:Bucket": _all("storage.buckets"),
-    "gcp:storage/bucketIAMMember:BucketIAMMember": Row(
+    "gcp:storage/bucketIAMMember:BucketIAMMember": Actions(
         _BUCKET_POLICY, "storage.buckets.getIamPolicy", "", _BUCKET_POLICY
     ),
     "gcp:storage/bucketObject:BucketObject": _all("storage.objects"),
-    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": Row(
+    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": Actions(
         "artifactregistry.repositories.getIamPolicy artifactregistry.repositories.setIamPolicy",
         "artifactregistry.repositories.getIamPolicy",
         "",
@@ -148,7 +151,7 @@ def permissions(plan: Plan) -> Permissions:
         asked.pop("bringing files of a bucket in", None)
     if "foundation" in plan.layers:
         asked["finding the key that logs are held under"] = ("logging.cmekSettings.get",)
-    uses = uses_of(things(plan), ACTIONS, asked)
+    uses = uses_of(resources(plan), ACTIONS, asked)
     own = [one for one in sorted(uses) if not one.startswith(BILLING)]
     money = [one for one in sorted(uses) if one.startswith(BILLING)]
     documents = [_role(plan, "", own)] + ([_role(plan, "Money", money)] if money else [])
@@ -159,7 +162,7 @@ def permissions(plan: Plan) -> Permissions:
         notes.append(
             "budgets belong to the billing account: the second role is created in the organisation and granted on that account"
         )
-    if any(thing.kept for thing in things(plan)):
+    if any(one.retained for one in resources(plan)):
         notes.append("what a destroy keeps may not be deleted with it; whoever deletes it later needs more")
     notes.append(
         "who may set a project's or a bucket's policy can give himself more; Google has no narrower permission for a grant"

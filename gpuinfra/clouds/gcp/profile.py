@@ -10,7 +10,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
-from gpuinfra.clouds.gcp.resources import ZONAL, things
+from gpuinfra.clouds.gcp.resources import ZONAL, resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
 from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import Bought
@@ -255,11 +255,11 @@ class GcpProfile:
 
     def resources(self, plan: Plan) -> dict[str, int]:
         """Every resource that the components make, by type."""
-        return made.count(things(plan))
+        return made.count(resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
         """Audit, keys, evidence, buckets, and file systems that hold the only copy of something."""
-        return made.kept(things(plan))
+        return made.kept(resources(plan))
 
 
 PROFILE = GcpProfile()

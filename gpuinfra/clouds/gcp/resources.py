@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.names import repository
-from gpuinfra.clouds.planned import Made, Parents
+from gpuinfra.clouds.planned import Parents, PlannedResource
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, OwnNetwork, Plan, PoolPlan
 
 AUDIT = "audit is kept: what happened in the project has to be readable after the cluster is gone"
@@ -39,7 +39,7 @@ FIREWALL = "gcp:compute/firewall:Firewall"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handle:
+class Lookup:
     """What a kept thing is called in the project, before project, region and stack are put into the name."""
 
     kind: str
@@ -49,18 +49,10 @@ class Handle:
     zone: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Thing(Made):
-    """One resource of a plan."""
-
-    handle: Handle | None = None
-    """How a kept thing is found again; None where making it again is the same as finding it (grants)."""
-
-
-def things(plan: Plan) -> tuple[Thing, ...]:
+def resources(plan: Plan) -> tuple[PlannedResource[Lookup], ...]:
     """Every resource that the project will hold, in no particular order."""
     found = [
-        Thing(type="gcp:projects/service:Service", name=naming.logical(plan.name, "services", api))
+        PlannedResource(type="gcp:projects/service:Service", name=naming.logical(plan.name, "services", api))
         for api in apis(plan)
     ]
     if "foundation" in plan.layers:
@@ -75,10 +67,10 @@ def things(plan: Plan) -> tuple[Thing, ...]:
             found += _own_network(naming.logical(plan.name, network.name), network)
         found += _node_role(naming.logical(plan.name, "node"), plan.registry)
         if plan.network and plan.network.existing_id is not None:
-            found.append(Thing(type=FIREWALL, name=naming.logical(plan.name, "neighbours", "in")))
+            found.append(PlannedResource(type=FIREWALL, name=naming.logical(plan.name, "neighbours", "in")))
         for pool in plan.pools:
             found += _pool(plan.name, pool)
-        found.append(Thing(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
+        found.append(PlannedResource(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
     return tuple(found)
 
 
@@ -131,7 +123,7 @@ def _top(plan: Plan) -> Parents:
     return (("gpuinfra:index:GpuCluster", plan.name),)
 
 
-def _foundation(plan: Plan) -> Iterator[Thing]:
+def _foundation(plan: Plan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "foundation")
     within: Parents = (*_top(plan), ("gpuinfra:gcp:Foundation", name))
     if plan.audit.trail:
@@ -141,60 +133,60 @@ def _foundation(plan: Plan) -> Iterator[Thing]:
     within_evidence: Parents = (*within, ("gpuinfra:gcp:Evidence", evidence))
     yield _bucket(within_evidence, naming.logical(evidence, "store"), "evidence", EVIDENCE)
     for index in range(len(plan.evidence.operators)):
-        yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(evidence, "reader", index))
+        yield PlannedResource(type=GRANT_ON_BUCKET, name=naming.logical(evidence, "reader", index))
     if plan.budget:
         budget = naming.logical(name, "budget")
-        yield Thing(type="gcp:billing/budget:Budget", name=naming.logical(budget, "month"))
+        yield PlannedResource(type="gcp:billing/budget:Budget", name=naming.logical(budget, "month"))
         for index in range(len(plan.budget.recipients)):
             channel = naming.logical(budget, "mail", index)
-            yield Thing(type="gcp:monitoring/notificationChannel:NotificationChannel", name=channel)
+            yield PlannedResource(type="gcp:monitoring/notificationChannel:NotificationChannel", name=channel)
 
 
-def _audit(above: Parents, name: str, *, existing: bool) -> Iterator[Thing]:
+def _audit(above: Parents, name: str, *, existing: bool) -> Iterator[PlannedResource[Lookup]]:
     within: Parents = (*above, ("gpuinfra:gcp:AuditTrail", name))
     yield from _key(within, naming.logical(name, "key"), "audit", "logging", "storage")
-    yield Thing(type="gcp:projects/iAMAuditConfig:IAMAuditConfig", name=naming.logical(name, "config"))
-    yield Thing(
+    yield PlannedResource(type="gcp:projects/iAMAuditConfig:IAMAuditConfig", name=naming.logical(name, "config"))
+    yield PlannedResource(
         type=LOG_BUCKET,
         name=naming.logical(name, "logs"),
-        kept=AUDIT,
+        retained=AUDIT,
         parents=within,
-        handle=Handle(kind="logs", purpose="audit"),
+        lookup=Lookup(kind="logs", purpose="audit"),
     )
-    yield Thing(type=SINK, name=naming.logical(name, "everything"))
+    yield PlannedResource(type=SINK, name=naming.logical(name, "everything"))
     if not existing:
         yield _bucket(within, naming.logical(name, "records"), "audit", AUDIT)
-    yield Thing(type=SINK, name=naming.logical(name, "records"))
-    yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, "writer"))
+    yield PlannedResource(type=SINK, name=naming.logical(name, "records"))
+    yield PlannedResource(type=GRANT_ON_BUCKET, name=naming.logical(name, "writer"))
 
 
-def _key(within: Parents, name: str, purpose: str, *users: str) -> Iterator[Thing]:
+def _key(within: Parents, name: str, purpose: str, *users: str) -> Iterator[PlannedResource[Lookup]]:
     for part, type_ in (("ring", "gcp:kms/keyRing:KeyRing"), ("key", "gcp:kms/cryptoKey:CryptoKey")):
-        handle = Handle(kind=part, purpose=purpose)
-        yield Thing(type=type_, name=naming.logical(name, part), kept=KEY, parents=within, handle=handle)
+        lookup = Lookup(kind=part, purpose=purpose)
+        yield PlannedResource(type=type_, name=naming.logical(name, part), retained=KEY, parents=within, lookup=lookup)
     for user in users:
-        yield Thing(type=GRANT_ON_KEY, name=naming.logical(name, user), kept=GRANT, parents=within)
+        yield PlannedResource(type=GRANT_ON_KEY, name=naming.logical(name, user), retained=GRANT, parents=within)
 
 
-def _bucket(within: Parents, name: str, purpose: str, why: str) -> Thing:
-    return Thing(
+def _bucket(within: Parents, name: str, purpose: str, why: str) -> PlannedResource[Lookup]:
+    return PlannedResource(
         type=BUCKET,
         name=naming.logical(name, "bucket"),
-        kept=why,
+        retained=why,
         parents=within,
-        handle=Handle(kind="bucket", purpose=purpose),
+        lookup=Lookup(kind="bucket", purpose=purpose),
     )
 
 
-def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
+def _network(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
     name = naming.logical(plan.name, "network")
     within: Parents = (*_top(plan), ("gpuinfra:gcp:Network", name))
     for extra in network.extra:
-        yield Thing(type=NETWORK, name=naming.logical(name, extra.name))
-        yield Thing(type=FIREWALL, name=naming.logical(name, extra.name, "walls", "inside-in"))
+        yield PlannedResource(type=NETWORK, name=naming.logical(name, extra.name))
+        yield PlannedResource(type=FIREWALL, name=naming.logical(name, extra.name, "walls", "inside-in"))
     for subnet in network.subnets:
         if subnet.existing_id is None:
-            yield Thing(type=SUBNETWORK, name=naming.logical(name, subnet.name))
+            yield PlannedResource(type=SUBNETWORK, name=naming.logical(name, subnet.name))
     if network.existing_id is not None:
         return
     keep = STANDS if keeps_network(plan) else None
@@ -204,27 +196,29 @@ def _network(plan: Plan, network: NetworkPlan) -> Iterator[Thing]:
         yield _behind(keep, within, "gcp:compute/globalAddress:GlobalAddress", services, "address")
         yield _behind(keep, within, "gcp:servicenetworking/connection:Connection", services, "connection")
     for wall in _walls(network, lustre=any(one.kind == "lustre" for one in plan.file_systems)):
-        yield Thing(type=FIREWALL, name=naming.logical(name, "walls", wall))
+        yield PlannedResource(type=FIREWALL, name=naming.logical(name, "walls", wall))
     if network.egress == "nat":
-        yield Thing(type="gcp:compute/router:Router", name=naming.logical(name, "router"))
-        yield Thing(type="gcp:compute/routerNat:RouterNat", name=naming.logical(name, "nat"))
-    yield Thing(type="gcp:dns/policy:Policy", name=naming.logical(name, "names"))
+        yield PlannedResource(type="gcp:compute/router:Router", name=naming.logical(name, "router"))
+        yield PlannedResource(type="gcp:compute/routerNat:RouterNat", name=naming.logical(name, "nat"))
+    yield PlannedResource(type="gcp:dns/policy:Policy", name=naming.logical(name, "names"))
     if network.egress == "endpoints":
         for domain in PRIVATE_DOMAINS:
             zone = naming.logical(name, "apis", domain.replace(".", "-"))
-            yield Thing(type="gcp:dns/managedZone:ManagedZone", name=zone)
+            yield PlannedResource(type="gcp:dns/managedZone:ManagedZone", name=zone)
             for word in ("here", "below"):
-                yield Thing(type="gcp:dns/recordSet:RecordSet", name=naming.logical(zone, word))
+                yield PlannedResource(type="gcp:dns/recordSet:RecordSet", name=naming.logical(zone, word))
     flow = naming.logical(name, "flow")
-    yield Thing(type=LOG_BUCKET, name=flow, kept=AUDIT, parents=within, handle=Handle(kind="logs", purpose="flow"))
-    yield Thing(type=SINK, name=flow)
+    yield PlannedResource(
+        type=LOG_BUCKET, name=flow, retained=AUDIT, parents=within, lookup=Lookup(kind="logs", purpose="flow")
+    )
+    yield PlannedResource(type=SINK, name=flow)
 
 
-def _behind(keep: str | None, within: Parents, type_: str, name: str, kind: str) -> Thing:
+def _behind(keep: str | None, within: Parents, type_: str, name: str, kind: str) -> PlannedResource[Lookup]:
     """What a kept file system stands on, or the same where none is kept."""
     if keep is None:
-        return Thing(type=type_, name=name)
-    return Thing(type=type_, name=name, kept=keep, parents=within, handle=Handle(kind=kind, purpose=name))
+        return PlannedResource(type=type_, name=name)
+    return PlannedResource(type=type_, name=name, retained=keep, parents=within, lookup=Lookup(kind=kind, purpose=name))
 
 
 def _walls(network: NetworkPlan, *, lustre: bool) -> Iterator[str]:
@@ -237,53 +231,55 @@ def _walls(network: NetworkPlan, *, lustre: bool) -> Iterator[str]:
         yield "files-in"
 
 
-def _own_network(name: str, network: OwnNetwork) -> Iterator[Thing]:
-    yield Thing(type=NETWORK, name=name)
+def _own_network(name: str, network: OwnNetwork) -> Iterator[PlannedResource[Lookup]]:
+    yield PlannedResource(type=NETWORK, name=name)
     for index in range(len(network.subnets)):
-        yield Thing(type=SUBNETWORK, name=naming.logical(name, index))
+        yield PlannedResource(type=SUBNETWORK, name=naming.logical(name, index))
 
 
-def _file_system(plan: Plan, one: FileSystemPlan) -> Iterator[Thing]:
+def _file_system(plan: Plan, one: FileSystemPlan) -> Iterator[PlannedResource[Lookup]]:
     if one.kind not in ("lustre", "home"):
         return
     name = naming.logical(plan.name, one.name)
     within: Parents = (*_top(plan), ("gpuinfra:gcp:SharedFilesystem", name))
     stays = one.lifetime_reason or DATA if one.lifetime is Lifetime.KEPT else None
     lustre = one.kind == "lustre"
-    yield Thing(type="gcp:projects/serviceIdentity:ServiceIdentity", name=naming.logical(name, "agent"))
-    yield Thing(type=GRANT_ON_KEY, name=naming.logical(name, "key"), kept=GRANT, parents=within)
-    yield Thing(
+    yield PlannedResource(type="gcp:projects/serviceIdentity:ServiceIdentity", name=naming.logical(name, "agent"))
+    yield PlannedResource(type=GRANT_ON_KEY, name=naming.logical(name, "key"), retained=GRANT, parents=within)
+    yield PlannedResource(
         type="gcp:lustre/instance:Instance" if lustre else "gcp:filestore/instance:Instance",
         name=naming.logical(name, "lustre" if lustre else "home"),
-        kept=stays,
+        retained=stays,
         parents=within if stays else (),
-        handle=Handle(kind="lustre" if lustre else "filestore", purpose=name, zone=one.zone or "") if stays else None,
+        lookup=Lookup(kind="lustre" if lustre else "filestore", purpose=name, zone=one.zone or "") if stays else None,
     )
     if one.bucket == "auto":
         yield _bucket(within, naming.logical(name, "data"), one.name, DATA)
     if one.bucket is not None:
         for word in ("objects", "bucket"):
-            yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, "data", word))
+            yield PlannedResource(type=GRANT_ON_BUCKET, name=naming.logical(name, "data", word))
 
 
-def _node_role(name: str, registry: str | None) -> Iterator[Thing]:
+def _node_role(name: str, registry: str | None) -> Iterator[PlannedResource[Lookup]]:
     if repository(registry or ""):
         type_ = "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember"
-        yield Thing(type=type_, name=naming.logical(name, "images"))
-    yield Thing(type="gcp:serviceaccount/account:Account", name=naming.logical(name, "account"))
+        yield PlannedResource(type=type_, name=naming.logical(name, "images"))
+    yield PlannedResource(type="gcp:serviceaccount/account:Account", name=naming.logical(name, "account"))
     for what in ("bundle", "evidence", "proof", "meeting"):
-        yield Thing(type=GRANT_ON_BUCKET, name=naming.logical(name, what))
+        yield PlannedResource(type=GRANT_ON_BUCKET, name=naming.logical(name, what))
 
 
-def _pool(cluster: str, pool: PoolPlan) -> Iterator[Thing]:
-    yield Thing(type="gcp:storage/bucketObject:BucketObject", name=naming.logical(cluster, pool.name, "bundle"))
+def _pool(cluster: str, pool: PoolPlan) -> Iterator[PlannedResource[Lookup]]:
+    yield PlannedResource(
+        type="gcp:storage/bucketObject:BucketObject", name=naming.logical(cluster, pool.name, "bundle")
+    )
     for wish in near(pool):
-        yield Thing(type="gcp:compute/resourcePolicy:ResourcePolicy", name=naming.logical(cluster, wish))
+        yield PlannedResource(type="gcp:compute/resourcePolicy:ResourcePolicy", name=naming.logical(cluster, wish))
     for group in pool.groups:
         logical = naming.logical(cluster, group.name)
         template = naming.logical(logical, "template")
-        yield Thing(type="gcp:compute/instanceTemplate:InstanceTemplate", name=template)
-        yield Thing(type="gcp:compute/instanceGroupManager:InstanceGroupManager", name=logical)
+        yield PlannedResource(type="gcp:compute/instanceTemplate:InstanceTemplate", name=template)
+        yield PlannedResource(type="gcp:compute/instanceGroupManager:InstanceGroupManager", name=logical)
         if group.kind == "flex":
             request = naming.logical(logical, "request")
-            yield Thing(type="gcp:compute/resizeRequest:ResizeRequest", name=request)
+            yield PlannedResource(type="gcp:compute/resizeRequest:ResizeRequest", name=request)

@@ -19,7 +19,7 @@ from gpuinfra.adopt import import_file, retained
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds import already_exists as taken
 from gpuinfra.clouds.aws.adopt import Account, kept_there
-from gpuinfra.clouds.aws.resources import things
+from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, spec_of
@@ -58,9 +58,10 @@ def test_everything_that_was_kept_is_found(account: str) -> None:
     """Buckets with their settings, keys with their aliases, and log groups: all that the plan keeps, each with its id."""
     keys = _fill(account)
     found = {
-        (one.thing.type, one.thing.name): one.id for one in kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)
+        (one.resource.type, one.resource.name): one.id
+        for one in kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)
     }
-    assert set(found) == {(thing.type, thing.name) for thing in things(PLAN) if thing.kept}
+    assert set(found) == {(one.type, one.name) for one in resources(PLAN) if one.retained}
     assert found["aws:kms/key:Key", "train-foundation-data-key"] == keys["data"]
     assert found["aws:kms/key:Key", "train-foundation-audit-key-key"] == keys["audit"]
 
@@ -69,7 +70,8 @@ def test_the_ids_are_the_names_that_the_program_gives(account: str) -> None:
     """What is searched for is what the components make: bucket, alias and group names are those of their inputs."""
     _fill(account)
     found = {
-        (one.thing.type, one.thing.name): one.id for one in kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)
+        (one.resource.type, one.resource.name): one.id
+        for one in kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)
     }
     compared = 0
     for one in recording_of_spec(spec_of("aws-p4d"), stack="aws-p4d").custom:
@@ -159,7 +161,7 @@ def _failed(*errors: str, operation: str = "create") -> pulumi.ErrorHookArgs:
 def test_a_plain_up_that_meets_what_was_kept_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider's words alone do not say what to do; nothing is tried again, and other failures are left alone."""
     said: list[str] = []
-    monkeypatch.setattr(taken, "_told", set())
+    monkeypatch.setattr(taken, "_reported", set())
     monkeypatch.setattr(pulumi.log, "error", lambda message, *_: said.append(message))
     monkeypatch.setattr(pulumi, "get_stack", lambda: "aws-p4d")
     assert not taken.explain(_failed("api error BucketAlreadyOwnedByYou: you have it"))
@@ -191,7 +193,7 @@ def test_a_kept_file_system_is_found_with_what_it_stands_in(account: str) -> Non
         name = naming.unique_name(plan.name, "storage", token)
         group = ec2.create_security_group(GroupName=name, Description="storage", VpcId=vpc)["GroupId"]
         made = {"aws:ec2/vpc:Vpc": vpc, "aws:ec2/subnet:Subnet": subnet, "aws:ec2/securityGroup:SecurityGroup": group}
-    tags = [{"Key": key, "Value": value} for key, value in {**plan.tags, "Name": "train-scratch-0"}.items()]
+    tags = [{"Key": key, "Value": value} for key, value in {**plan.tags, "Name": "train-scratch-0-lustre"}.items()]
     file_system = fsx.create_file_system(
         FileSystemType="LUSTRE", StorageCapacity=4800, SubnetIds=[made["aws:ec2/subnet:Subnet"]], Tags=tags
     )["FileSystem"]
@@ -199,4 +201,4 @@ def test_a_kept_file_system_is_found_with_what_it_stands_in(account: str) -> Non
     log = f"/aws/fsx/{naming.unique_name(plan.name, 'scratch-0', TOKEN)}"
     logs.create_log_group(logGroupName=log)
     made["aws:cloudwatch/logGroup:LogGroup"] = log
-    assert {one.thing.type: one.id for one in kept_there(Account(boto3.Session(), plan, TOKEN), plan)} == made
+    assert {one.resource.type: one.id for one in kept_there(Account(boto3.Session(), plan, TOKEN), plan)} == made

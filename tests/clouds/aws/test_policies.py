@@ -87,7 +87,7 @@ def test_services_act_for_this_account_only(stack: str) -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_node_may_do_three_things(stack: str) -> None:
     """Fetch a bundle, write into its own folder, use the bucket's key through S3: nothing else is written into its role."""
-    owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-own")]
+    owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]
         assert {action for statement in statements for action in _list(statement["Action"])} == {

@@ -11,7 +11,7 @@ from gpuinfra import naming
 from gpuinfra.adopt import import_file, retained
 from gpuinfra.clouds.azure import adopt
 from gpuinfra.clouds.azure.adopt import Found, Subscription, kept_there, look
-from gpuinfra.clouds.azure.resources import things
+from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.handover.azure_rest import Refused
 from gpuinfra.planning import make_plan
@@ -49,9 +49,9 @@ def _found(recording: Recording, stack: str = "azure-ndv4", plan: Any = PLAN) ->
 def test_everything_that_was_kept_is_found_under_its_own_id() -> None:
     """Groups, vault, keys with their identities and grants, accounts with their settings: all that the plan keeps, each with the id of the program."""
     recording = recording_of("azure-ndv4")
-    found = {(one.thing.type, one.thing.name): one.id for one in _found(recording)}
+    found = {(one.resource.type, one.resource.name): one.id for one in _found(recording)}
     assert found == {(one.type, one.name): one.id for one in recording.custom if one.retained}
-    assert set(found) == {(thing.type, thing.name) for thing in things(PLAN) if thing.kept}
+    assert set(found) == {(one.type, one.name) for one in resources(PLAN) if one.retained}
     assert len(found) > 25
 
 
@@ -59,7 +59,7 @@ def test_a_kept_file_system_is_found_with_what_it_stands_in() -> None:
     """Network, subnet, rules, gateway and address have ids that are made from names too."""
     spec = parse_spec({**BASE, "storage": [LUSTRE]})
     recording = recording_of_spec(spec)
-    found = {one.thing.name: one.id for one in _found(recording, "test", make_plan(spec, TODAY))}
+    found = {one.resource.name: one.id for one in _found(recording, "test", make_plan(spec, TODAY))}
     assert found == {one.name: one.id for one in recording.custom if one.retained}
     assert found["train-scratch-0-lustre"].endswith("/amlFilesystems/train-scratch-0-" + recording_token(recording))
     assert "train-network-storage-scratch-0" in found

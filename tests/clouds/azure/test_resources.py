@@ -1,4 +1,4 @@
-"""What a plan announces and what the components register are the same things, resource by resource."""
+"""What a plan announces and what the components register are the same resources, resource by resource."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.azure.resources import things
+from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.clouds.planned import count
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
@@ -19,18 +19,16 @@ STACKS = shipped_stacks("azure")
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
     """Types, logical names and lifetimes of the plan's list are those of the program."""
-    announced = {(thing.type, thing.name, bool(thing.kept)) for thing in things(plan_of(stack))}
+    announced = {(one.type, one.name, bool(one.retained)) for one in resources(plan_of(stack))}
     registered = {(one.type, one.name, one.retained) for one in recording_of(stack).custom}
     assert announced == registered
-    assert plan_of(stack).resources == count(things(plan_of(stack)))
+    assert plan_of(stack).resources == count(resources(plan_of(stack)))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_registers_what_its_plan_announces(name: str) -> None:
     """The same holds for what a declaration can leave out, hand in or add."""
-    announced = {
-        (thing.type, thing.name, bool(thing.kept)) for thing in things(make_plan(spec_of_variant(name), TODAY))
-    }
+    announced = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec_of_variant(name), TODAY))}
     registered = {(one.type, one.name, one.retained) for one in variant(name).custom}
     assert announced == registered
 
@@ -38,7 +36,7 @@ def test_a_variant_registers_what_its_plan_announces(name: str) -> None:
 def test_names_are_unique() -> None:
     """No two resources of one type share a logical name, however the parts of names are put together."""
     for stack in STACKS:
-        names = [(thing.type, thing.name) for thing in things(plan_of(stack))]
+        names = [(one.type, one.name) for one in resources(plan_of(stack))]
         assert len(names) == len(set(names))
 
 
@@ -48,14 +46,14 @@ def test_more_nodes_are_no_more_resources() -> None:
     for nodes in (1, 100):
         pool = {**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": nodes}]}
         plans.append(make_plan(parse_spec({**BASE, "pools": [pool]}), TODAY))
-    assert count(things(plans[0])) == count(things(plans[1]))
+    assert count(resources(plans[0])) == count(resources(plans[1]))
 
 
 def _kept(**changes: Any) -> set[str]:
     """Names of what a destroy leaves of networks and file systems."""
     plan = make_plan(parse_spec({**BASE, **changes}), TODAY)
     kinds = ("azure-native:network:", "azure-native:storagecache:")
-    return {thing.name for thing in things(plan) if thing.kept and thing.type.startswith(kinds)}
+    return {one.name for one in resources(plan) if one.retained and one.type.startswith(kinds)}
 
 
 def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:

@@ -1,4 +1,4 @@
-"""After a destroy: what was kept is looked for at the addresses that the program's own things have, and named for the engine."""
+"""After a destroy: what was kept is looked for at the addresses that the program's own resources have, and named for the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinfra import naming
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds.gcp import adopt
 from gpuinfra.clouds.gcp.adopt import Project, kept_there
-from gpuinfra.clouds.gcp.resources import things
+from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
@@ -57,7 +57,7 @@ def _token() -> str:
 
 
 def _there(program: Recording) -> dict[str, dict[str, Any]]:
-    """Address -> answer of everything that the program's kept things are, as Google would have them after a destroy."""
+    """Address -> answer of everything that the program's kept resources are, as Google would have them after a destroy."""
     known: dict[str, dict[str, Any]] = {}
     for one in program.custom:
         if one.retained and one.type in _SERVICES:
@@ -71,13 +71,13 @@ def _there(program: Recording) -> dict[str, dict[str, Any]]:
 def _look(known: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], str]:
     plan = _plan()
     found = kept_there(Project(known.get, PROJECT, plan, _token()), plan)
-    return {(one.thing.type, one.thing.name): one.id for one in found}
+    return {(one.resource.type, one.resource.name): one.id for one in found}
 
 
 def test_everything_that_was_kept_is_found_under_its_own_id(program: Recording) -> None:
     """Buckets, rings, keys, logs, network, addresses, peering and file system: all that the plan keeps, but grants, which are made again."""
     found = _look(_there(program))
-    kept = {(thing.type, thing.name) for thing in things(_plan()) if thing.kept and thing.type != GRANT}
+    kept = {(one.type, one.name) for one in resources(_plan()) if one.retained and one.type != GRANT}
     assert set(found) == kept
     ids = {(one.type, one.name): one.id for one in program.custom}
     for key, id_ in found.items():
@@ -97,8 +97,8 @@ def test_nothing_is_found_in_an_empty_project(program: Recording) -> None:
 
 
 def test_a_grant_is_not_looked_for_because_it_is_the_same_again(program: Recording) -> None:
-    """Grants are kept so that kept things stay readable; a grant that is made a second time meets nothing that is taken."""
-    assert all(thing.handle is None for thing in things(_plan()) if thing.type == GRANT and thing.kept)
+    """Grants are kept so that kept resources stay readable; a grant that is made a second time meets nothing that is taken."""
+    assert all(one.lookup is None for one in resources(_plan()) if one.type == GRANT and one.retained)
 
 
 class _Answer:

@@ -1,4 +1,4 @@
-"""What a plan announces and what the components register are the same things, resource by resource."""
+"""What a plan announces and what the components register are the same resources, resource by resource."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.gcp.resources import things
+from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.planned import count
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
@@ -17,7 +17,7 @@ from tests.clouds.stacks import TODAY, plan_of, recording_of
 
 
 def _announced(plan: Plan) -> set[tuple[str, str, bool]]:
-    return {(thing.type, thing.name, bool(thing.kept)) for thing in things(plan)}
+    return {(one.type, one.name, bool(one.retained)) for one in resources(plan)}
 
 
 def _registered(recording: Recording) -> set[tuple[str, str, bool]]:
@@ -48,23 +48,25 @@ def test_a_kept_thing_is_under_the_components_that_the_plan_says(stack: str) -> 
     """Parents are right to the name, or what is taken back after a destroy would come back under another URN."""
     recording = recording_of(stack)
     urns = {(one.type, one.name): one.urn for one in recording.resources}
-    for thing in things(plan_of(stack)):
-        if not thing.kept:
+    for one in resources(plan_of(stack)):
+        if not one.retained:
             continue
-        made = recording.one(thing.type, thing.name)
-        assert thing.parents, thing.name
-        assert made.parent == urns[thing.parents[-1]], thing.name
+        made = recording.one(one.type, one.name)
+        assert one.parents, one.name
+        assert made.parent == urns[one.parents[-1]], one.name
         above = [
-            one.parent for parent in thing.parents[1:] for one in recording.resources if (one.type, one.name) == parent
+            one.parent for parent in one.parents[1:] for one in recording.resources if (one.type, one.name) == parent
         ]
-        assert above == [urns[parent] for parent in thing.parents[:-1]], thing.name
+        assert above == [urns[parent] for parent in one.parents[:-1]], one.name
 
 
 def _kept(**changes: Any) -> dict[str, str]:
     """Logical name -> type of what a destroy leaves of networks, addresses, peerings and file systems."""
     words = ("compute", "servicenetworking", "lustre", "filestore")
     plan = make_plan(parse_spec({**BASE, **changes}), TODAY)
-    return {t.type.split(":")[-1]: t.name for t in things(plan) if t.kept and t.type.split(":")[1].startswith(words)}
+    return {
+        t.type.split(":")[-1]: t.name for t in resources(plan) if t.retained and t.type.split(":")[1].startswith(words)
+    }
 
 
 def test_a_kept_file_system_keeps_what_it_lies_behind_and_only_that() -> None:
@@ -93,4 +95,4 @@ def test_more_nodes_are_no_more_resources() -> None:
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 1000}]}]
     many = parse_spec({**BASE, "pools": pools})
-    assert count(things(make_plan(few, TODAY))) == count(things(make_plan(many, TODAY)))
+    assert count(resources(make_plan(few, TODAY))) == count(resources(make_plan(many, TODAY)))

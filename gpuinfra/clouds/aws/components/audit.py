@@ -14,11 +14,11 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
-from gpuinfra.clouds.resource_group import Part
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan
 
 
@@ -35,32 +35,30 @@ class KeyArgs:
     """What has to be made first. A key's name is not its own, so a second one is made where another thing would say that everything is there already."""
 
 
-class Key(Part):
+class Key(pulumi.ComponentResource):
     """A customer key with yearly rotation and a readable alias; both are kept, because what it encrypted is lost without it."""
 
     arn: pulumi.Output[str]
     """ARN of the key, once its alias exists."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Key", name, opts)
+        super().__init__("gpuinfra:aws:Key", name, None, opts)
         key = aws.kms.Key(
-            naming.logical(name, "key"),
+            rows.KEY.logical(name),
             description=args.description,
             enable_key_rotation=True,
             deletion_window_in_days=30,
             policy=args.policy,
-            region=args.scope.region,
-            tags=args.scope.tagged(name),
-            opts=child(self, keep=True, depends_on=args.guards),
+            opts=child(self, rows.KEY, depends_on=args.guards),
         )
         alias = aws.kms.Alias(
-            naming.logical(name, "alias"),
+            rows.KEY_ALIAS.logical(name),
             name=f"alias/gpuinfra/{args.scope.unique_name(args.purpose)}",
             target_key_id=key.key_id,
-            region=args.scope.region,
-            opts=child(self, keep=True),
+            opts=child(self, rows.KEY_ALIAS),
         )
-        self.arn = after(key.arn, [alias])
+        self.arn = ready_after(key.arn, [alias])
+        self.register_outputs({"arn": self.arn})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +93,7 @@ class AuditTrail(pulumi.ComponentResource):
         logs = None if plan.existing_bucket else self._access_logs(name, args)
         self.log_bucket = logs.bucket if logs else None
         self.guards = (logs.resource,) if logs else ()
+        """Created before any key of the stack."""
         self.key_arn = Key(
             naming.logical(name, "key"),
             KeyArgs(
@@ -113,7 +112,7 @@ class AuditTrail(pulumi.ComponentResource):
         )
         group, role, delivery = self._log_group(name, args)
         trail = aws.cloudtrail.Trail(
-            naming.logical(name, "trail"),
+            rows.TRAIL.logical(name),
             name=trail_name,
             s3_bucket_name=self.bucket,
             is_multi_region_trail=True,
@@ -124,9 +123,7 @@ class AuditTrail(pulumi.ComponentResource):
             cloud_watch_logs_group_arn=pulumi.Output.concat(group.arn, ":*"),
             cloud_watch_logs_role_arn=role.arn,
             advanced_event_selectors=_selectors(scope, data_events=plan.data_events),
-            region=scope.region,
-            tags=scope.tagged(naming.logical(name, "trail")),
-            opts=child(self, depends_on=[delivery]),
+            opts=child(self, rows.TRAIL, depends_on=[delivery]),
         )
         self.trail_arn = trail.arn
         self.register_outputs(
@@ -142,7 +139,6 @@ class AuditTrail(pulumi.ComponentResource):
             PrivateBucketArgs(
                 scope=scope,
                 purpose="access",
-                keep=True,
                 # Access logs can be written with S3's own key only.
                 key_arn=None,
                 expire_days=args.plan.log_retention_days,
@@ -159,7 +155,6 @@ class AuditTrail(pulumi.ComponentResource):
             PrivateBucketArgs(
                 scope=args.scope,
                 purpose="audit",
-                keep=True,
                 key_arn=self.key_arn,
                 lock=Lock(days=args.plan.lock_days, mode=args.plan.lock_mode),
                 log_to=logs.bucket,
@@ -172,25 +167,24 @@ class AuditTrail(pulumi.ComponentResource):
         self, name: str, args: AuditTrailArgs
     ) -> tuple[aws.cloudwatch.LogGroup, aws.iam.Role, aws.iam.RolePolicy]:
         scope = args.scope
-        logical = naming.logical(name, "events")
         group = aws.cloudwatch.LogGroup(
-            logical,
+            rows.TRAIL_LOG_GROUP.logical(name),
             name=f"/gpuinfra/{scope.unique_name('trail')}",
             retention_in_days=args.plan.log_retention_days,
             kms_key_id=self.key_arn,
-            region=scope.region,
-            tags=scope.tagged(logical),
-            opts=child(self, keep=True),
+            opts=child(self, rows.TRAIL_LOG_GROUP),
         )
         role = aws.iam.Role(
-            logical,
+            rows.TRAIL_LOG_ROLE.logical(name),
             assume_role_policy=policies.trust_for_account("cloudtrail.amazonaws.com", scope.account),
-            description="Writes the audit trail's events into its log group",
-            tags=scope.tagged(logical),
-            opts=child(self),
+            description="Writes the events of the audit trail to its log group",
+            opts=child(self, rows.TRAIL_LOG_ROLE),
         )
         policy = aws.iam.RolePolicy(
-            logical, role=role.id, policy=policies.document(policies.write_log_group(group.arn)), opts=child(self)
+            rows.TRAIL_LOG_POLICY.logical(name),
+            role=role.id,
+            policy=policies.document(policies.write_log_group(group.arn)),
+            opts=child(self, rows.TRAIL_LOG_POLICY),
         )
         return group, role, policy
 
@@ -250,7 +244,7 @@ class Budget(pulumi.ComponentResource):
             else []
         )
         budget = aws.budgets.Budget(
-            naming.logical(name, "month"),
+            rows.BUDGET.logical(name),
             name=scope.unique_name("month", 100),
             budget_type="COST",
             time_unit="MONTHLY",
@@ -269,8 +263,7 @@ class Budget(pulumi.ComponentResource):
                 )
                 for kind, percent in kinds
             ],
-            tags=scope.tagged(name),
-            opts=child(self),
+            opts=child(self, rows.BUDGET),
         )
         self.name = budget.name
         self.register_outputs({"name": self.name})
@@ -301,19 +294,12 @@ class Evidence(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:Evidence", name, None, opts)
         store = PrivateBucket(
             naming.logical(name, "store"),
-            PrivateBucketArgs(
-                scope=args.scope, purpose="evidence", keep=True, key_arn=args.key_arn, log_to=args.log_to
-            ),
+            PrivateBucketArgs(scope=args.scope, purpose="evidence", key_arn=args.key_arn, log_to=args.log_to),
             pulumi.ResourceOptions(parent=self),
         )
         self.bucket, self.arn = store.bucket, store.arn
-        self.prefix = evidence_prefix(args.scope.cluster)
+        self.prefix = naming.evidence_prefix(args.scope.cluster)
         self.register_outputs({"bucket": self.bucket, "arn": self.arn, "prefix": self.prefix})
-
-
-def evidence_prefix(cluster: str) -> str:
-    """Where a cluster's nodes write in its evidence bucket."""
-    return f"evidence/{cluster}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
-from gpuinfra.clouds.resource_group import Part
+from gpuinfra.clouds.ready_after import ready_after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +33,6 @@ class PrivateBucketArgs:
     scope: Scope
     purpose: str
     """Part of its name: `audit`, `evidence`."""
-    keep: bool
-    """True: the bucket, its settings and its content outlive a destroy of the stack."""
     key_arn: pulumi.Input[str] | None = None
     """KMS key of its objects; left out, S3's own key is used (the only one that access logs can be written with)."""
     lock: Lock | None = None
@@ -50,7 +47,7 @@ class PrivateBucketArgs:
     """Further statements of its policy, made from its ARN."""
 
 
-class PrivateBucket(Part):
+class PrivateBucket(pulumi.ComponentResource):
     """One bucket: private, encrypted, versioned, reached over TLS only."""
 
     bucket: pulumi.Output[str]
@@ -59,95 +56,82 @@ class PrivateBucket(Part):
     """ARN of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:PrivateBucket", name, opts)
-        scope, region = args.scope, args.scope.region
-
-        def options(*after: pulumi.Resource) -> pulumi.ResourceOptions:
-            return child(self, keep=args.keep, depends_on=list(after))
+        super().__init__("gpuinfra:aws:PrivateBucket", name, None, opts)
 
         self.resource = bucket = aws.s3.Bucket(
-            naming.logical(name, "bucket"),
-            bucket=scope.bucket_name(args.purpose),
+            rows.BUCKET.logical(name),
+            bucket=args.scope.bucket_name(args.purpose),
             object_lock_enabled=True if args.lock else None,
-            region=region,
-            tags=scope.tagged(naming.logical(name, "bucket")),
-            opts=options(),
+            opts=child(self, rows.BUCKET),
         )
         """The bucket itself, for what may be made only where its name was free."""
         public = aws.s3.BucketPublicAccessBlock(
-            naming.logical(name, "public"),
+            rows.BUCKET_PUBLIC_ACCESS.logical(name),
             bucket=bucket.bucket,
             block_public_acls=True,
             block_public_policy=True,
             ignore_public_acls=True,
             restrict_public_buckets=True,
-            region=region,
-            opts=options(),
+            opts=child(self, rows.BUCKET_PUBLIC_ACCESS),
         )
         ownership = aws.s3.BucketOwnershipControls(
-            naming.logical(name, "ownership"),
+            rows.BUCKET_OWNERSHIP.logical(name),
             bucket=bucket.bucket,
             rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
-            region=region,
-            opts=options(),
+            opts=child(self, rows.BUCKET_OWNERSHIP),
         )
         versioning = aws.s3.BucketVersioning(
-            naming.logical(name, "versioning"),
+            rows.BUCKET_VERSIONING.logical(name),
             bucket=bucket.bucket,
             versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
-            region=region,
-            opts=options(),
+            opts=child(self, rows.BUCKET_VERSIONING),
         )
         encryption = aws.s3.BucketServerSideEncryptionConfiguration(
-            naming.logical(name, "encryption"),
+            rows.BUCKET_ENCRYPTION.logical(name),
             bucket=bucket.bucket,
             rules=[_encryption(args.key_arn)],
-            region=region,
-            opts=options(),
+            opts=child(self, rows.BUCKET_ENCRYPTION),
         )
         lifecycle = aws.s3.BucketLifecycleConfiguration(
-            naming.logical(name, "lifecycle"),
+            rows.BUCKET_LIFECYCLE.logical(name),
             bucket=bucket.bucket,
             rules=_lifecycle(args),
-            region=region,
-            opts=options(versioning),
+            opts=child(self, rows.BUCKET_LIFECYCLE, depends_on=[versioning]),
         )
         settings: list[pulumi.Resource] = [public, ownership, versioning, encryption, lifecycle]
         if args.lock:
             settings.append(
                 aws.s3.BucketObjectLockConfiguration(
-                    naming.logical(name, "lock"),
+                    rows.BUCKET_OBJECT_LOCK.logical(name),
                     bucket=bucket.bucket,
                     rule=aws.s3.BucketObjectLockConfigurationRuleArgs(
                         default_retention=aws.s3.BucketObjectLockConfigurationRuleDefaultRetentionArgs(
                             days=args.lock.days, mode=args.lock.mode
                         )
                     ),
-                    region=region,
-                    opts=options(versioning),
+                    opts=child(self, rows.BUCKET_OBJECT_LOCK, depends_on=[versioning]),
                 )
             )
         if args.log_to is not None:
             settings.append(
                 aws.s3.BucketLogging(
-                    naming.logical(name, "logging"),
+                    rows.BUCKET_LOGGING.logical(name),
                     bucket=bucket.bucket,
                     target_bucket=args.log_to,
                     target_prefix=f"{args.purpose}/",
-                    region=region,
-                    opts=options(),
+                    opts=child(self, rows.BUCKET_LOGGING),
                 )
             )
         policy = aws.s3.BucketPolicy(
-            naming.logical(name, "policy"),
+            rows.BUCKET_POLICY.logical(name),
             bucket=bucket.bucket,
             policy=policies.document([policies.only_over_tls(bucket.arn), *args.statements(bucket.arn)]),
-            region=region,
             # S3 refuses a policy that comes while the public access block is being written; after all of them, it speaks for all of them.
-            opts=options(*settings),
+            opts=child(self, rows.BUCKET_POLICY, depends_on=settings),
         )
-        self.bucket = after(bucket.bucket, [policy])
+        self.bucket = ready_after(bucket.bucket, [policy])
         self.arn = bucket.arn
+        self.register_outputs({"bucket": self.bucket, "arn": self.arn})
 
 
 def _encryption(key_arn: pulumi.Input[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:

@@ -6,23 +6,22 @@ One template per group, so that a new version rolls one group at a time and a ca
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import bundle, naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.components.template import (
     TemplateArgs,
     launch_template,
     node_tags,
-    node_user_data,
     pinned_image,
 )
-from gpuinfra.clouds.aws.resources import made_placement_groups, window
+from gpuinfra.clouds.aws.instances import created_placement_groups, schedule
+from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 1200
@@ -33,109 +32,52 @@ WARMUP_S = 600
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodePoolArgs:
-    """What a pool stands on; everything but the plan may be somebody else's."""
+class NodePoolArgs(BaseNodePoolArgs):
+    """Arguments of a pool on AWS. Each reference may be a resource that the program did not create here."""
 
     scope: Scope
-    plan: PoolPlan
     subnet_id: pulumi.Input[str]
-    """The private subnet of all its nodes."""
+    """The private subnet of all nodes."""
     security_group_id: pulumi.Input[str]
-    """Group of every interface (`Security.nodes_group_id`)."""
+    """Security group of every network interface (`SecurityGroups.nodes_group_id`)."""
     profile_arn: pulumi.Input[str]
-    """Instance profile of its nodes (`NodeRole.profile_arn`)."""
-    bucket: pulumi.Input[str]
-    """Bucket that its bundle is put into and its evidence is written to."""
-    evidence_prefix: str
-    """Where its nodes write in the bucket."""
+    """Instance profile of the nodes (`NodeRole.profile_arn`)."""
     evidence_owner: pulumi.Input[str]
-    """Unique id of the nodes' role, first half of each node's folder."""
+    """Unique id of the role of the nodes, the first half of each node's folder of evidence."""
     key_arn: pulumi.Input[str] | None = None
-    """Key of its disks; left out, the account's default for EBS is used."""
-    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
-    """What its nodes mount: `kind`, `mount`, `dns_name`, `mount_name`; may hold outputs."""
+    """KMS key of the disks; if it is not set, EBS uses the default key of the account."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningGroup:
-    """One group of the pool, for those who wait for its nodes."""
-
-    plan: Group
-    name: pulumi.Output[str]
-    template_id: pulumi.Output[str]
-    template_version: pulumi.Output[int]
-    resource: aws.autoscaling.Group
-
-
-class NodePool(pulumi.ComponentResource):
-    """Nodes of one machine type, launched by one Auto Scaling group for each kind of capacity."""
-
-    group_names: dict[str, pulumi.Output[str]]
-    """Names of the Auto Scaling groups, by the plan's names."""
-    bundle_sha256: str
-    """Checksum of what its nodes run at boot."""
+class NodePool(BaseNodePool[NodePoolArgs]):
+    """Nodes of one machine type, launched by one Auto Scaling group for each group of the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:NodePool", name, None, opts)
-        self._name, self._args = name, args
-        self.plan = args.plan
-        """What the pool was planned as."""
-        built = bundle.build(args.plan)
-        self.bundle_sha256 = built.sha256
-        key = self._upload(built)
-        image_id = pinned_image(name, args.scope, args.plan, self)
-        placement = self._placement_groups()
-        user_data = node_user_data(self._node_config(key), bundle.user_data)
-        self.groups = tuple(self._group(group, image_id, user_data, placement) for group in args.plan.groups)
-        """The groups, in the plan's order."""
-        self.group_names = {group.plan.name: group.name for group in self.groups}
-        self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
+        super().__init__("gpuinfra:aws:NodePool", name, args, opts)
 
-    def _upload(self, built: bundle.Bundle) -> pulumi.Output[str]:
-        """The bundle in the bucket, under a key that is its checksum: what a template names never changes under it."""
+    def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
         args = self._args
         uploaded = aws.s3.BucketObjectv2(
-            naming.logical(self._name, "bundle"),
+            rows.BUNDLE.logical(self._name),
             bucket=args.bucket,
+            # The key holds the checksum, so the bundle that a launch template names never changes.
             key=built.key_of(args.scope.cluster, args.plan.name),
             source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
-            region=args.scope.region,
-            # Objects take ten tags and no more, so a person's own stay off it.
-            tags={
-                key: value
-                for key, value in args.scope.tagged(self._name).items()
-                if key == "Name" or key.startswith("gpuinfra:")
-            },
-            opts=child(self),
+            opts=child(self, rows.BUNDLE),
         )
-        return uploaded.key
-
-    def _node_config(self, key: pulumi.Output[str]) -> dict[str, Any]:
-        """`node.json`, as docs/design.md has it."""
-        args = self._args
-        return {
-            "schema": "gpuinfra.node/1",
-            "cloud": "aws",
-            "cluster": args.scope.cluster,
-            "pool": args.plan.name,
-            "region": args.scope.region,
-            "evidence": {"bucket": args.bucket, "prefix": args.evidence_prefix, "owner": args.evidence_owner},
-            "bundle": {"bucket": args.bucket, "key": key, "sha256": self.bundle_sha256},
-            "file_systems": args.file_systems,
-        }
+        image_id = pinned_image(self._name, args.scope, args.plan, self)
+        placement = self._placement_groups()
+        user_data = self._user_data("aws", args.scope, uploaded.key, evidence={"owner": args.evidence_owner})
+        return tuple(self._group(group, image_id, user_data, placement) for group in args.plan.groups)
 
     def _placement_groups(self) -> dict[str, aws.ec2.PlacementGroup]:
-        scope = self._args.scope
         return {
-            wish: aws.ec2.PlacementGroup(
-                naming.logical(self._name, "placement", index),
+            name: aws.ec2.PlacementGroup(
+                rows.PLACEMENT_GROUP.logical(self._name, index=index),
                 strategy="cluster",
-                region=scope.region,
-                tags=scope.tagged(naming.logical(self._name, "placement", index)),
-                opts=child(self),
+                opts=child(self, rows.PLACEMENT_GROUP),
             )
-            for index, wish in enumerate(made_placement_groups(self._args.plan))
+            for index, name in enumerate(created_placement_groups(self._args.plan))
         }
 
     def _group(
@@ -148,7 +90,7 @@ class NodePool(pulumi.ComponentResource):
         args, pool = self._args, self._args.plan
         logical = naming.logical(args.scope.cluster, group.name)
         template = launch_template(
-            naming.logical(logical, "template"),
+            rows.LAUNCH_TEMPLATE.logical(logical),
             TemplateArgs(
                 scope=args.scope,
                 pool=pool,
@@ -165,7 +107,7 @@ class NodePool(pulumi.ComponentResource):
         # latest_version and not "$Latest": a new version has to show as a change, or nothing rolls.
         version = template.latest_version.apply(str)
         scaling = aws.autoscaling.Group(
-            logical,
+            rows.GROUP.logical(logical),
             min_size=0,
             desired_capacity=group.count,
             max_size=group.max_count,
@@ -185,17 +127,18 @@ class NodePool(pulumi.ComponentResource):
             instance_refresh=_rolling(pool, group),
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
-            region=args.scope.region,
-            # Before its window a group is filled by its schedule, at a moment when nobody runs `up`.
-            opts=child(self, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()),
+            # Before its time window the schedule fills a group, while no `up` runs.
+            opts=child(
+                self, rows.GROUP, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()
+            ),
         )
-        self._window(logical, group, scaling)
+        self._schedule(logical, group, scaling)
         return RunningGroup(
             plan=group,
-            name=scaling.name,
+            group=scaling.name,
             template_id=template.id,
             template_version=template.latest_version,
-            resource=scaling,
+            resources=(scaling,),
         )
 
     def _propagated(self, group: Group) -> list[aws.autoscaling.GroupTagArgs]:
@@ -206,19 +149,18 @@ class NodePool(pulumi.ComponentResource):
             for key, value in sorted(tags.items())
         ]
 
-    def _window(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
+    def _schedule(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
         """A group with a window is empty outside it; the group's own schedule fills and empties it."""
-        for what, moment in window(group):
+        for action, moment in schedule(group):
             aws.autoscaling.Schedule(
-                naming.logical(logical, what),
-                scheduled_action_name=what,
+                rows.SCHEDULE.logical(logical, action=action),
+                scheduled_action_name=action,
                 autoscaling_group_name=scaling.name,
                 start_time=moment,
                 min_size=0,
                 max_size=group.max_count,
-                desired_capacity=group.max_count if what == "start" else 0,
-                region=self._args.scope.region,
-                opts=child(self),
+                desired_capacity=group.max_count if action == "start" else 0,
+                opts=child(self, rows.SCHEDULE),
             )
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
-from gpuinfra.clouds.resource_group import Part
+from gpuinfra.clouds.ready_after import ready_after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,7 @@ class NodeRoleArgs:
     """ARN of a policy that no role may exceed, where an organisation demands one; left out, none is set."""
 
 
-class NodeRole(Part):
+class NodeRole(pulumi.ComponentResource):
     """The identity of nodes, and the profile that gives it to them."""
 
     role_name: pulumi.Output[str]
@@ -40,35 +39,35 @@ class NodeRole(Part):
     """ARN of the instance profile, once its role may do what it must."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:NodeRole", name, opts)
+        super().__init__("gpuinfra:aws:NodeRole", name, None, opts)
         scope = args.scope
-        logical = naming.logical(name, "role")
         role = aws.iam.Role(
-            logical,
+            rows.NODE_ROLE.logical(name),
             assume_role_policy=policies.trust("ec2.amazonaws.com"),
             description=f"Nodes of {scope.cluster}",
             permissions_boundary=args.permissions_boundary,
-            tags=scope.tagged(logical),
-            opts=child(self),
+            opts=child(self, rows.NODE_ROLE),
         )
         own = aws.iam.RolePolicy(
-            naming.logical(name, "own"),
+            rows.NODE_POLICY.logical(name),
             role=role.id,
             policy=policies.document(policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region)),
-            opts=child(self),
+            opts=child(self, rows.NODE_POLICY),
         )
         # Session Manager is how people reach a node: no port 22, no bastion, every session in the audit trail.
         sessions = aws.iam.RolePolicyAttachment(
-            naming.logical(name, "sessions"),
+            rows.NODE_SESSIONS.logical(name),
             role=role.name,
             policy_arn=f"arn:{scope.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore",
-            opts=child(self),
+            opts=child(self, rows.NODE_SESSIONS),
         )
         profile = aws.iam.InstanceProfile(
-            naming.logical(name, "profile"),
+            rows.NODE_PROFILE.logical(name),
             role=role.name,
-            tags=scope.tagged(naming.logical(name, "profile")),
-            opts=child(self),
+            opts=child(self, rows.NODE_PROFILE),
         )
         self.role_name, self.unique_id = role.name, role.unique_id
-        self.profile_arn = after(profile.arn, [own, sessions])
+        self.profile_arn = ready_after(profile.arn, [own, sessions])
+        self.register_outputs(
+            {"role_name": self.role_name, "unique_id": self.unique_id, "profile_arn": self.profile_arn}
+        )

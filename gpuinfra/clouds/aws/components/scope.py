@@ -1,97 +1,82 @@
-"""What every AWS component is told: whose it is, where it is, and how its things are marked.
+"""The scope of AWS components: the cluster, the account, and what every resource has in common.
 
-Pulumi's `region` argument is not inherited from parent to child, so each regional child is given it;
-global services (IAM, Budgets) take none.
+`Scope.options` sets region and tags on all resources below a component. Global services (IAM, Budgets) have no region, and Auto Scaling
+groups and the tag specifications of launch templates take tags in another form, so `NodePool` sets those itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
-from gpuinfra.clouds.already_exists import when_kept_before
-from gpuinfra.clouds.resource_group import Parent, inside
+from gpuinfra.clouds.scope import BaseScope, child, stack_token, with_defaults
+
+__all__ = ["Scope", "child", "partition_of"]
+
+OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
+"""An S3 object has at most ten tags, so the tags of a declaration are not on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Whose resources these are, and where."""
+class Scope(BaseScope):
+    """The cluster and the account of resources."""
 
-    cluster: str
-    """The cluster's name; begins every readable name."""
-    region: str
-    """Region of every regional resource; changing it replaces them all."""
-    token: str
-    """Token of the stack, from `gpuinfra.naming.stack_token`."""
     account: pulumi.Input[str]
     """Account id; part of bucket names and of the ARNs in policies."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of every resource that can carry them."""
 
     @staticmethod
     def here(
         cluster: str, region: str, tags: Mapping[str, str] | None = None, opts: pulumi.InvokeOptions | None = None
     ) -> Scope:
-        """The scope of the stack that runs now, in the account of its credentials."""
-        token = naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
+        """The scope of the running stack, in the account of its credentials."""
         account = aws.get_caller_identity_output(opts=opts).account_id
-        return Scope(cluster=cluster, region=region, token=token, account=account, tags=dict(tags or {}))
+        return Scope(cluster=cluster, region=region, token=stack_token(cluster), account=account, tags=dict(tags or {}))
+
+    def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
+        """Options of a component: its resources get the region, the tags, and their logical name as the tag `Name`."""
+
+        def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+            found: dict[str, Any] = {}
+            if "region" in args and args["region"] is None:
+                found["region"] = self.region
+            tags = args.get("tags") or {}
+            if "tags" in args and isinstance(tags, Mapping):
+                found["tags"] = {**self.tagged(name), **tags}
+            if type_ == OBJECT:
+                found["tags"] = {
+                    key: found["tags"][key] for key in found["tags"] if key.startswith(("Name", "gpuinfra:"))
+                }
+            return found
+
+        return with_defaults(parent, "aws", fill)
 
     @property
     def partition(self) -> str:
-        """`aws`, `aws-cn` or `aws-us-gov`; it follows from the region, so nobody has to be asked."""
+        """`aws`, `aws-cn` or `aws-us-gov`, from the region."""
         return partition_of(self.region)
 
-    def tagged(self, name: str, **more: str) -> dict[str, str]:
-        """The scope's tags, the display name, and more; keyword `gpuinfra_pool` becomes the tag `gpuinfra:pool`."""
-        return {**self.tags, "Name": name, **{key.replace("_", ":", 1): value for key, value in more.items()}}
-
     def arn(self, service: str, resource: str, *, regional: bool = True) -> pulumi.Output[str]:
-        """The ARN of something in this account, before it exists."""
+        """The ARN of a resource in this account, before it exists."""
         return pulumi.Output.concat(
             "arn:", self.partition, ":", service, ":", self.region if regional else "", ":", self.account, ":", resource
         )
 
     def bucket_name(self, purpose: str) -> pulumi.Output[str]:
-        """The name of one of this stack's buckets."""
+        """The name of one of the buckets of this stack."""
         return pulumi.Output.from_input(self.account).apply(
             lambda account: naming.bucket_name(self.cluster, purpose, account, self.region, self.token)
         )
 
-    def unique_name(self, purpose: str, limit: int = 64) -> str:
-        """The name of something of this stack that is unique in its account and region."""
-        return naming.unique_name(self.cluster, purpose, self.token, limit)
-
 
 def partition_of(region: str) -> str:
-    """The partition that a region belongs to."""
+    """The partition of a region."""
     if region.startswith("cn-"):
         return "aws-cn"
     if region.startswith("us-gov-"):
         return "aws-us-gov"
     return "aws"
-
-
-def child(
-    parent: Parent,
-    *,
-    keep: bool = False,
-    depends_on: Iterable[pulumi.Resource] = (),
-    ignore_changes: Iterable[str] = (),
-) -> pulumi.ResourceOptions:
-    """Options of a component's child; with `keep` the cloud's thing outlives a destroy of the stack.
-
-    Kept things are not protected as well: the engine refuses to destroy a stack that holds protected resources,
-    and a kept one is out of danger already.
-    """
-    own = pulumi.ResourceOptions(
-        retain_on_delete=keep or None,
-        depends_on=list(depends_on),
-        ignore_changes=list(ignore_changes),
-        hooks=when_kept_before() if keep else None,
-    )
-    return inside(parent, own)

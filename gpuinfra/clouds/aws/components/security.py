@@ -1,7 +1,7 @@
-"""Who may talk to whom inside a network.
+"""Security groups of nodes and file systems.
 
-EFA traffic has no IP addresses, so rules by address never match it: nodes are let through to each other by the group's own id, in both directions.
-A missing rule for what leaves shows up only much later, as a hang in NCCL (aws.md 1.4).
+EFA traffic has no IP addresses, so a rule by address never matches it: the rules between nodes reference the group's own id, in both directions.
+A missing egress rule becomes visible much later, as a hang in NCCL (aws.md 1.4).
 """
 
 from __future__ import annotations
@@ -11,130 +11,121 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import Maker, after, gathered
-from gpuinfra.clouds.resource_group import Part
+from gpuinfra.clouds.aws.instances import WEB_PORTS
+from gpuinfra.clouds.ready_after import ready_after
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
-"""TCP ports between Lustre clients and servers, both ways (aws.md 3.2)."""
-
-WEB_PORTS = (80, 443)
-"""TCP ports that nodes reach outside: Ubuntu's archive answers on 80 with signed packages, everything else on 443."""
+"""TCP ports between Lustre clients and servers, in both directions (aws.md 3.2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecurityArgs:
-    """Whose traffic it is."""
+class SecurityGroupsArgs:
+    """The network, and the file systems in it."""
 
     scope: Scope
     vpc_id: pulumi.Input[str]
     storage: bool = True
-    """True where a Lustre file system needs a group of its own."""
+    """True if there is a Lustre file system, which has a group of its own."""
     storage_efa: bool = False
-    """True where the file system is reached over EFA, whose traffic only a rule for all protocols by group id matches."""
-    keep_storage: bool = False
-    """True where a destroy leaves a file system, and its group with it."""
+    """True if clients reach the file system over EFA; only a rule for all protocols by group id matches that traffic."""
+    holds_data: bool = False
+    """True if a file system in the group is retained."""
 
 
-class Security(Part):
+class SecurityGroups(pulumi.ComponentResource):
     """The security groups of nodes and of their file systems."""
 
     nodes_group_id: pulumi.Output[str]
-    """Group of every interface of every node, once its rules exist."""
+    """Group of every network interface of every node, once its rules exist."""
     storage_group_id: pulumi.Output[str] | None
     """Group of the file systems, once its rules exist."""
 
-    def __init__(self, name: str, args: SecurityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Security", name, opts)
-        self._name, self._scope = name, args.scope
-        nodes = self._group(
-            "nodes", args.vpc_id, "GPU nodes: everything among themselves, the web outwards, nothing inwards"
+    def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:aws:SecurityGroups", name, None, opts)
+        self._name, self._args = name, args
+        nodes = aws.ec2.SecurityGroup(
+            rows.NODES_GROUP.logical(name),
+            description="GPU nodes: all traffic between them, HTTP and HTTPS out, nothing in",
+            vpc_id=args.vpc_id,
+            # Rules that reference each other are revoked first; otherwise neither of two groups can be deleted.
+            revoke_rules_on_delete=True,
+            opts=child(self, rows.NODES_GROUP),
         )
-        makers = {
-            "nodes": self._both_ways("fabric", nodes, nodes, "-1", None, "nodes among themselves, EFA included"),
-            "storage": [],
-        }
-        makers["nodes"] += [self._outwards(nodes, port) for port in WEB_PORTS]
+        nodes_rules = self._both_ways("allow-nodes", nodes, nodes, "-1", None, "nodes to nodes, EFA included")
+        nodes_rules += [self._web(nodes, port) for port in WEB_PORTS]
         self.storage_group_id = None
         if args.storage:
-            storage = self._group(
-                "storage",
-                args.vpc_id,
-                "Shared file systems: Lustre from and to the nodes",
-                # By this name it is found again after a destroy, and a name that is generated anew would replace it.
-                name=self._scope.unique_name("storage"),
-                keep=args.keep_storage,
-            )
-            ports = [None] if args.storage_efa else list(LUSTRE_PORTS)
-            protocol = "-1" if args.storage_efa else "tcp"
-            for index, span in enumerate(ports):
-                makers["storage"] += self._both_ways(
-                    f"servers-{index}", storage, storage, protocol, span, "file servers among themselves"
+            storage = self._storage_group()
+            storage_rules: list[pulumi.Resource] = []
+            protocol, spans = ("-1", (None,)) if args.storage_efa else ("tcp", LUSTRE_PORTS)
+            for index, span in enumerate(spans):
+                storage_rules += self._both_ways(
+                    f"allow-storage-{index}", storage, storage, protocol, span, "file servers to file servers"
                 )
-                makers["storage"] += self._both_ways(
-                    f"servers-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes"
+                storage_rules += self._both_ways(
+                    f"allow-storage-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes"
                 )
-                makers["nodes"] += self._both_ways(
-                    f"nodes-servers-{index}", nodes, storage, protocol, span, "nodes and file servers"
+                nodes_rules += self._both_ways(
+                    f"allow-nodes-storage-{index}", nodes, storage, protocol, span, "nodes and file servers"
                 )
-            self.storage_group_id = after(storage.id, [gathered(makers["storage"])])
-        self.nodes_group_id = after(nodes.id, [gathered(makers["nodes"])])
+            self.storage_group_id = ready_after(storage.id, storage_rules)
+        self.nodes_group_id = ready_after(nodes.id, nodes_rules)
+        self.register_outputs({"nodes_group_id": self.nodes_group_id, "storage_group_id": self.storage_group_id})
 
-    def _group(
-        self, what: str, vpc_id: pulumi.Input[str], description: str, *, name: str | None = None, keep: bool = False
-    ) -> aws.ec2.SecurityGroup:
+    def _storage_group(self) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(
-            naming.logical(self._name, what),
-            name=name,
-            description=description,
-            vpc_id=vpc_id,
-            # Rules that point at each other are taken away first, or two groups keep each other alive.
+            rows.STORAGE_GROUP.logical(self._name),
+            # `adopt` finds the group by this name, and a generated name would replace it.
+            name=self._args.scope.unique_name("storage"),
+            description="Shared file systems: Lustre from and to the nodes",
+            vpc_id=self._args.vpc_id,
             revoke_rules_on_delete=True,
-            region=self._scope.region,
-            tags=self._scope.tagged(naming.logical(self._name, what)),
-            opts=child(self, keep=keep),
+            opts=child(self, rows.STORAGE_GROUP, data=self._args.holds_data),
         )
 
     def _both_ways(
         self,
-        what: str,
+        rule: str,
         group: aws.ec2.SecurityGroup,
-        other: aws.ec2.SecurityGroup,
+        peer: aws.ec2.SecurityGroup,
         protocol: str,
         ports: tuple[int, int] | None,
-        why: str,
-    ) -> list[Maker]:
-        """Two rules of `group`: from `other`, and to `other`, by id."""
+        description: str,
+    ) -> list[pulumi.Resource]:
+        """Two rules of `group`: from `peer` and to `peer`, by id."""
         first, last = ports or (None, None)
+        ingress = aws.vpc.SecurityGroupIngressRule(
+            rows.PEER_INGRESS.logical(self._name, rule=rule),
+            security_group_id=group.id,
+            referenced_security_group_id=peer.id,
+            ip_protocol=protocol,
+            from_port=first,
+            to_port=last,
+            description=description,
+            opts=child(self, rows.PEER_INGRESS),
+        )
+        egress = aws.vpc.SecurityGroupEgressRule(
+            rows.PEER_EGRESS.logical(self._name, rule=rule),
+            security_group_id=group.id,
+            referenced_security_group_id=peer.id,
+            ip_protocol=protocol,
+            from_port=first,
+            to_port=last,
+            description=description,
+            opts=child(self, rows.PEER_EGRESS),
+        )
+        return [ingress, egress]
 
-        def rule(cls: type[aws.vpc.SecurityGroupIngressRule | aws.vpc.SecurityGroupEgressRule], way: str) -> Maker:
-            return lambda others: cls(
-                naming.logical(self._name, what, way),
-                security_group_id=group.id,
-                referenced_security_group_id=other.id,
-                ip_protocol=protocol,
-                from_port=first,
-                to_port=last,
-                description=why,
-                region=self._scope.region,
-                tags=self._scope.tagged(naming.logical(self._name, what)),
-                opts=child(self, depends_on=others),
-            )
-
-        return [rule(aws.vpc.SecurityGroupIngressRule, "in"), rule(aws.vpc.SecurityGroupEgressRule, "out")]
-
-    def _outwards(self, group: aws.ec2.SecurityGroup, port: int) -> Maker:
-        name = naming.logical(self._name, "web", port)
-        return lambda others: aws.vpc.SecurityGroupEgressRule(
-            name,
+    def _web(self, group: aws.ec2.SecurityGroup, port: int) -> pulumi.Resource:
+        return aws.vpc.SecurityGroupEgressRule(
+            rows.WEB_EGRESS.logical(self._name, port=port),
             security_group_id=group.id,
             cidr_ipv4="0.0.0.0/0",
             ip_protocol="tcp",
             from_port=port,
             to_port=port,
-            description="packages, images and the cloud's own services",
-            region=self._scope.region,
-            tags=self._scope.tagged(name),
-            opts=child(self, depends_on=others),
+            description="packages, images and the services of AWS",
+            opts=child(self, rows.WEB_EGRESS),
         )

@@ -12,9 +12,10 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 
@@ -51,19 +52,17 @@ class SharedFilesystem(pulumi.ComponentResource):
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SharedFilesystem", name, None, opts)
         scope, plan = args.scope, args.plan
-        kept = plan.lifetime is Lifetime.KEPT
+        data = plan.lifetime is Lifetime.KEPT
         log = aws.cloudwatch.LogGroup(
-            naming.logical(name, "log"),
+            rows.LUSTRE_LOG_GROUP.logical(name),
             # FSx writes only into groups whose name begins so.
             name=f"/aws/fsx/{scope.unique_name(plan.name)}",
             retention_in_days=90,
             kms_key_id=args.log_key_arn,
-            region=scope.region,
-            tags=scope.tagged(naming.logical(name, "log")),
-            opts=child(self, keep=kept),
+            opts=child(self, rows.LUSTRE_LOG_GROUP, data=data),
         )
         file_system = aws.fsx.LustreFileSystem(
-            naming.logical(name, "lustre"),
+            rows.LUSTRE.logical(name),
             deployment_type=plan.deployment,
             storage_capacity=plan.capacity_gib,
             per_unit_storage_throughput=plan.throughput_mb_s_per_tib,
@@ -76,16 +75,14 @@ class SharedFilesystem(pulumi.ComponentResource):
             security_group_ids=[args.security_group_id],
             kms_key_id=args.key_arn,
             log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(destination=log.arn, level="WARN_ERROR"),
-            region=scope.region,
-            tags=scope.tagged(name),
-            opts=child(self, keep=kept),
+            opts=child(self, rows.LUSTRE, data=data),
         )
         self.bucket = self._bucket(name, args)
         links: list[pulumi.Resource] = []
         if self.bucket is not None:
             links.append(self._link(name, args, file_system, self.bucket))
         self.file_system_id = file_system.id
-        self.dns_name = after(file_system.dns_name, links)
+        self.dns_name = ready_after(file_system.dns_name, links)
         self.mount_name = file_system.mount_name
         self.register_outputs(
             {
@@ -103,9 +100,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             return pulumi.Output.from_input(args.plan.bucket)
         store = PrivateBucket(
             naming.logical(name, "data"),
-            PrivateBucketArgs(
-                scope=args.scope, purpose=args.plan.name, keep=True, key_arn=args.key_arn, log_to=args.log_to
-            ),
+            PrivateBucketArgs(scope=args.scope, purpose=args.plan.name, key_arn=args.key_arn, log_to=args.log_to),
             pulumi.ResourceOptions(parent=self),
         )
         return store.bucket
@@ -125,7 +120,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             else None
         )
         return aws.fsx.DataRepositoryAssociation(
-            naming.logical(name, "link"),
+            rows.DATA_REPOSITORY.logical(name),
             file_system_id=file_system.id,
             file_system_path=plan.bucket_path,
             # FSx gives the path back without the slash that ends it, and a path that differs is a replacement.
@@ -135,9 +130,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             batch_import_meta_data_on_create=True,
             delete_data_in_filesystem=False,
             s3=aws.fsx.DataRepositoryAssociationS3Args(auto_import_policy=imports, auto_export_policy=exports),
-            region=args.scope.region,
-            tags=args.scope.tagged(naming.logical(name, "link")),
-            opts=child(self),
+            opts=child(self, rows.DATA_REPOSITORY),
         )
 
 

@@ -7,15 +7,13 @@ is put into that form here and nowhere else.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.plan.model import Group, Nic, PoolPlan
 
@@ -40,8 +38,8 @@ class TemplateArgs:
 
 def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> aws.ec2.LaunchTemplate:
     """The launch template of one group."""
-    scope, pool, group = args.scope, args.pool, args.group
-    marks = node_tags(scope, pool, group)
+    pool, group = args.pool, args.group
+    marks = node_tags(args.scope, pool, group)
     return aws.ec2.LaunchTemplate(
         name,
         description=f"{pool.machine}, {group.kind}",
@@ -67,9 +65,7 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
             aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=marks)
             for kind in ("instance", "volume", "network-interface")
         ],
-        region=scope.region,
-        tags=scope.tagged(name),
-        opts=child(parent),
+        opts=child(parent, rows.LAUNCH_TEMPLATE),
     )
 
 
@@ -111,21 +107,14 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
     )
     token = naming.text_token(image.ref)
     pin = aws.ssm.Parameter(
-        naming.logical(name, "image", token),
+        rows.IMAGE.logical(name, token=token),
         name=f"/gpuinfra/{scope.unique_name(pool.name)}/image-{token}",
         description=f"Image of pool {pool.name}: {image.ref}",
         type="String",
         insecure_value=now.value,
-        region=scope.region,
-        tags=scope.tagged(naming.logical(name, "image")),
-        opts=child(parent, ignore_changes=["insecureValue"]),
+        opts=child(parent, rows.IMAGE, ignore_changes=["insecureValue"]),
     )
     return pin.insecure_value
-
-
-def node_user_data(config: Mapping[str, Any], render: Callable[[dict[str, Any]], str]) -> pulumi.Output[str]:
-    """User data of a pool's nodes: `config` holds outputs (buckets, file systems), `render` makes text of what they become."""
-    return pulumi.Output.json_dumps(dict(config), sort_keys=True).apply(lambda text: render(json.loads(text)))
 
 
 def _encoded(text: str) -> str:

@@ -21,7 +21,7 @@ from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
 from gpuinfra.clouds.azure.resources import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan
 
 CATEGORIES = (
@@ -233,14 +233,9 @@ class Evidence(pulumi.ComponentResource):
             for index, person in enumerate(people)
         ]
         address = pulumi.Output.concat("https://", store.account_name, ".blob.core.windows.net/", EVIDENCE_CONTAINER)
-        self.bucket, self.account_id = after(address, may), store.account_id
-        self.prefix = evidence_prefix(scope.cluster)
+        self.bucket, self.account_id = ready_after(address, may), store.account_id
+        self.prefix = naming.evidence_prefix(scope.cluster)
         self.register_outputs({"bucket": self.bucket, "account_id": self.account_id, "prefix": self.prefix})
-
-
-def evidence_prefix(cluster: str) -> str:
-    """Where a cluster's nodes write in its evidence container."""
-    return f"evidence/{cluster}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from pulumi_azure_native import network, privatedns
 from gpuinfra import naming
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.resources import ZONES
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Parent, Part
 
 
@@ -38,7 +38,7 @@ class Endpoints(Part):
     """What nodes have to wait for before names inside the network are right."""
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Endpoints", name, opts)
+        super().__init__(name, opts)
         self.zone_ids = {kind: _zone(name, kind, args, self) for kind in args.services}
         self.ready = [
             private_endpoint(
@@ -77,7 +77,7 @@ def _zone(name: str, kind: str, args: EndpointsArgs, parent: Parent) -> pulumi.O
         tags=scope.tagged(naming.logical(name, kind, "link")),
         opts=child(parent),
     )
-    return after(made.id, [link])
+    return ready_after(made.id, [link])
 
 
 def private_endpoint(

@@ -14,7 +14,7 @@ from pulumi_azure_native import compute, keyvault, managedidentity
 from gpuinfra import naming
 from gpuinfra.clouds.azure.components.grants import CRYPTO_USER, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Part
 
 ROTATE_AFTER = "P365D"
@@ -39,7 +39,7 @@ class Vault(Part):
     """Address of the vault."""
 
     def __init__(self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Vault", name, opts)
+        super().__init__(name, opts)
         scope = args.scope
         vault = keyvault.Vault(
             naming.logical(name, "vault"),
@@ -92,7 +92,7 @@ class Key(Part):
     """Id of the identity that may wrap and unwrap with it, and nothing else."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Key", name, opts)
+        super().__init__(name, opts)
         scope = args.scope
         key = keyvault.Key(
             naming.logical(name, "key"),
@@ -133,8 +133,8 @@ class Key(Part):
             why="wraps and unwraps what this key encrypts",
             opts=child(self, keep=True, depends_on=[key]),
         )
-        self.key_name = after(key.name, [may])
-        self.key_url = after(key.key_uri_with_version, [may])
+        self.key_name = ready_after(key.name, [may])
+        self.key_url = ready_after(key.key_uri_with_version, [may])
         self.vault_uri = pulumi.Output.from_input(args.vault_uri)
         self.vault_id = pulumi.Output.from_input(args.vault_id)
         self.identity_id = identity.id

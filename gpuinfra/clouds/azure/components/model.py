@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 from pulumi_azure_native import compute
@@ -81,11 +78,6 @@ def template_hash(args: ModelArgs) -> pulumi.Output[str]:
     fixed = (pool.machine, pool.image.ref, pool.disk.size_gib, pool.disk.kind, group.kind, group.reservation_id)
     parts = pulumi.Output.all(args.user_data, args.image_version, args.subnet_id, args.disk_encryption_set_id)
     return parts.apply(lambda known: hashlib.sha256(repr((fixed, *known)).encode()).hexdigest()[:12])
-
-
-def node_user_data(config: Mapping[str, Any], render: Callable[[dict[str, Any]], str]) -> pulumi.Output[str]:
-    """User data of a pool's nodes: `config` holds outputs (containers, file systems), `render` makes text of what they become."""
-    return pulumi.Output.json_dumps(dict(config), sort_keys=True).apply(lambda text: render(json.loads(text)))
 
 
 def nobodys_key() -> str:

@@ -7,19 +7,18 @@ healthy is a node that passed every check, because the health extension asks the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 from pulumi_azure_native import compute
 
 from gpuinfra import bundle, naming
 from gpuinfra.clouds.azure.components.images import pinned_version
-from gpuinfra.clouds.azure.components.model import ModelArgs, machine_model, node_user_data, template_hash
+from gpuinfra.clouds.azure.components.model import ModelArgs, machine_model, template_hash
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.fixed import SCALE_SET
 from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, REGIONAL
+from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
 from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
 
@@ -28,92 +27,45 @@ MOST_UNHEALTHY_PERCENT = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodePoolArgs:
-    """What a pool stands on; everything but the plan may be somebody else's."""
+class NodePoolArgs(BaseNodePoolArgs):
+    """Arguments of a pool on Azure. Each reference may be a resource that the program did not create here."""
 
     scope: Scope
-    plan: PoolPlan
     subnet_id: pulumi.Input[str]
-    """The private subnet of all its nodes."""
+    """The private subnet of all nodes."""
     identity_id: pulumi.Input[str]
-    """Identity of its nodes (`NodeRole.identity_id`)."""
+    """Identity of the nodes (`NodeRole.identity_id`)."""
     client_id: pulumi.Input[str]
-    """The same identity as nodes ask for it (`NodeRole.client_id`)."""
-    bucket: pulumi.Input[str]
-    """Address of the container that its bundle is put into and its evidence is written to."""
-    evidence_prefix: str
-    """Where its nodes write in the container."""
+    """Client id of the same identity, by which nodes request tokens (`NodeRole.client_id`)."""
     security_group_id: pulumi.Input[str] | None = None
-    """Group of every interface (`Security.nodes_group_id`); left out, the subnet's own rules are all there is."""
+    """Network security group of every interface (`Security.nodes_group_id`); if it is not set, the rules of the subnet apply alone."""
     disk_encryption_set_id: pulumi.Input[str] | None = None
-    """What encrypts its disks; left out, Azure's own key does."""
-    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
-    """What its nodes mount: `kind`, `mount`, `dns_name`, `mount_name`; may hold outputs."""
+    """Encrypts the disks; if it is not set, Azure encrypts them with its own key."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningGroup:
-    """One group of the pool, for those who wait for its nodes."""
-
-    plan: Group
-    id: pulumi.Output[str]
-    """Id of the scale set."""
-    template_version: pulumi.Output[str]
-    """Hash of what its instances are made from."""
-    resource: compute.VirtualMachineScaleSet
-
-
-class NodePool(pulumi.ComponentResource):
-    """Nodes of one machine type, in one scale set for each kind of capacity."""
-
-    group_names: dict[str, pulumi.Output[str]]
-    """Ids of the scale sets, by the plan's names."""
-    bundle_sha256: str
-    """Checksum of what its nodes run at boot."""
+class NodePool(BaseNodePool[NodePoolArgs]):
+    """Nodes of one machine type, in one scale set for each group of the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:NodePool", name, None, opts)
-        self._name, self._args = name, args
-        self.plan = args.plan
-        """What the pool was planned as."""
-        built = bundle.build(args.plan)
-        self.bundle_sha256 = built.sha256
-        key = built.key_of(args.scope.cluster, args.plan.name)
-        upload = self._upload(built, key)
-        image = pinned_version(name, args.scope, args.plan, self)
-        user_data = node_user_data(self._node_config(key), bundle.user_data)
-        self.groups = tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
-        """The groups, in the plan's order."""
-        self.group_names = {group.plan.name: group.id for group in self.groups}
-        self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
+        super().__init__("gpuinfra:azure:NodePool", name, args, opts)
 
-    def _upload(self, built: bundle.Bundle, key: str) -> Upload:
-        """The bundle in the container, under a name with its checksum: what a model names never changes under it."""
-        return Upload(
+    def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
+        args = self._args
+        # The name holds the checksum, so the bundle that a model names never changes.
+        key = built.key_of(args.scope.cluster, args.plan.name)
+        upload = Upload(
             naming.logical(self._name, "bundle"),
             UploadArgs(
-                container=self._args.bucket,
+                container=args.bucket,
                 blob=key,
                 sha256=built.sha256,
                 source=pulumi.FileAsset(str(bundle.on_disk(built))),
             ),
             child(self),
         )
-
-    def _node_config(self, key: str) -> dict[str, Any]:
-        """`node.json`, as docs/design.md has it."""
-        args = self._args
-        return {
-            "schema": "gpuinfra.node/1",
-            "cloud": "azure",
-            "cluster": args.scope.cluster,
-            "pool": args.plan.name,
-            "region": args.scope.region,
-            "identity": {"client_id": args.client_id},
-            "evidence": {"bucket": args.bucket, "prefix": args.evidence_prefix},
-            "bundle": {"bucket": args.bucket, "key": key, "sha256": self.bundle_sha256},
-            "file_systems": args.file_systems,
-        }
+        image = pinned_version(self._name, args.scope, args.plan, self)
+        user_data = self._user_data("azure", args.scope, key, identity={"client_id": args.client_id})
+        return tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
 
     def _group(
         self, group: Group, image: pulumi.Output[str] | None, user_data: pulumi.Output[str], upload: Upload
@@ -157,7 +109,7 @@ class NodePool(pulumi.ComponentResource):
             # Where capacity is full there is no room for a second set beside the first.
             opts=child(self, depends_on=[upload], fixed=SCALE_SET, old_first=group.terminate_first or None),
         )
-        return RunningGroup(plan=group, id=scale_set.id, template_version=version, resource=scale_set)
+        return RunningGroup(plan=group, group=scale_set.id, template_version=version, resources=(scale_set,))
 
 
 def _own(pool: PoolPlan) -> dict[str, str]:

@@ -15,7 +15,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.resources import BUNDLES, EVIDENCE_CONTAINER
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Part
 
 
@@ -43,7 +43,7 @@ class NodeRole(Part):
     """By which roles are given to it."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:NodeRole", name, opts)
+        super().__init__(name, opts)
         scope = args.scope
         logical = naming.logical(name, "identity")
         identity = managedidentity.UserAssignedIdentity(
@@ -66,5 +66,5 @@ class NodeRole(Part):
             ),
             opts=child(self),
         )
-        self.identity_id = after(identity.id, [may])
+        self.identity_id = ready_after(identity.id, [may])
         self.client_id, self.principal_id = identity.client_id, identity.principal_id

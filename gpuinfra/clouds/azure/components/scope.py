@@ -9,7 +9,7 @@ import pulumi
 from pulumi_azure_native import authorization
 
 from gpuinfra import naming
-from gpuinfra.clouds.already_exists import when_kept_before
+from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.resource_group import Parent, inside
 
@@ -112,6 +112,6 @@ def child(
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
         replace_on_changes=list(fixed),
-        hooks=when_kept_before() if old_first is False else None,
+        hooks=explains_existing() if old_first is False else None,
     )
     return inside(parent, own)

@@ -62,7 +62,7 @@ class Security(Part):
     """Groups by the role of the plan's subnets that they are for."""
 
     def __init__(self, name: str, args: SecurityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Security", name, opts)
+        super().__init__(name, opts)
         self._name, self._args = name, args
         self._where = {role: _prefixes(args.plan, role) for role in ("nodes", "storage", "endpoints", "bastion")}
         self.group_ids = {"nodes": self._group("nodes", self._nodes())}

@@ -16,7 +16,7 @@ from pulumi_azure_native import monitor, storage
 from gpuinfra import naming
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.regions import PAIRS
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Part
 
 
@@ -80,7 +80,7 @@ class PrivateStore(Part):
     """Ids of the containers, once the account's settings are in force."""
 
     def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:PrivateStore", name, opts)
+        super().__init__(name, opts)
         self._name, self._args = name, args
         account = self._account()
         settings = [self._blobs(account), self._lifecycle(account)]
@@ -91,7 +91,7 @@ class PrivateStore(Part):
         for container in args.containers:
             made = self._container(account, container, settings)
             locks = [self._lock(account, made, container, args.lock)] if args.lock else []
-            self.containers[container] = after(made.id, [*settings, *locks])
+            self.containers[container] = ready_after(made.id, [*settings, *locks])
 
     def _logical(self, *parts: str | int) -> str:
         return naming.logical(self._name, *parts)

@@ -235,13 +235,8 @@ class Evidence(pulumi.ComponentResource):
                 member=operator,
                 opts=child(self),
             )
-        self.prefix = evidence_prefix(args.scope.cluster)
+        self.prefix = naming.evidence_prefix(args.scope.cluster)
         self.register_outputs({"bucket": self.bucket, "prefix": self.prefix})
-
-
-def evidence_prefix(cluster: str) -> str:
-    """Where a cluster's nodes write in its evidence bucket."""
-    return f"evidence/{cluster}"
 
 
 def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:

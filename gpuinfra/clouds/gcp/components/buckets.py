@@ -47,7 +47,7 @@ class PrivateBucket(Part):
     """Name of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:PrivateBucket", name, opts)
+        super().__init__(name, opts)
         scope, lock = args.scope, args.lock
         made = gcp.storage.Bucket(
             naming.logical(name, "bucket"),

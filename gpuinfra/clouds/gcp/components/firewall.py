@@ -51,7 +51,7 @@ class Walls(Part):
     """Made after all the others: who needs them waits for this one. It is the rule that lets nodes talk to each other."""
 
     def __init__(self, name: str, args: WallsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Walls", name, opts)
+        super().__init__(name, opts)
         self._name, self._args = name, args
         inside = list(args.inside)
         rules: list[pulumi.Resource] = []
@@ -133,7 +133,7 @@ class Neighbours(Part):
     """The one rule."""
 
     def __init__(self, name: str, args: NeighboursArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Neighbours", name, opts)
+        super().__init__(name, opts)
         logical = naming.logical(name, "in")
         self.rule = gcp.compute.Firewall(
             logical,

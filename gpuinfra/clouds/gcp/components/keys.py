@@ -13,7 +13,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Parent, Part
 
 ROTATION = "7776000s"
@@ -41,7 +41,7 @@ class Key(Part):
     """`projects/P/locations/R/keyRings/N/cryptoKeys/N`, once everybody who needs it may use it."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Key", name, opts)
+        super().__init__(name, opts)
         scope = args.scope
         called = scope.unique_name(args.purpose)
         ring = gcp.kms.KeyRing(
@@ -63,7 +63,7 @@ class Key(Part):
             opts=child(self, keep=True),
         )
         grants = [grant(naming.logical(name, word), key.id, member, self) for word, member in args.users.items()]
-        self.id = after(key.id, grants)
+        self.id = ready_after(key.id, grants)
 
 
 def grant(

@@ -18,7 +18,7 @@ from gpuinfra.clouds.gcp.components.audit import FLOW_LOGS
 from gpuinfra.clouds.gcp.components.firewall import PRIVATE_APIS, Walls, WallsArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.gcp.resources import PRIVATE_DOMAINS
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Part
 from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
 
@@ -108,7 +108,7 @@ class Network(pulumi.ComponentResource):
                 WallsArgs(scope=self._args.scope, network_id=network.id, inside=(subnet.cidr,)),
                 pulumi.ResourceOptions(parent=self),
             )
-            self.subnet_ids[subnet.name] = after(made.id, [walls.last])
+            self.subnet_ids[subnet.name] = ready_after(made.id, [walls.last])
 
     def _main(self) -> pulumi.Output[str]:
         plan, keep = self._args.plan, self._args.keep
@@ -134,8 +134,8 @@ class Network(pulumi.ComponentResource):
             way_out = self._private_apis(network)
         self._flow_logs(list(made.values()))
         for name, subnet in made.items():
-            self.subnet_ids[name] = after(subnet.id, [walls.last, *way_out])
-        return after(network.id, [self._peering(network, plan.service_range)] if plan.service_range else [])
+            self.subnet_ids[name] = ready_after(subnet.id, [walls.last, *way_out])
+        return ready_after(network.id, [self._peering(network, plan.service_range)] if plan.service_range else [])
 
     def _way_out(self, network: gcp.compute.Network, subnets: list[gcp.compute.Subnetwork]) -> list[pulumi.Resource]:
         scope = self._args.scope
@@ -284,7 +284,7 @@ class RdmaNetwork(Part):
     """Subnets by the plan's names."""
 
     def __init__(self, name: str, args: RdmaNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:RdmaNetwork", name, opts)
+        super().__init__(name, opts)
         scope, plan = args.scope, args.plan
         network = gcp.compute.Network(
             name,

@@ -5,9 +5,8 @@ One group for each kind of capacity, because a template has one provisioning mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
@@ -15,8 +14,9 @@ import pulumi_gcp as gcp
 from gpuinfra import bundle, naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.components.template import TemplateArgs, instance_template, node_user_data, pinned_image
+from gpuinfra.clouds.gcp.components.template import TemplateArgs, instance_template, pinned_image
 from gpuinfra.clouds.gcp.resources import near
+from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
 from gpuinfra.plan.model import Group, PoolPlan
 
 WARMUP_S = 600
@@ -24,89 +24,39 @@ WARMUP_S = 600
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodePoolArgs:
-    """What a pool stands on; everything but the plan may be somebody else's."""
+class NodePoolArgs(BaseNodePoolArgs):
+    """Arguments of a pool on Google Cloud. Each reference may be a resource that the program did not create here."""
 
     scope: Scope
-    plan: PoolPlan
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets by the plan's names: `private-0` for the first interface, `data-0`... for further ones, `roce-0`... for RDMA."""
+    """Subnets by the names in the plan: `private-0` for the first interface, `data-0`... for further ones, `roce-0`... for RDMA."""
     service_account: pulumi.Input[str]
-    """Address of the nodes' service account (`NodeRole.email`)."""
-    bucket: pulumi.Input[str]
-    """Bucket that its bundle is put into and its evidence is written to."""
-    evidence_prefix: str
-    """Where its nodes write in the bucket."""
+    """Address of the service account of the nodes (`NodeRole.email`)."""
     key_id: pulumi.Input[str] | None = None
-    """Key of its disks; left out, Google's own key is used."""
-    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] = ()
-    """What its nodes mount: `kind`, `mount`, `dns_name`, `mount_name`; may hold outputs."""
+    """Key of the disks; if it is not set, Google encrypts them with its own key."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningGroup:
-    """One group of the pool, for those who wait for its nodes."""
-
-    plan: Group
-    id: pulumi.Output[str]
-    """`projects/P/zones/Z/instanceGroupManagers/N`."""
-    template_id: pulumi.Output[str]
-    """Link of the template, with the number that Google gave it."""
-    template_name: pulumi.Output[str]
-    """Its name, which is another one for another content."""
-    resources: tuple[pulumi.Resource, ...]
-
-
-class NodePool(pulumi.ComponentResource):
-    """Nodes of one machine type, made by one managed instance group for each kind of capacity."""
-
-    group_names: dict[str, pulumi.Output[str]]
-    """Managed instance groups as `projects/P/zones/Z/instanceGroupManagers/N`, by the plan's names."""
-    bundle_sha256: str
-    """Checksum of what its nodes run at boot."""
+class NodePool(BaseNodePool[NodePoolArgs]):
+    """Nodes of one machine type, launched by one managed instance group for each group of the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:NodePool", name, None, opts)
-        self._name, self._args = name, args
-        self.plan = args.plan
-        """What the pool was planned as."""
-        built = bundle.build(args.plan)
-        self.bundle_sha256 = built.sha256
-        key = self._upload(built)
-        image = pinned_image(name, args.scope, args.plan, self)
-        policies = self._near()
-        user_data = node_user_data(self._node_config(key), bundle.user_data)
-        self.groups = tuple(self._group(group, image, user_data, policies) for group in args.plan.groups)
-        """The groups, in the plan's order."""
-        self.group_names = {group.plan.name: group.id for group in self.groups}
-        self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
+        super().__init__("gpuinfra:gcp:NodePool", name, args, opts)
 
-    def _upload(self, built: bundle.Bundle) -> pulumi.Output[str]:
-        """The bundle in the bucket, under a key that is its checksum: what a template names never changes under it."""
+    def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
+        args = self._args
         uploaded = gcp.storage.BucketObject(
             naming.logical(self._name, "bundle"),
-            bucket=self._args.bucket,
-            name=built.key_of(self._args.scope.cluster, self._args.plan.name),
+            bucket=args.bucket,
+            # The name holds the checksum, so the bundle that a template names never changes, and a new one is there before the old one is deleted.
+            name=built.key_of(args.scope.cluster, args.plan.name),
             source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
-            # Its name is its checksum, so the new one can be there before the old one goes.
             opts=pulumi.ResourceOptions(parent=self),
         )
-        return uploaded.name
-
-    def _node_config(self, key: pulumi.Output[str]) -> dict[str, Any]:
-        """`node.json`, as docs/design.md has it."""
-        args = self._args
-        return {
-            "schema": "gpuinfra.node/1",
-            "cloud": "gcp",
-            "cluster": args.scope.cluster,
-            "pool": args.plan.name,
-            "region": args.scope.region,
-            "evidence": {"bucket": args.bucket, "prefix": args.evidence_prefix},
-            "bundle": {"bucket": args.bucket, "key": key, "sha256": self.bundle_sha256},
-            "file_systems": args.file_systems,
-        }
+        image = pinned_image(self._name, args.scope, args.plan, self)
+        policies = self._near()
+        user_data = self._user_data("gcp", args.scope, uploaded.name)
+        return tuple(self._group(group, image, user_data, policies) for group in args.plan.groups)
 
     def _near(self) -> dict[str, gcp.compute.ResourcePolicy]:
         """Policies that have a group's nodes placed close together; a group takes its policy, its template none (gcp.md 1.4)."""
@@ -176,9 +126,9 @@ class NodePool(pulumi.ComponentResource):
         )
         return RunningGroup(
             plan=group,
-            id=manager.id,
+            group=manager.id,
             template_id=template.self_link_unique,
-            template_name=template.name,
+            template_version=template.name,
             resources=(manager, *([self._request(logical, group, manager)] if queued else [])),
         )
 

@@ -16,7 +16,7 @@ import pulumi_gcp as gcp
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Part
 
 PROOF = ".proof.json"
@@ -45,7 +45,7 @@ class NodeRole(Part):
     """Address of the account, once it may do what it must; what evidence must be signed by."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:NodeRole", name, opts)
+        super().__init__(name, opts)
         scope = args.scope
         self._name, self._args = name, args
         self._account = gcp.serviceaccount.Account(
@@ -64,7 +64,7 @@ class NodeRole(Part):
         ]
         if known := names.repository(args.registry or ""):
             grants.append(self._images(*known))
-        self.email = after(self._account.email, grants)
+        self.email = ready_after(self._account.email, grants)
 
     def _images(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:
         return gcp.artifactregistry.RepositoryIamMember(

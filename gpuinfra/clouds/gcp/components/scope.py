@@ -12,7 +12,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra import naming
-from gpuinfra.clouds.already_exists import when_kept_before
+from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.resource_group import Parent, inside
 
@@ -99,6 +99,6 @@ def child(
         delete_before_replace=not stays,
         depends_on=list(depends_on),
         ignore_changes=list(ignore_changes),
-        hooks=when_kept_before() if stays else None,
+        hooks=explains_existing() if stays else None,
     )
     return inside(parent, own)

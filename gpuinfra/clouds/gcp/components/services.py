@@ -10,7 +10,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import Maker, after, gathered
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.clouds.resource_group import Part
 
 
@@ -30,16 +30,17 @@ class Services(Part):
     """The same scope; what is made in it comes after the APIs."""
 
     def __init__(self, name: str, args: ServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Services", name, opts)
+        super().__init__(name, opts)
         scope = args.scope
 
-        def turned_on(api: str) -> Maker:
-            return lambda others: gcp.projects.Service(
+        apis = [
+            gcp.projects.Service(
                 naming.logical(name, api),
                 project=scope.project,
                 service=f"{api}.googleapis.com",
                 disable_on_destroy=False,
-                opts=child(self, depends_on=others),
+                opts=child(self),
             )
-
-        self.scope = replace(scope, project=after(scope.project, [gathered([turned_on(api) for api in args.apis])]))
+            for api in args.apis
+        ]
+        self.scope = replace(scope, project=ready_after(scope.project, apis))

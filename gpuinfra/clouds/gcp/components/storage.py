@@ -16,7 +16,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.keys import grant
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.ready_after import after
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 SHARE = "home"
@@ -91,7 +91,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             return None
         # The account is one for the whole project: taking the grant away would close every other file system under this key.
         allowed = grant(self._logical("key"), self._args.key_id, agent, self)
-        return after(self._args.key_id, [allowed])
+        return ready_after(self._args.key_id, [allowed])
 
     def _lustre(self, agent: pulumi.Output[str] | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         scope, plan = self._args.scope, self._args.plan

@@ -6,8 +6,7 @@ the first one goes. Everything here is read off the plan and put into the API's 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,11 +143,6 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
         pulumi.ResourceOptions(parent=parent, ignore_changes=["input"]),
     )
     return pin.output.apply(str)
-
-
-def node_user_data(config: Mapping[str, Any], render: Callable[[dict[str, Any]], str]) -> pulumi.Output[str]:
-    """User data of a pool's nodes: `config` holds outputs (buckets, file systems), `render` makes text of what they become."""
-    return pulumi.Output.json_dumps(dict(config), sort_keys=True).apply(lambda text: render(json.loads(text)))
 
 
 def _root_disk(args: TemplateArgs) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The calls that the AWS provider makes for an operation, with the resources and context keys that IAM sees.
 
-The words come from the same table as the policies (`gpuinfra/clouds/aws/actions.py`), so a rehearsal does not prove that the table is right - tests hold
+The words come from the same table as the policies (`gpuinfra/clouds/aws/resources.py`), so a rehearsal does not prove that the table is right - tests hold
 it against CloudFormation's schemas and botocore's operations. It proves that names, tags, regions and services that the policies are held to
 are those of what is really made, and that nothing is made that the plan did not announce.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.clouds.aws.actions import ACTIONS
+from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.rehearsal.cloud.aws import policy
 from gpuinfra.rehearsal.cloud.aws.policy import Ask
 from gpuinfra.rehearsal.cloud.core import ids, wire
@@ -45,7 +45,7 @@ def asks(
 ) -> Iterator[Ask]:
     """The calls of an operation; a creation and a change are read back."""
     kind = token.removeprefix("aws:")
-    row = ACTIONS.get(kind)
+    row = ACTIONS.get(token)
     if row is None:
         yield Ask(OPERATOR, f"{ids.module(token)}:{operation.capitalize()}{ids.class_name(token)}", "*")
         return

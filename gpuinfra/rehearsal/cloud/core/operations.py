@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from gpuinfra.clouds.permissions import Row
+from gpuinfra.clouds.planned import Actions
 
 
-def asked(row: Row, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def asked(row: Actions, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """The actions of an operation, each once; a creation and a change are read back."""
     words = [*row.of(operation), *(row.of("read") if operation in ("create", "update") else ())]
     seen = set()

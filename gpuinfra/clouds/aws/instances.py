@@ -1,0 +1,323 @@
+"""Where a plan has each resource of the table in `resources.py`: one function for each set of instances. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpuinfra import naming
+from gpuinfra.clouds.planned import Instance, Parents
+from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
+
+AUDIT = "audit records must be readable after the cluster is gone"
+EVIDENCE = "evidence of a node is read long after the node is gone"
+DATA = "holds data"
+
+WEB_PORTS = (80, 443)
+"""TCP ports that nodes reach on the internet: Ubuntu's archive serves signed packages on 80, everything else is on 443."""
+
+Found = Literal[
+    "bucket", "key", "alias", "log-group", "file-system-log-group", "vpc", "subnet", "security-group", "file-system"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """How `adopt` finds a retained resource, before account, region and stack are part of its name."""
+
+    kind: Found
+    purpose: str
+    """The part of its name that states what it is for, or its `Name` tag."""
+
+
+def find(kind: Found) -> Callable[[Instance], Lookup]:
+    """Finds the resource by the purpose of its instance."""
+    return lambda instance: Lookup(kind=kind, purpose=instance.values["purpose"])
+
+
+def _top(plan: Plan) -> Parents:
+    return (("gpuinfra:index:GpuCluster", plan.name),)
+
+
+def _foundation(plan: Plan) -> tuple[str, Parents]:
+    name = naming.logical(plan.name, "foundation")
+    return name, (*_top(plan), ("gpuinfra:aws:Foundation", name))
+
+
+def _audit(plan: Plan) -> tuple[str, Parents]:
+    above, parents = _foundation(plan)
+    name = naming.logical(above, "audit")
+    return name, (*parents, ("gpuinfra:aws:AuditTrail", name))
+
+
+def _has_trail(plan: Plan) -> bool:
+    return "foundation" in plan.layers and plan.audit.trail
+
+
+def _has_access_logs(plan: Plan) -> bool:
+    """A trail with buckets of its own; other buckets of the stack then write access logs."""
+    return _has_trail(plan) and plan.audit.existing_bucket is None
+
+
+def trails(plan: Plan) -> Iterator[Instance]:
+    """The audit trail."""
+    if _has_trail(plan):
+        name, parents = _audit(plan)
+        yield Instance(component=name, parents=parents, values={"purpose": "trail"})
+
+
+def budgets(plan: Plan) -> Iterator[Instance]:
+    """The monthly budget."""
+    if "foundation" in plan.layers and plan.budget:
+        yield Instance(component=naming.logical(_foundation(plan)[0], "budget"))
+
+
+def keys(plan: Plan) -> Iterator[Instance]:
+    """Customer keys of the audit trail and of data."""
+    if _has_trail(plan):
+        yield _key(*_audit(plan), "key", "audit")
+    if "foundation" in plan.layers:
+        yield _key(*_foundation(plan), "data", "data")
+
+
+def _key(above: str, parents: Parents, part: str, purpose: str) -> Instance:
+    name = naming.logical(above, part)
+    return Instance(component=name, parents=(*parents, ("gpuinfra:aws:Key", name)), values={"purpose": purpose})
+
+
+def buckets(plan: Plan) -> Iterator[Instance]:
+    """Private buckets: access logs, audit records, evidence, and data of file systems."""
+    if _has_access_logs(plan):
+        yield _bucket(*_audit(plan), "access", "access", AUDIT)
+        yield _bucket(*_audit(plan), "records", "audit", AUDIT)
+    if "foundation" in plan.layers:
+        above, parents = _foundation(plan)
+        name = naming.logical(above, "evidence")
+        yield _bucket(name, (*parents, ("gpuinfra:aws:Evidence", name)), "store", "evidence", EVIDENCE)
+    for one, instance in _lustre(plan):
+        if one.bucket == "auto":
+            yield _bucket(instance.component, instance.parents, "data", one.name, DATA)
+
+
+def _bucket(above: str, parents: Parents, part: str, purpose: str, why: str) -> Instance:
+    name = naming.logical(above, part)
+    parents = (*parents, ("gpuinfra:aws:PrivateBucket", name))
+    return Instance(component=name, parents=parents, values={"purpose": purpose, "why": why})
+
+
+def locked_buckets(plan: Plan) -> Iterator[Instance]:
+    """Buckets with object lock."""
+    return (one for one in buckets(plan) if one.values["purpose"] == "audit")
+
+
+def logged_buckets(plan: Plan) -> Iterator[Instance]:
+    """Buckets that write an access log: all but the one that takes the logs."""
+    return (one for one in buckets(plan) if _has_access_logs(plan) and one.values["purpose"] != "access")
+
+
+def retained_subnets(plan: Plan) -> frozenset[str]:
+    """Subnets that hold retained file systems, by the names in the plan.
+
+    AWS deletes no subnet, VPC or security group that has a network interface of a file system.
+    """
+    created = "site" in plan.layers
+    return frozenset(
+        one.subnet for one in plan.file_systems if created and one.kind == "lustre" and one.lifetime is Lifetime.KEPT
+    )
+
+
+def _network(plan: Plan) -> NetworkPlan | None:
+    """The network, if this stack creates it."""
+    created = "site" in plan.layers and plan.network and plan.network.existing_id is None
+    return plan.network if created else None
+
+
+def networks(plan: Plan) -> Iterator[Instance]:
+    """The VPC."""
+    if _network(plan):
+        name = naming.logical(plan.name, "network")
+        parents = (*_top(plan), ("gpuinfra:aws:Network", name))
+        yield Instance(component=name, parents=parents, values={"purpose": "flow"}, data=bool(retained_subnets(plan)))
+
+
+def nat_networks(plan: Plan) -> Iterator[Instance]:
+    """The VPC, if its nodes reach the internet through NAT gateways."""
+    network = _network(plan)
+    return networks(plan) if network and network.egress == "nat" else iter(())
+
+
+def endpoint_networks(plan: Plan) -> Iterator[Instance]:
+    """The VPC, if it has interface endpoints."""
+    network = _network(plan)
+    return networks(plan) if network and network.interface_endpoints else iter(())
+
+
+def subnets(plan: Plan) -> Iterator[Instance]:
+    """Subnets for nodes and for NAT gateways."""
+    network = _network(plan)
+    for instance in networks(plan):
+        for one in network.subnets if network else ():
+            tag = naming.logical(instance.component, one.name)
+            retained = one.name in retained_subnets(plan)
+            yield replace(instance, values={"subnet": one.name, "purpose": tag}, data=retained)
+
+
+def nat_subnets(plan: Plan) -> Iterator[Instance]:
+    """Subnets for NAT gateways."""
+    network = _network(plan)
+    names = {one.name for one in network.subnets if one.role == "nat"} if network else set()
+    return (one for one in subnets(plan) if one.values["subnet"] in names)
+
+
+def zones(plan: Plan) -> Iterator[Instance]:
+    """Zones with nodes; each has a route table."""
+    network = _network(plan)
+    for instance in networks(plan):
+        found = dict.fromkeys(one.zone for one in (network.subnets if network else ()) if one.role != "nat")
+        for index in range(len(found)):
+            yield replace(instance, values={"index": index})
+
+
+def nat_zones(plan: Plan) -> Iterator[Instance]:
+    """Zones whose nodes reach the internet through a NAT gateway."""
+    return zones(plan) if any(nat_networks(plan)) else iter(())
+
+
+def gateway_endpoints(plan: Plan) -> Iterator[Instance]:
+    """Endpoints in route tables."""
+    network = _network(plan)
+    return _endpoints(plan, network.gateway_endpoints if network else ())
+
+
+def interface_endpoints(plan: Plan) -> Iterator[Instance]:
+    """Endpoints with addresses in subnets."""
+    network = _network(plan)
+    return _endpoints(plan, network.interface_endpoints if network else ())
+
+
+def _endpoints(plan: Plan, services: tuple[str, ...]) -> Iterator[Instance]:
+    for instance in networks(plan):
+        for service in services:
+            yield replace(instance, values={"service": service.replace(".", "-")})
+
+
+def security_groups(plan: Plan) -> Iterator[Instance]:
+    """The security groups of a site."""
+    if "site" in plan.layers:
+        name = naming.logical(plan.name, "security")
+        yield Instance(
+            component=name,
+            parents=(*_top(plan), ("gpuinfra:aws:SecurityGroups", name)),
+            values={"purpose": "storage"},
+            data=bool(retained_subnets(plan)),
+        )
+
+
+def storage_groups(plan: Plan) -> Iterator[Instance]:
+    """The security group of file systems."""
+    return security_groups(plan) if any(_lustre(plan)) else iter(())
+
+
+def peer_rules(plan: Plan) -> Iterator[Instance]:
+    """Pairs of rules between security groups."""
+    lustre = [one for one, _ in _lustre(plan)]
+    spans = 0 if not lustre else 1 if any(one.efa for one in lustre) else 2
+    pairs = [f"{pair}-{index}" for pair in ("allow-storage", "allow-storage-nodes", "allow-nodes-storage") for index in range(spans)]  # fmt: skip
+    for instance in security_groups(plan):
+        for pair in ("allow-nodes", *pairs):
+            yield replace(instance, values={"rule": pair})
+
+
+def web_ports(plan: Plan) -> Iterator[Instance]:
+    """Ports that nodes reach on the internet."""
+    for instance in security_groups(plan):
+        for port in WEB_PORTS:
+            yield replace(instance, values={"port": port})
+
+
+def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
+    for one in plan.file_systems:
+        if one.kind == "lustre" and "site" in plan.layers:
+            name = naming.logical(plan.name, one.name)
+            yield (
+                one,
+                Instance(
+                    component=name,
+                    parents=(*_top(plan), ("gpuinfra:aws:SharedFilesystem", name)),
+                    values={"purpose": one.name, "why": one.lifetime_reason or DATA},
+                    data=one.lifetime is Lifetime.KEPT,
+                ),
+            )
+
+
+def file_systems(plan: Plan) -> Iterator[Instance]:
+    """Lustre file systems."""
+    return (instance for _, instance in _lustre(plan))
+
+
+def linked_file_systems(plan: Plan) -> Iterator[Instance]:
+    """File systems that are linked to a bucket."""
+    return (instance for one, instance in _lustre(plan) if one.bucket is not None)
+
+
+def node_roles(plan: Plan) -> Iterator[Instance]:
+    """The identity of the nodes."""
+    if _pools(plan):
+        yield Instance(component=naming.logical(plan.name, "node"))
+
+
+def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
+    return tuple(plan.pools) if "cluster" in plan.layers else ()
+
+
+def pools(plan: Plan) -> Iterator[Instance]:
+    """Pools of nodes."""
+    for pool in _pools(plan):
+        yield Instance(component=naming.logical(plan.name, pool.name))
+
+
+def pinned_pools(plan: Plan) -> Iterator[Instance]:
+    """Pools whose image is read from a parameter and pinned."""
+    for pool in _pools(plan):
+        if pool.image.source == "ssm":
+            token = naming.text_token(pool.image.ref)
+            yield Instance(component=naming.logical(plan.name, pool.name), values={"token": token})
+
+
+def placement_groups(plan: Plan) -> Iterator[Instance]:
+    """Placement groups that pools create."""
+    for pool in _pools(plan):
+        for index in range(len(created_placement_groups(pool))):
+            yield Instance(component=naming.logical(plan.name, pool.name), values={"index": index})
+
+
+def groups(plan: Plan) -> Iterator[Instance]:
+    """Groups of nodes."""
+    for pool in _pools(plan):
+        for group in pool.groups:
+            yield Instance(component=naming.logical(plan.name, group.name))
+
+
+def schedules(plan: Plan) -> Iterator[Instance]:
+    """Scheduled actions of groups with a time window."""
+    for pool in _pools(plan):
+        for group in pool.groups:
+            for action, _ in schedule(group):
+                yield Instance(component=naming.logical(plan.name, group.name), values={"action": action})
+
+
+def schedule(group: Group) -> tuple[tuple[str, str], ...]:
+    """The actions that fill and empty a group with a time window. A window that is open already has no start action: no action may be in the past."""
+    start = (("start", group.starts_at),) if group.starts_at and not group.count else ()
+    end = (("end", group.ends_at),) if group.ends_at else ()
+    return (*start, *end)
+
+
+def created_placement_groups(pool: PoolPlan) -> tuple[str, ...]:
+    """Placement groups that the pool creates, by the names in the plan; an existing one is only referenced."""
+    return tuple(
+        dict.fromkeys(
+            group.placement_group for group in pool.groups if group.placement_group and not group.placement_existing
+        )
+    )

@@ -1,0 +1,80 @@
+"""References between the layers on Azure, and what a program can pass in for a layer that its stack does not create."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+
+from gpuinfra import existing
+from gpuinfra.clouds import build
+from gpuinfra.clouds.azure.components.storage import FileSystemKey
+from gpuinfra.clouds.azure.components.stores import Sealed
+from gpuinfra.existing import PROGRAM_ONLY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Existing(existing.Existing):
+    """Resources on Azure that a cluster uses and does not create."""
+
+    evidence_bucket: pulumi.Input[str] | None = None
+    """Foundation: URL of the container of bundles and evidence."""
+    evidence_account_id: pulumi.Input[str] | None = None
+    """Foundation: id of the storage account of that container."""
+    vault_id: pulumi.Input[str] | None = None
+    """Foundation: id of the key vault."""
+    vault_uri: pulumi.Input[str] | None = None
+    """Foundation: URL of the key vault."""
+    data_key_name: pulumi.Input[str] | None = None
+    """Foundation: name of the key of file systems and their containers."""
+    data_key_url: pulumi.Input[str] | None = None
+    """Foundation: URL of a version of that key."""
+    data_key_identity_id: pulumi.Input[str] | None = None
+    """Foundation: id of the identity that may use that key."""
+    disk_encryption_set_id: pulumi.Input[str] | None = None
+    """Foundation: disk encryption set of the nodes."""
+    workspace_id: pulumi.Input[str] | None = None
+    """Foundation, optional: Log Analytics workspace for access and flow logs. It is not read from another stack."""
+    network_id: pulumi.Input[str] | None = None
+    """Site: virtual network of the nodes; passed together with `subnet_ids`."""
+    subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
+    """Site: subnet ids by the names in the plan, for example `private-0`."""
+    nodes_group_id: pulumi.Input[str] | None = None
+    """Site: network security group of the nodes."""
+    file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
+    """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundationRefs(build.FoundationRefs):
+    """References from the foundation."""
+
+    evidence_account_id: pulumi.Input[str]
+    vault_id: pulumi.Input[str]
+    vault_uri: pulumi.Input[str]
+    data_key_name: pulumi.Input[str]
+    data_key_url: pulumi.Input[str]
+    data_key_identity_id: pulumi.Input[str]
+    disk_encryption_set_id: pulumi.Input[str]
+    workspace_id: pulumi.Input[str] | None = field(default=None, metadata=PROGRAM_ONLY)
+    audit_account_id: pulumi.Input[str] | None = None
+
+    @property
+    def data_key(self) -> FileSystemKey:
+        """The key of file systems."""
+        return FileSystemKey(
+            key_url=self.data_key_url,
+            vault_id=self.vault_id,
+            identity_id=self.data_key_identity_id,
+            sealed=Sealed(key_name=self.data_key_name, vault_uri=self.vault_uri, identity_id=self.data_key_identity_id),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRefs(build.SiteRefs):
+    """References from the site."""
+
+    nodes_group_id: pulumi.Input[str]
+    network_id: pulumi.Input[str] | None = None

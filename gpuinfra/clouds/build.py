@@ -1,0 +1,158 @@
+"""Builds a cluster on any cloud: the foundation, the site, the cluster, and the handover, in this order.
+
+A cloud implements `ClusterBuilder` in `components/cluster.py`. The order, the use of layers that another stack created, and the outputs
+are the same on all clouds and are here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import pulumi
+
+from gpuinfra.clouds.node_pool import BaseNodePool, FileSystems
+from gpuinfra.clouds.nodes_ready import wait_for_nodes
+from gpuinfra.existing import Existing, Layer, joined, outputs, references
+from gpuinfra.plan.model import Plan, PoolPlan
+
+SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
+"""Subnet ids by the names in the plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundationRefs:
+    """References from the foundation to the layers above it. Clouds add their own; each field is an output of the stack."""
+
+    evidence_bucket: pulumi.Input[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRefs:
+    """References from the site to the cluster. Clouds add their own; each field is an output of the stack."""
+
+    subnet_ids: SubnetIds
+    file_systems: FileSystems = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pools:
+    """The node pools of a cluster."""
+
+    pools: Sequence[BaseNodePool[Any]]
+    node_role: pulumi.Input[str] | None = None
+    """The identity that evidence must be signed by."""
+    evidence_owner: pulumi.Input[str] | None = None
+    """Unique id of that identity, where the rules of the store name the writer by it."""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """Outputs of the cluster, beside its groups and the handover."""
+
+
+F = TypeVar("F", bound=FoundationRefs)
+S = TypeVar("S", bound=SiteRefs)
+
+
+class ClusterBuilder(ABC, Generic[F, S]):
+    """What each cloud implements."""
+
+    existing_type: ClassVar[type[Existing]]
+    """The cloud's class of resources that a program passes in."""
+    foundation_refs: ClassVar[type[Any]]
+    site_refs: ClassVar[type[Any]]
+
+    def __init__(self, parent: pulumi.Resource, plan: Plan, existing: Any) -> None:
+        """`opts` are the options of every component that the builder creates."""
+        self.plan = plan
+        self.existing = existing
+        self.opts = pulumi.ResourceOptions(parent=parent)
+        self.prepare(parent)
+
+    def prepare(self, parent: pulumi.Resource) -> None:
+        """Called before the first layer: reads the account and sets defaults of resources in `self.opts`."""
+
+    @abstractmethod
+    def foundation(self) -> F:
+        """Create audit trail, keys, evidence store and budget."""
+
+    @abstractmethod
+    def site(self, foundation: F) -> S:
+        """Create network and file systems."""
+
+    @abstractmethod
+    def cluster(self, foundation: F, site: S) -> Pools:
+        """Create the identity of the nodes and the pools."""
+
+    def outputs(self) -> dict[str, Any]:
+        """Outputs of every stack of this cloud."""
+        return {}
+
+
+def build(
+    builder: type[ClusterBuilder[Any, Any]],
+    parent: pulumi.Resource,
+    plan: Plan,
+    existing: Existing | None,
+    *,
+    foundation_stack: str | None,
+    site_stack: str | None,
+) -> dict[str, Any]:
+    """Create everything in the plan as children of `parent` and return the outputs of the cluster."""
+    given = builder.existing_type() if existing is None else existing
+    if not isinstance(given, builder.existing_type):
+        raise TypeError(
+            f"existing is {type(given).__module__}.{type(given).__name__}, but where.cloud is {plan.cloud}; "
+            f"pass gpuinfra.clouds.{plan.cloud}.Existing"
+        )
+    below = Layer(name="foundation", stack=foundation_stack, refs=builder.foundation_refs)
+    around = Layer(name="site", stack=site_stack, refs=builder.site_refs)
+    known = joined(given, (below, around), pulumi.ResourceOptions(parent=parent))
+    cloud = builder(parent, plan, known)
+    result = cloud.outputs()
+    if "foundation" in plan.layers:
+        foundation = cloud.foundation()
+        result |= outputs(foundation)
+    else:
+        foundation = references(below, known)
+    if "site" in plan.layers:
+        site = cloud.site(foundation)
+        result |= outputs(site)
+    elif "cluster" in plan.layers:
+        site = references(around, known)
+    else:
+        return result
+    if "cluster" in plan.layers and plan.pools:
+        result |= _nodes(cloud, foundation, site)
+    return result
+
+
+def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: SiteRefs) -> dict[str, Any]:
+    """Create the pools and wait for their nodes."""
+    created = cloud.cluster(foundation, site)
+    groups = [group for pool in created.pools for group in pool.groups]
+    ready = wait_for_nodes(
+        cloud.plan,
+        [pool.ready(node_role=created.node_role, evidence_owner=created.evidence_owner) for pool in created.pools],
+        evidence_bucket=foundation.evidence_bucket,
+        depends_on=[resource for group in groups for resource in group.resources],
+        opts=pulumi.ResourceOptions(parent=cloud.opts.parent),
+    )
+    return {"groups": {group.plan.name: group.group for group in groups}, **created.outputs, **ready}
+
+
+def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
+    """The id of a subnet of the site, which another stack may have created for other machine types."""
+
+    def found(known: Mapping[str, Any]) -> Any:
+        if name not in known:
+            raise ValueError(
+                f"the site has no subnet {name}, which pool {pool.name} ({pool.machine}) needs; it has {', '.join(sorted(known))}; "
+                f"add network.machines: [{pool.machine}] to the declaration of the site and run `pulumi up` on that stack first"
+            )
+        return known[name]
+
+    if isinstance(site.subnet_ids, pulumi.Output):
+        return site.subnet_ids.apply(found)
+    # A plain mapping: the pool depends on its own subnet and not on all of them.
+    return found(site.subnet_ids)

@@ -1,0 +1,116 @@
+"""The part of a node pool that all clouds share: the bundle, `node.json`, and what the handover expects.
+
+A cloud's `NodePool` adds upload, image and groups; each group of the plan becomes one group of the cloud.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pulumi
+
+from gpuinfra import bundle
+from gpuinfra.clouds.scope import BaseScope
+from gpuinfra.handover import GroupReady, PoolReady
+from gpuinfra.plan.model import Group, PoolPlan
+
+FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
+"""File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseNodePoolArgs:
+    """Arguments of a pool on every cloud."""
+
+    plan: PoolPlan
+    bucket: pulumi.Input[str]
+    """Object store of the bundle and of the evidence."""
+    evidence_prefix: str
+    """Folder of the evidence in that store."""
+    file_systems: FileSystems = ()
+    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningGroup:
+    """One group of a pool, as the handover needs it."""
+
+    plan: Group
+    group: pulumi.Output[str]
+    """The cloud's name or id of the group."""
+    template_version: pulumi.Output[Any]
+    """The version that its nodes must run."""
+    resources: tuple[pulumi.Resource, ...]
+    """The resources that launch its nodes."""
+    template_id: pulumi.Output[str] | None = None
+
+
+A = TypeVar("A", bound=BaseNodePoolArgs)
+
+
+class BaseNodePool(pulumi.ComponentResource, Generic[A]):
+    """Nodes of one machine type."""
+
+    group_names: dict[str, pulumi.Output[str]]
+    """The cloud's names of the groups, by the names in the plan."""
+    bundle_sha256: str
+    """Checksum of the bundle that the nodes run at boot."""
+
+    def __init__(self, type_: str, name: str, args: A, opts: pulumi.ResourceOptions | None) -> None:
+        super().__init__(type_, name, None, opts)
+        self._name, self._args = name, args
+        self.plan = args.plan
+        """The plan of the pool."""
+        built = bundle.build(args.plan)
+        self.bundle_sha256 = built.sha256
+        self.groups = self._create(built)
+        """The groups, in the order of the plan."""
+        self.group_names = {one.plan.name: one.group for one in self.groups}
+        self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
+
+    @abstractmethod
+    def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
+        """Upload the bundle and create the groups."""
+
+    def _user_data(self, cloud: str, scope: BaseScope, key: pulumi.Input[str], **more: Any) -> pulumi.Output[str]:
+        """User data of the nodes. It holds `node.json` (docs/design.md); `more` are its fields that only this cloud has."""
+        evidence = {"bucket": self._args.bucket, "prefix": self._args.evidence_prefix, **more.pop("evidence", {})}
+        config = {
+            "schema": "gpuinfra.node/1",
+            "cloud": cloud,
+            "cluster": scope.cluster,
+            "pool": self.plan.name,
+            "region": scope.region,
+            "evidence": evidence,
+            "bundle": {"bucket": self._args.bucket, "key": key, "sha256": self.bundle_sha256},
+            "file_systems": self._args.file_systems,
+            **more,
+        }
+        return pulumi.Output.json_dumps(config, sort_keys=True).apply(lambda text: bundle.user_data(json.loads(text)))
+
+    def ready(
+        self, *, node_role: pulumi.Input[str] | None = None, evidence_owner: pulumi.Input[str] | None = None
+    ) -> PoolReady:
+        """What the handover expects of the pool."""
+        return PoolReady(
+            name=self.plan.name,
+            machine=self.plan.machine,
+            groups=[
+                GroupReady(
+                    name=one.plan.name,
+                    group=one.group,
+                    count=one.plan.count,
+                    template_id=one.template_id,
+                    template_version=one.template_version,
+                )
+                for one in self.groups
+            ],
+            expectation=self.plan.expectation,
+            bundle_sha256=self.bundle_sha256,
+            node_role=node_role,
+            evidence_owner=evidence_owner,
+        )

@@ -1,0 +1,101 @@
+"""The table of each cloud's resources: every row is complete, and every resource of a program has a row."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from gpuinfra.clouds.planned import Lifetime, Price, ResourceKind
+from gpuinfra.cost import price
+from gpuinfra.registry import CLOUDS
+from tests.clouds.recorder import Recording, Registered
+from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks
+
+TABLES = [cloud for cloud in CLOUDS if hasattr(importlib.import_module(f"{CLOUDS[cloud]}.resources"), "RESOURCES")]
+STACKS = [stack for cloud in TABLES for stack in shipped_stacks(cloud)]
+
+ITEMS = {
+    "node": r"node-hour",
+    "disk_gib_month": r"root disks",
+    "lustre_gib_month": r"Lustre",
+    "nat_hour": r"NAT",
+    "address_hour": r"public address",
+    "endpoint_hour": r"endpoints",
+}
+"""Price item -> what its line in a cost says."""
+
+
+def _rows() -> Iterator[tuple[str, ResourceKind]]:
+    for cloud in TABLES:
+        for row in importlib.import_module(f"{CLOUDS[cloud]}.resources").RESOURCES:
+            yield cloud, row
+
+
+ROWS = [pytest.param(row, id=f"{cloud} {row.type.rpartition(':')[2]} {row.name}") for cloud, row in _rows()]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_has_a_price_or_a_reason(row: ResourceKind) -> None:
+    """Each resource is counted by a price item, or the row states why the price does not count it."""
+    assert isinstance(row.price, Price)
+    assert row.price.item in ITEMS if row.price.item else row.price.reason
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_has_permissions(row: ResourceKind) -> None:
+    """Each resource of a cloud needs a permission to create and to read it."""
+    if not row.type.startswith("gpuinfra:"):
+        assert row.actions.create.strip()
+        assert row.actions.read.strip()
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_has_a_lifetime(row: ResourceKind) -> None:
+    """Each resource is removed, or retained with a reason."""
+    assert isinstance(row.lifetime, Lifetime)
+    assert row.lifetime.retained is None or len(row.lifetime.retained) > 4
+    assert not row.lifetime.with_data or row.lifetime.retained
+
+
+@pytest.mark.parametrize("cloud", TABLES)
+def test_rows_have_different_names(cloud: str) -> None:
+    """No two rows of one type have the same pattern and the same instances."""
+    names = [(row.type, row.name, row.each) for other, row in _rows() if other == cloud]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_program_registers_what_its_table_states(stack: str) -> None:
+    """Type, logical name, lifetime and parents of every resource are those of the table. A resource without a row is found here."""
+    module = importlib.import_module(f"{CLOUDS[plan_of(stack).cloud]}.resources")
+    planned = {(one.type, one.name): one for one in module.resources(plan_of(stack))}
+    registered = {(one.type, one.name): one for one in recording_of(stack).custom}
+    assert set(planned) == set(registered)
+    for key, one in registered.items():
+        assert one.retained == bool(planned[key].retained), key
+        if one.retained:
+            assert tuple(_parents(recording_of(stack), one)) == planned[key].parents, key
+
+
+def _parents(recording: Recording, one: Registered) -> list[tuple[str, str]]:
+    """Type and name of the components around a resource, outermost first."""
+    by_urn = {other.urn: other for other in recording.resources}
+    found: list[tuple[str, str]] = []
+    while (above := by_urn.get(one.parent)) is not None and not above.type.startswith("pulumi:"):
+        found.insert(0, (above.type, above.name))
+        one = above
+    return found
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_price_of_a_stack_has_a_line_for_each_price_item(stack: str) -> None:
+    """A resource whose row names a price item is in the price of the stack, also where no price is known."""
+    plan = plan_of(stack)
+    module = importlib.import_module(f"{CLOUDS[plan.cloud]}.resources")
+    lines = "\n".join(f"{line.what} {line.unit}" for line in price(plan, TODAY).lines)
+    for one in module.resources(plan):
+        if one.kind and one.kind.price.item:
+            assert re.search(ITEMS[one.kind.price.item], lines), one.name
