@@ -40,7 +40,10 @@ def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Re
 
 def retained(found: Iterable[Any]) -> list[Retained]:
     """What a cloud's `adopt` module found, as rows for `import_file`."""
-    return [Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id) for one in found]
+    return [
+        Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
+        for one in found
+    ]
 
 
 def urns_in(export: Mapping[str, Any]) -> dict[Key, str]:
