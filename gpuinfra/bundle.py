@@ -1,6 +1,6 @@
 """The bundle of one pool: steps, node part and expectation in one archive, and the user data that fetches it.
 
-This module owns the archive's layout (docs/design.md, "Bundle") and its checksum. The same plan gives the same checksum on every
+This module owns the archive's layout (docs/formats.md, "Bundle") and its checksum. The same plan gives the same checksum on every
 machine and Python version: the checksum is in user data, and changed user data replaces nodes.
 The plan chooses the steps, and `bootstrap/` contains them.
 """

@@ -1,7 +1,7 @@
 """Evidence: the bounded output of a node's probes, chained by hash, stored on disk first and uploaded under the node's
 own identity.
 
-Format `gpuinfra.evidence/1` of docs/design.md. The raw output is what counts, because others judge it again;
+Format `gpuinfra.evidence/1` of docs/formats.md. The raw output is what counts, because others judge it again;
 the outcomes in it are only the node's own.
 """
 

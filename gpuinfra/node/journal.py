@@ -1,6 +1,6 @@
 """The journal of a node's steps, in a file that stays consistent if the process is killed at any time.
 
-Owns `state.json` (docs/design.md, "Journal of a node") and the lock against concurrent runs.
+Owns `state.json` (docs/formats.md, "Journal") and the lock against concurrent runs.
 `steps.py` decides which steps run.
 """
 

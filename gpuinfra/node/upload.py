@@ -1,6 +1,6 @@
 """Upload evidence: stored on this node first, written once to the bucket, with an identity proof that is renewed.
 
-docs/design.md, "Evidence v1", defines locations and names.
+docs/formats.md, "Evidence", defines locations and names.
 """
 
 from __future__ import annotations

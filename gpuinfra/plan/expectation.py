@@ -1,4 +1,4 @@
-"""What a healthy node of a pool shows: the content of `expectation.json` (docs/design.md).
+"""What a healthy node of a pool shows: the content of `expectation.json` (docs/formats.md).
 
 Everything comes from the machine's record and the lock. Which checks a machine needs is a table of conditions here;
 what a check does is in `gpuinfra.node`.

@@ -122,7 +122,7 @@ class PoolPlan:
     disk: Disk
     steps: tuple[Step, ...]
     expectation: dict[str, object]
-    """The content of `expectation.json` (docs/design.md); a plain mapping because it is a file format."""
+    """The content of `expectation.json` (docs/formats.md); a plain mapping because it is a file format."""
     versions: dict[str, str]
     """The content of `versions.env`: the lock as shell variables."""
     metadata_hop_limit: int = 1

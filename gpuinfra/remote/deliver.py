@@ -1,7 +1,7 @@
 """Installs bundles on hosts, starts them and follows their journals.
 
 Each connection is short: it reads the host's status, and installs and starts the bundle if necessary. The journal on the host
-(docs/design.md, "Journal of a node") is authoritative: a failure of the operator's machine loses nothing, and a second run continues.
+(docs/formats.md, "Journal") is authoritative: a failure of the operator's machine loses nothing, and a second run continues.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def members(pool: PoolPlan) -> dict[str, bytes]:
 
 
 def test_it_holds_the_pools_steps_and_no_others(pool: PoolPlan, members: dict[str, bytes]) -> None:
-    """The layout is the one of docs/design.md."""
+    """The layout is the one of docs/formats.md."""
     shared = {"lib.sh", "lib-downloads.sh", "lib-images.sh", "lib-lnet.sh", "lib-mounts.sh", "lib-packages.sh"}
     expected = {"versions.env", "node.pyz", "expectation.json", "steps.json"} | {f"bootstrap/{part}" for part in shared}
     expected |= {f"bootstrap/{step.id}.sh" for step in pool.steps} | {f"units/gpuinfra-{unit}" for unit in UNITS}

@@ -597,7 +597,7 @@ def test_a_gpu_that_does_not_answer_is_counted_by_the_checks_that_look_at_all_gp
 
 
 def test_outcomes_have_exactly_the_documented_fields() -> None:
-    """Outcomes are dictionaries as docs/design.md writes them, made of JSON scalars and lists of them."""
+    """Outcomes are dictionaries as docs/formats.md writes them, made of JSON scalars and lists of them."""
     for check in judged(node()).values():
         assert list(check) == [
             "id",

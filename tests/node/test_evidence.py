@@ -40,7 +40,7 @@ def made(seq: int = 1, previous: str | None = None, boot: str = BOOT, **probes: 
 
 
 def test_evidence_has_exactly_the_documented_fields() -> None:
-    """Format 1 of docs/design.md: raw output, outcomes, GPUs, host keys, journal, and the hash of the one before."""
+    """Format 1 of docs/formats.md: raw output, outcomes, GPUs, host keys, journal, and the hash of the one before."""
     document = made()
     assert list(document) == [
         "schema", "cloud", "cluster", "pool", "region", "machine", "instance_id", "boot_id", "seq", "bundle_sha256",
@@ -111,7 +111,7 @@ def test_old_evidence_does_not_fill_the_disk(tmp_path: Path) -> None:
 
 
 def test_evidence_and_proof_arrive_under_the_nodes_own_folder(cloud: Cloud, tmp_path: Path) -> None:
-    """Both documents are where docs/design.md says, and the proof carries the hash of what was stored."""
+    """Both documents are where docs/formats.md says, and the proof carries the hash of what was stored."""
     kept = evidence.EvidenceFolder(tmp_path)
     upload.deliver(NODE, made(), kept, of(NODE))
     assert set(cloud.objects) == {f"{FOLDER}/000001.json", f"{FOLDER}/000001.proof.json"}
