@@ -77,7 +77,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         """Upload the bundle and create the groups."""
 
     def _user_data(self, cloud: str, scope: BaseScope, key: pulumi.Input[str], **more: Any) -> pulumi.Output[str]:
-        """User data of the nodes. It holds `node.json` (docs/design.md); `more` are its fields that only this cloud has."""
+        """User data of the nodes. It holds `node.json` (docs/formats.md); `more` are its fields that only this cloud has."""
         evidence = {"bucket": self._args.bucket, "prefix": self._args.evidence_prefix, **more.pop("evidence", {})}
         config = {
             "schema": "gpuinfra.node/1",
