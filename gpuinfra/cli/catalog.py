@@ -10,6 +10,8 @@ import click
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.registry import CLOUDS
+from gpuinfra.report import tables
+from gpuinfra.report.tables import Column, Table
 
 SCHEMA = "gpuinfra.catalog/1"
 
@@ -35,9 +37,14 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
         click.echo(json.dumps({"schema": SCHEMA, "machines": machines}, indent=2))
     elif machine:
         for name, record in rows:
-            click.echo("\n".join(_details(name, record)))
+            click.echo(f"{record.name} on {name} (family {record.family})")
+            click.echo("\n".join(tables.fields(_details(record), indent=2)))
     else:
-        click.echo("\n".join(_table(rows, region)))
+        click.echo("\n".join(tables.text(_table(rows, region))))
+        click.echo(
+            f"\nPrices are the newest in {region or 'any region'}; - is unknown. "
+            "`gpuinfra catalog MACHINE` shows dates and sources."
+        )
     return 0
 
 
@@ -65,36 +72,32 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
     return "no machine type matches all options; remove one of them"
 
 
-def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Iterator[str]:
-    lines = [("cloud", "machine", "GPUs", "GPU", "vCPU", "GiB", "fabric", "USD/h", "spot", "capacity")]
-    for cloud, record in rows:
-        fabric = (
-            f"{record.fabric.provider} {record.fabric.devices} x {record.fabric.gbps / record.fabric.devices:g}G"
-            if record.fabric
-            else "-"
-        )
-        lines.append(
+def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Table:
+    numbers = ("GPUs", "vCPU", "GiB", "USD/h", "spot")
+    names = ("cloud", "machine", "GPUs", "GPU", "vCPU", "GiB", "fabric", "USD/h", "spot", "capacity")
+    return Table(
+        [Column(name, right=name in numbers) for name in names],
+        [
             (
                 cloud,
                 record.name,
-                str(record.gpus or "-"),
+                record.gpus or "-",
                 record.gpu.key if record.gpu else "-",
-                str(record.vcpus),
-                str(record.memory_gib),
-                fabric,
+                record.vcpus,
+                record.memory_gib,
+                _fabric(record),
                 _usd(record, CapacityKind.ON_DEMAND, region),
                 _usd(record, CapacityKind.SPOT, region),
                 " ".join(sorted(kind.value for kind in record.capacity)),
             )
-        )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-    yield ""
-    yield (
-        f"Prices are the newest in {region or 'any region'}; - is unknown. "
-        "`gpuinfra catalog MACHINE` shows dates and sources."
+            for cloud, record in rows
+        ],
     )
+
+
+def _fabric(record: MachineType) -> str:
+    fabric = record.fabric
+    return f"{fabric.provider} {fabric.devices} x {fabric.gbps / fabric.devices:g}G" if fabric else "-"
 
 
 def _usd(record: MachineType, kind: CapacityKind, region: str | None) -> str:
@@ -104,38 +107,45 @@ def _usd(record: MachineType, kind: CapacityKind, region: str | None) -> str:
     return f"{max(known, key=lambda p: p.read).usd_per_hour:,.2f}" if known else "-"
 
 
-def _details(cloud: str, record: MachineType) -> Iterator[str]:
-    yield f"{record.name} on {cloud} (family {record.family})"
-    if record.gpu:
-        gpu = record.gpu
-        memory = f"{gpu.memory_mib / 1024:.0f} GiB each"
-        yield f"  GPUs      {record.gpus} x {gpu.name}, {memory}, {gpu.arch}, PCI {', '.join(gpu.pci_ids)}, driver {gpu.driver_floor} or newer"
+def _details(record: MachineType) -> Iterator[tuple[str, str]]:
+    """Label and text of each fact."""
+    if gpu := record.gpu:
+        yield (
+            "GPUs",
+            f"{record.gpus} x {gpu.name}, {gpu.memory_mib / 1024:.0f} GiB each, {gpu.arch}, PCI {', '.join(gpu.pci_ids)}, driver {gpu.driver_floor} or newer",
+        )
         links = f"{gpu.nvlinks} NVLinks each" if gpu.nvlinks and record.gpus > 1 else "no NVLink"
-        yield f"  links     {links}{', NVSwitch' if record.nvswitch else ''}, PCIe gen {gpu.pcie_gen} x{gpu.pcie_width}"
-    yield f"  host      {record.vcpus} vCPUs, {record.memory_gib} GiB, {record.arch}, {f'{record.local_disk_gb} GB of' if record.local_disk_gb else 'no'} local disks"
-    if record.fabric:
-        fabric = record.fabric
+        switch = ", NVSwitch" if record.nvswitch else ""
+        yield "links", f"{links}{switch}, PCIe gen {gpu.pcie_gen} x{gpu.pcie_width}"
+    disks = f"{record.local_disk_gb} GB of" if record.local_disk_gb else "no"
+    yield "host", f"{record.vcpus} vCPUs, {record.memory_gib} GiB, {record.arch}, {disks} local disks"
+    if fabric := record.fabric:
         direct = "with" if fabric.gpudirect else "without"
-        yield f"  fabric    {fabric.devices} x {fabric.provider} {fabric.generation}, {fabric.gbps:g} Gbit/s in total, {direct} GPUDirect"
-    yield (
-        f"  network   {record.network_gbps:g} Gbit/s; interfaces {' '.join(f'({n.card},{n.device}) {n.kind}' for n in record.nics[:6])}"
-        + (f" and {len(record.nics) - 6} more" if len(record.nics) > 6 else "")
-    )
-    yield f"  capacity  {', '.join(sorted(kind.value for kind in record.capacity))}"
+        yield (
+            "fabric",
+            f"{fabric.devices} x {fabric.provider} {fabric.generation}, {fabric.gbps:g} Gbit/s in total, {direct} GPUDirect",
+        )
+    interfaces = " ".join(f"({nic.card},{nic.device}) {nic.kind}" for nic in record.nics[:6])
+    more = f" and {len(record.nics) - 6} more" if len(record.nics) > 6 else ""
+    yield "network", f"{record.network_gbps:g} Gbit/s; interfaces {interfaces}{more}"
+    yield "capacity", ", ".join(sorted(kind.value for kind in record.capacity))
     for kind, quota in sorted(record.quotas.items()):
-        yield f"  quota     {kind.value}: {quota}"
+        yield "quota", f"{kind.value}: {quota}"
     for region, zones in sorted(record.zones.items()):
-        yield f"  zones     {region}: {', '.join(zones) or 'zones unknown'}"
+        yield "zones", f"{region}: {', '.join(zones) or 'zones unknown'}"
     for price in record.prices:
         low = f"{price.usd_low:,.2f} to " if price.usd_low is not None else ""
-        term = f" {price.term}" if price.term else ""
+        kind_and_term = f"{price.kind.value} {price.term}".strip()
         note = f"; {price.note}" if price.note else ""
-        yield f"  price     {price.kind.value}{term} {price.region}: {low}{price.usd_per_hour:,.2f} USD/h ({price.read}, {price.source}{note})"
+        yield (
+            "price",
+            f"{kind_and_term} {price.region}: {low}{price.usd_per_hour:,.2f} USD/h ({price.read}, {price.source}{note})",
+        )
     for floor in record.floors:
-        yield f"  healthy   {floor.what}: at least {floor.at_least:g} {floor.unit} ({floor.source})"
+        yield "healthy", f"{floor.what}: at least {floor.at_least:g} {floor.unit} ({floor.source})"
     for note in record.notes:
-        yield f"  note      {note}"
-    yield f"  source    {record.source.page}, read {record.source.read}"
+        yield "note", note
+    yield "source", f"{record.source.page}, read {record.source.read}"
 
 
 def _record(record: MachineType) -> dict[str, object]:
