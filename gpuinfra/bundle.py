@@ -1,8 +1,7 @@
-"""The bundle of one pool: steps, node part and expectation in one archive, and the user data that fetches it.
+"""The bundle of a pool: an archive with steps, node program and expectation, and the user data that fetches it.
 
-This module owns the archive's layout (docs/formats.md, "Bundle") and its checksum. The same plan gives the same checksum on every
-machine and Python version: the checksum is in user data, and changed user data replaces nodes.
-The plan chooses the steps, and `bootstrap/` contains them.
+The same plan gives the same checksum on every machine, because user data contains the checksum and a change of user data
+replaces nodes. The plan chooses the steps, and `bootstrap/` contains them.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from gpuinfra.shipped import shipped
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service"})
 """Units that a node runs only if its cloud's profile lists them."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
-"""Units that a step enables, and that only its nodes have."""
+"""Unit -> step that enables it. Only nodes that run the step get the unit."""
 _UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-metadata.service": "METADATA_GUARDED"}
-"""Units that a step enables where a variable of `versions.env` says so."""
+"""Unit -> variable of `versions.env` that must be set for a node to get the unit."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -46,7 +45,7 @@ class Bundle:
     """SHA-256 of the uncompressed tar archive: releases of zlib compress the same archive to different bytes."""
 
     def key_of(self, cluster: str, pool: str) -> str:
-        """Where it lies in the evidence bucket. Each pool has its own: clusters that share a foundation would remove each other's."""
+        """Object key in the evidence bucket. Each pool has its own key, so that clusters that share a foundation do not delete each other's bundles."""
         return f"bootstrap/{cluster}/{pool}/{self.sha256}.tar.gz"
 
 
@@ -72,7 +71,7 @@ def build(pool: PoolPlan) -> Bundle:
         source = scripts / f"{step.id}.sh"
         if not source.is_file():
             known = ", ".join(sorted(path.stem for path in scripts.glob("[0-9]*.sh")))
-            raise GpuinfraError(f"pool {pool.name} names the step {step.id!r}, but there are only {known}")
+            raise GpuinfraError(f"pool {pool.name} has the step {step.id!r}; allowed: {known}")
         files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
     for unit in sorted((scripts / "units").glob("gpuinfra-*")):
         if unit.name in _CLOUD_UNITS and unit.name not in profile_of(str(pool.expectation["cloud"])).node_units:
@@ -86,7 +85,7 @@ def build(pool: PoolPlan) -> Bundle:
 
 
 def pack(files: Mapping[str, bytes]) -> Bundle:
-    """The bundle of these files. Paths, contents and modes decide its checksum; time, owner and order do not."""
+    """The bundle of these files. The checksum depends on paths, contents and modes, but not on time, owner or order."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as target:
         for name, content in sorted(files.items()):
@@ -99,7 +98,7 @@ def pack(files: Mapping[str, bytes]) -> Bundle:
 
 
 def on_disk(built: Bundle) -> Path:
-    """The bundle as a file, because the engine takes binary content from files only; the same content is the same file."""
+    """Write the bundle to the cache, because the engine reads binary content from files only."""
     folder = cache_folder() / "bundles"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{built.sha256}.tar.gz"
@@ -113,14 +112,14 @@ def on_disk(built: Bundle) -> Path:
 def user_data(node_config: Mapping[str, object]) -> str:
     """The script that cloud-init runs at first boot; `node_config` becomes `/etc/gpuinfra/node.json`.
 
-    The result is plain text below its cloud's limit and holds no secret, because every process on a node can read it.
+    The result is plain text within the limit of the cloud. It contains no secrets, because every process on a node can read it.
     """
     cloud = str(node_config["cloud"])
     boot = shipped("bootstrap") / "boot"
     fetcher = boot / f"fetch-{cloud}.py"
     if not fetcher.is_file():
         known = ", ".join(sorted(path.stem.removeprefix("fetch-") for path in boot.glob("fetch-*.py")))
-        raise GpuinfraError(f"no user data for the cloud {cloud!r} yet; there is one for {known}")
+        raise GpuinfraError(f"there is no user data for the cloud {cloud!r}; allowed: {known}")
     text = (boot / "user-data.sh").read_text(encoding="utf-8")
     text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
@@ -135,21 +134,21 @@ def user_data(node_config: Mapping[str, object]) -> str:
 
 
 def versions_env(versions: Mapping[str, str]) -> str:
-    """The software lock as shell variables that are safe to source."""
+    """The software lock as shell variables, quoted for `source`."""
     lines = []
     for name, value in sorted(versions.items()):
         if not _VARIABLE.fullmatch(name):
-            raise GpuinfraError(f"versions: {name!r} is not a shell variable in capitals")
+            raise GpuinfraError(f"versions: {name!r} is not an upper-case shell variable")
         if any(ord(letter) < 32 for letter in value):
-            raise GpuinfraError(f"versions: {name} holds a line break or control character")
+            raise GpuinfraError(f"versions: {name} contains a line break or control character")
         lines.append(f"{name}={shlex.quote(value)}\n")
     return "".join(lines)
 
 
 def node_part() -> bytes:
-    """`gpuinfra/node/` as one file that Python runs.
+    """`gpuinfra/node/` as a zip application.
 
-    Its members are stored uncompressed: it starts sooner, and its bytes do not depend on the version of zlib.
+    It is not compressed, so that it starts faster and its bytes do not depend on the version of zlib.
     """
     files = {"__main__.py": _MAIN.encode(), "gpuinfra/__init__.py": b""}
     for path in sorted(_NODE_PART.rglob("*")):
@@ -160,7 +159,7 @@ def node_part() -> bytes:
         for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name, date_time=_LONG_AGO)
             entry.external_attr = 0o644 << 16
-            entry.create_system = 3  # Unix, also when the operator's machine is not
+            entry.create_system = 3  # Unix on every operating system
             target.writestr(entry, content)
     return b"#!/usr/bin/env python3\n" + archive.getvalue()
 

@@ -1,20 +1,20 @@
-"""Errors that reach people, and the exit codes of the command.
+"""Errors with a message for the user, and exit codes.
 
-    GpuinfraError                 anything that gpuinfra says on purpose          exit 1
-    ├── SpecError                 a declaration that cannot be built (findings)
-    ├── DeploymentError           the engine, a cloud or a node said no
-    ├── UsageError                the command was typed wrong                     exit 2
-    └── EnvironmentMissing        this machine lacks something                    exit 3
+    GpuinfraError                 an expected failure                             exit 1
+    ├── SpecError                 a declaration with findings of level error
+    ├── DeploymentError           the engine, a cloud or a node failed
+    ├── UsageError                wrong arguments or options                      exit 2
+    └── EnvironmentMissing        a prerequisite is missing on this machine       exit 3
 
 | exit code | meaning |
 | --- | --- |
-| 0 | done, warnings included |
+| 0 | success, warnings included |
 | 1 | findings of level error, failed checks, a deployment that failed |
-| 2 | wrong use |
-| 3 | the environment is missing something |
+| 2 | usage error |
+| 3 | missing prerequisite |
 | 130 | interrupted |
 
-Every message says where, what was given, what is allowed and what to change; a traceback is shown with `--debug` only.
+A message states where the problem is, the value, what is allowed and what to change. `--debug` shows the traceback.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from gpuinfra.findings import Finding
 
 
 class GpuinfraError(Exception):
-    """Anything that gpuinfra says on purpose. The text is for people."""
+    """An expected failure. Its text is the message for the user."""
 
     exit_code = 1
 
 
 class SpecError(GpuinfraError):
-    """A declaration that cannot be built; `findings` holds every reason at once."""
+    """A declaration with findings of level error; `findings` holds all findings."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
@@ -39,20 +39,20 @@ class SpecError(GpuinfraError):
 
 
 class DeploymentError(GpuinfraError):
-    """The engine, a cloud or a node said no; the text names which, and what to do."""
+    """The engine, a cloud or a node failed; the text states which, and what to do."""
 
 
 class UsageError(GpuinfraError):
-    """The command was typed wrong."""
+    """Wrong arguments or options."""
 
     exit_code = 2
 
 
 class EnvironmentMissing(GpuinfraError):
-    """This machine lacks something; the text says what and how it is installed."""
+    """A prerequisite is missing on this machine; the text states which, and how to install it."""
 
     exit_code = 3
 
 
 INTERRUPTED = 130
-"""Exit code after an interrupt, as shells have it."""
+"""Exit code after an interrupt, as in shells."""

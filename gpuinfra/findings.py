@@ -1,4 +1,4 @@
-"""Findings: what a rule says about a declaration."""
+"""Findings: errors, warnings and notes about a declaration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How much a finding weighs. An error stops; a warning teaches; a note says what was decided."""
+    """Severity of a finding. Only an error prevents a plan."""
 
     ERROR = "error"
     WARN = "warn"
@@ -17,17 +17,17 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One statement about a declaration: where, what was given, what is allowed, what to change."""
+    """One problem or note: where it is, the value, what is allowed, and what to change."""
 
     level: Level
     path: str
     """`pools[0].capacity[1].count`; empty for the whole document."""
     message: str
-    """Follows the path in a sentence: `is 16, but the reservation holds 8`."""
+    """Continues the path as a sentence: `is 16, but the reservation holds 8`."""
     hint: str = ""
     """What to change."""
     rule: str = ""
-    """Name of the rule, for `gpuinfra explain`."""
+    """Name of the rule; `gpuinfra explain` describes it."""
     file: str = ""
     line: int | None = None
 
@@ -50,15 +50,15 @@ class Finding:
 
 
 def error(rule: Callable[..., object], path: str, message: str, hint: str) -> Finding:
-    """A finding that stops."""
+    """An error."""
     return Finding(level=Level.ERROR, path=path, message=message, hint=hint, rule=rule.__name__)
 
 
 def warn(rule: Callable[..., object], path: str, message: str, hint: str) -> Finding:
-    """A finding that teaches."""
+    """A warning."""
     return Finding(level=Level.WARN, path=path, message=message, hint=hint, rule=rule.__name__)
 
 
 def info(rule: Callable[..., object], path: str, message: str, hint: str = "") -> Finding:
-    """A finding that only says what was decided."""
+    """A note."""
     return Finding(level=Level.INFO, path=path, message=message, hint=hint, rule=rule.__name__)

@@ -1,7 +1,7 @@
-"""From a declaration to a plan: every decision, in the order in which one leads to the next.
+"""Makes a plan from a declaration.
 
-What differs between clouds is asked from the cloud's profile. Order of pools, file systems and tags in the declaration
-changes nothing, and another pool moves no name or address of the others.
+The cloud's profile makes the decisions that differ between clouds. The order of pools, file systems and tags in the declaration
+does not change the plan, and another pool changes no name or address of the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gpuinfra.spec.pool import Pool
 
 
 def make_plan(spec: ClusterSpec, today: date) -> Plan:
-    """The plan of a declaration that the rules let pass."""
+    """The plan of a declaration that has no finding of level error."""
     cloud = profile_of(spec.cloud)
     known = machines_of(spec)
     machines = {pool.machine: known[pool.machine] for pool in spec.pools}
@@ -96,7 +96,7 @@ def _pool(
     groups, placed = cloud.groups(pool, machine, zone, today)
     decisions.extend(placed)
     if fabric and len(groups) > 1:
-        reason = "the fabric does not cross zones, so every kind of capacity of this pool is in one zone"
+        reason = "the fabric does not cross zones, so all capacity of the pool is in one zone"
         decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
     chosen = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt)
     decisions.extend(
@@ -152,15 +152,17 @@ def _pool(
 def _file_systems(
     spec: ClusterSpec, cloud: CloudProfile, zoning: Zoning, decisions: list[Decision]
 ) -> tuple[FileSystemPlan, ...]:
-    """File systems by mount, named after it."""
+    """The file systems, in the order of their mounts."""
     plans: list[FileSystemPlan] = []
     for name, entry in named(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
         plan = cloud.file_system(entry, name, zone)
         plans.append(plan)
         if entry.kind == "lustre":
-            bought = cloud.lustre(entry)
-            decisions.append(Decision(path=f"{plan.name}.capacity_gib", chosen=str(bought.sold), why=bought.why))
+            capacity = cloud.lustre(entry)
+            decisions.append(
+                Decision(path=f"{plan.name}.capacity_gib", chosen=str(capacity.billed), why=capacity.reason)
+            )
     return tuple(plans)
 
 

@@ -30,7 +30,7 @@ def test_variable_sets_the_date(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_example_after_its_window_is_refused_with_a_hint() -> None:
     """A capacity block that has ended is refused before anything starts; the hint names --on."""
-    with pytest.raises(Exception, match=r"capacity\[0\]\.ends_at is 2027-05-17\S+, which has passed; .* --on "):
+    with pytest.raises(Exception, match=r"capacity\[0\]\.ends_at is 2027-05-17\S+, which has passed; .* --on"):
         read_options(Options(stack="aws-p5-block", on=AFTER))
     _, _, loaded = read_options(Options(stack="aws-p5-block", on=BEFORE))
     assert loaded is not None

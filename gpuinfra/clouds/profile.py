@@ -1,6 +1,6 @@
-"""What every cloud's profile answers: facts that differ are fields, behaviours that differ are methods.
+"""The protocol of a cloud's profile: fields for facts that differ between clouds, methods for decisions that differ.
 
-A profile is pure: it imports no SDK and looks nothing up. Components, rules, plan and cost ask it and never a cloud's name.
+A profile is pure: it imports no SDK and makes no calls. Plan, rules, cost and components read the profile and do not compare names of clouds.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
-"""A rule: findings of one sentence about a declaration."""
+"""A rule: takes a declaration and the day, and yields findings."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bought:
-    """A size as a person wrote it and as it is sold."""
+class BilledCapacity:
+    """The capacity in the declaration, and the capacity that the cloud bills, in GiB."""
 
-    asked: int
-    sold: int
-    why: str
+    requested: int
+    billed: int
+    reason: str
 
 
 class CloudProfile(Protocol):
@@ -65,33 +65,33 @@ class CloudProfile(Protocol):
     """Setting of the Pulumi provider that holds the region, such as `aws:region`; None if it has none."""
     tag_limit: int
     storage_kinds: frozenset[str]
-    """Kinds of storage that are made here and that a bootstrap step mounts."""
+    """Kinds of storage that gpuinfra creates on this cloud."""
 
     metadata_to_guard: tuple[str, ...]
-    """Addresses of the metadata service that a node keeps its containers from by itself; none where a hop limit does it."""
+    """Addresses of the metadata service that nodes block for containers; empty if the cloud has a hop limit."""
 
     def zone_number(self, zone: str) -> int:
-        """Index of a zone in its region, the base of names and addresses."""
+        """Number of a zone in its region, from which names and addresses are derived."""
         ...
 
     def first_zone(self, region: str) -> str:
-        """The zone for machines whose zones no record names."""
+        """The zone for machine types without zones in the catalogue."""
         ...
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """The region that a zone belongs to, None for no zone of this cloud; `region` decides where a zone has the same name everywhere."""
+        """The region of a zone, None if the cloud has no such zone. If every region has the same zones, the result is `region`."""
         ...
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """Most nodes that one group of this machine type may hold; None for no limit."""
+        """Maximum number of nodes in one group of this machine type, None for no limit."""
         ...
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """The interfaces of one node."""
+        """The network interfaces of a node."""
         ...
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        """Where a pool's image comes from, and why."""
+        """The image of a pool, and the reason."""
         ...
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
@@ -101,33 +101,33 @@ class CloudProfile(Protocol):
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """The groups of one pool, and why each is placed as it is."""
+        """The groups of a pool, and a decision about the placement of each."""
         ...
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """Addresses and the way out."""
+        """The network of the site: addresses, subnets and egress."""
         ...
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """Networks that a cluster makes for itself beside its site's; none on most clouds."""
+        """Networks that belong to the cluster and not to its site; empty on most clouds."""
         ...
 
     def subnet(self, zone: str) -> str:
-        """Name of the subnet that nodes of a zone are in."""
+        """Name of the subnet of a zone's nodes."""
         ...
 
-    def lustre(self, entry: Lustre) -> Bought:
-        """The capacity as the cloud sells it."""
+    def lustre(self, entry: Lustre) -> BilledCapacity:
+        """The capacity that the cloud bills for a Lustre file system."""
         ...
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
-        """One file system."""
+        """The plan of one file system."""
         ...
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """Pulumi type -> how many the plan creates."""
+        """Pulumi type -> number of resources that the plan creates."""
         ...
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """What destroy leaves behind."""
+        """Resources that destroy retains."""
         ...

@@ -1,7 +1,6 @@
-"""What a healthy node of a pool shows: the content of `expectation.json` (docs/formats.md).
+"""The values of a healthy node of a pool: the content of `expectation.json` (docs/formats.md).
 
-Everything comes from the machine's record and the lock. Which checks a machine needs is a table of conditions here;
-what a check does is in `gpuinfra.node`.
+They come from the catalogue record and the software lock. `REQUIRED` decides which checks a node runs; `gpuinfra.node` contains the checks.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from gpuinfra.software.lock import Lock, flavour
 
 
 class Facts(NamedTuple):
-    """What decides whether a check applies."""
+    """Facts that decide whether a check applies."""
 
     machine: MachineType
     fabric: bool
@@ -28,7 +27,7 @@ class Facts(NamedTuple):
     lnet_efa: int = 0
     """EFA devices that Lustre uses."""
     guarded: bool = False
-    """The node keeps containers from the metadata service."""
+    """Nodes block containers from the metadata service."""
 
 
 def _always(_: Facts) -> bool:
@@ -44,12 +43,12 @@ def _switch(f: Facts) -> bool:
 
 
 def _blackwell(f: Facts) -> bool:
-    """Fourth-generation NVSwitch, which a subnet manager runs."""
+    """The machine type has a fourth-generation NVSwitch, which needs a subnet manager."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch == "blackwell"
 
 
-def _cut(f: Facts) -> bool:
-    """GPUs are cut into MIG instances."""
+def _partitioned(f: Facts) -> bool:
+    """GPUs are partitioned with MIG."""
     return f.mig
 
 
@@ -66,17 +65,17 @@ def _fabric(f: Facts) -> bool:
 
 
 def _provider(*names: str) -> Callable[[Facts], bool]:
-    """The fabric between nodes is one of these."""
+    """The fabric provider is one of these."""
     return lambda f: bool(f.fabric and f.machine.fabric and f.machine.fabric.provider in names)
 
 
 def _several_gvnics(f: Facts) -> bool:
-    """Interfaces beside the first one carry the fabric or the second host network; the first is how the node is reached at all."""
+    """The node has gVNICs for the fabric or a second host network, in addition to its primary interface."""
     return f.fabric and gvnics(f.machine) > 1
 
 
 def gvnics(machine: MachineType) -> int:
-    """How many gVNICs the machine is made with; 0 away from Google Cloud."""
+    """Number of gVNICs of the machine type; 0 on clouds other than Google Cloud."""
     return sum(1 for nic in machine.nics if nic.kind == "gvnic")
 
 
@@ -97,12 +96,12 @@ def _guarded(f: Facts) -> bool:
 
 
 def _fabric_state(f: Facts) -> bool:
-    """Hopper and later report the state of their fabric."""
+    """Hopper and later GPUs report a fabric state."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
 
 
-def _burn_in(least: int) -> Callable[[Facts], bool]:
-    return lambda f: f.machine.gpu is not None and f.burn_in >= least and not f.mig
+def _burn_in(level: int) -> Callable[[Facts], bool]:
+    return lambda f: f.machine.gpu is not None and f.burn_in >= level and not f.mig
 
 
 REQUIRED: dict[str, Callable[[Facts], bool]] = {
@@ -112,7 +111,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("X1", "C1", "C2", "C3"), _gpu),
     "C4": _guarded,
     "B1": _gpu,
-    "G15": _cut,
+    "G15": _partitioned,
     "B6": _burn_in(2),
     "B7": _burn_in(3),
     "X2": _switch,
@@ -134,7 +133,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
 }
-"""Check -> when a machine needs it. One that is not here (N5, B2 to B5, M1) is run when a person asks for it, and the report lists it as not checked."""
+"""Check -> condition under which a node runs it. Other checks (N5, B2 to B5, M1) run on request, and the report lists them as not checked."""
 
 
 def expectation(
@@ -179,7 +178,7 @@ def expectation(
         "root_free_gib": ROOT_FREE_GIB if gpu else 10,
         "file_systems": list(file_systems),
         "required": [check for check, needed in REQUIRED.items() if needed(facts)],
-        "skips": _skips(machine, cut=bool(mig)),
+        "skips": _skips(machine, mig=bool(mig)),
         "steps": [step.id for step in steps],
     }
     if gpu:
@@ -226,20 +225,20 @@ def _software(lock: Lock) -> dict[str, object]:
     return content
 
 
-def _skips(machine: MachineType, *, cut: bool) -> dict[str, str]:
-    """Checks that may end in a skip on this machine, each with the reason."""
+def _skips(machine: MachineType, *, mig: bool) -> dict[str, str]:
+    """Checks that can be skipped on this machine type, with the reason."""
     skips: dict[str, str] = {}
     if machine.nvswitch and machine.gpu:
         if machine.gpu.arch == "ampere":
-            skips["F2"] = f"{machine.gpu.key.split('-')[0]} reports no fabric state: the field is N/A on Ampere"
+            skips["F2"] = f"{machine.gpu.key.split('-')[0]} reports no fabric state; the field is N/A on Ampere"
         if machine.gpu.arch != "blackwell":
-            skips["F6"] = "NVLink subnet manager is for fourth-generation NVSwitch (B200 and later)"
-    if cut and machine.gpu:
-        links = "a GPU that is cut by MIG shows no NVLink"
+            skips["F6"] = "only fourth-generation NVSwitch (B200 and later) has an NVLink subnet manager"
+    if mig and machine.gpu:
+        links = "a GPU with MIG reports no NVLink"
         skips |= {
-            check: links for check, wants in (("F3", _linked), ("F4", _linked), ("F5", _joined)) if wants(machine)
+            check: links for check, applies in (("F3", _linked), ("F4", _linked), ("F5", _joined)) if applies(machine)
         }
-        skips["B1"] = "NVIDIA's diagnostics test whole GPUs"
+        skips["B1"] = "the diagnostics of NVIDIA test whole GPUs only"
     return skips
 
 

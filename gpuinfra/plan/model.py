@@ -1,8 +1,7 @@
-"""The plan: every decision taken, still data.
+"""The data model of a plan, which components, bundle, cost and report read.
 
-The plan owns the shapes that components, bundle, cost and report read.
-It holds no Pulumi inputs and no cloud objects, so it can be printed, compared and tested anywhere.
-How the decisions are taken is in the modules beside this one; what they may be is in `gpuinfra.spec`.
+A plan holds no Pulumi inputs and no cloud objects, so you can print, compare and test it without a cloud.
+`gpuinfra/planning.py` makes a plan from a declaration.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from enum import StrEnum
 
 
 class Lifetime(StrEnum):
-    """What `destroy` does with a resource."""
+    """Whether destroy deletes a resource."""
 
     ENDS = "ends"
-    """Removed with the stack."""
+    """Destroy deletes it."""
     KEPT = "kept"
-    """Left in the account because it holds data, audit or a key; the next `up` adopts it."""
+    """Destroy retains it, because it holds data, audit records or a key. `gpuinfra adopt` takes it back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +27,9 @@ class Nic:
     card: int
     device: int
     kind: str
-    """The provider's word: `interface`, `efa`, `efa-only` on AWS; `gvnic`, `rdma` on Google Cloud; `nic`, `ib` on Azure."""
+    """The term of the provider: `interface`, `efa`, `efa-only` on AWS; `gvnic`, `rdma` on Google Cloud; `nic`, `ib` on Azure."""
     network: str = "main"
-    """Which of the plan's networks it is on."""
+    """The network of the plan that it is in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +46,7 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """Where a node's image comes from."""
+    """The image of a node."""
 
     source: str
     """`ssm` (an SSM public parameter), `id` (an AMI or image id), `family` (a Google image family), `urn` (an Azure marketplace image)."""
@@ -57,12 +56,12 @@ class Image:
     arch: str
     """`x86_64` or `arm64`."""
     prebuilt: bool
-    """True where the image brings driver and fabric; false for a plain distribution."""
+    """True if the image contains the driver and the fabric software; false for a plain distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """One autoscaling group, scale set or managed instance group: nodes of one pool and one capacity kind."""
+    """One Auto Scaling group, scale set or managed instance group: nodes of one pool and one kind of capacity."""
 
     name: str
     """Index-based logical suffix, `gpu-reserved-0`; part of the public contract."""
@@ -70,32 +69,32 @@ class Group:
     kind: str
     """`on_demand`, `spot`, `reserved`, `block`, `flex`."""
     count: int
-    """Nodes wanted now."""
+    """Number of nodes now; `max_count` includes nodes that start later."""
     max_count: int
     zone: str
     reservation_id: str | None = None
     reservation_group_arn: str | None = None
     reservation_preference: str | None = None
-    """AWS: `capacity-reservations-only` with a target, `capacity-reservations-first` where on-demand fills up behind one."""
+    """AWS: `capacity-reservations-only` with a target, `capacity-reservations-first` with on-demand overflow."""
     placement_group: str | None = None
-    """Name of the plan's placement group, None for none; `placement_reason` says why."""
+    """Name of the placement group, None for none; `placement_reason` is the reason."""
     placement_existing: bool = False
-    """True where the placement group is there already (a reservation was made in it) and is only named."""
+    """True if the placement group already exists, because a reservation is in it."""
     placement_reason: str = ""
     spot_strategy: str | None = None
     max_price_usd: float | None = None
     starts_at: str | None = None
     ends_at: str | None = None
     max_run_s: int | None = None
-    """Google: longest run of a queued node."""
+    """Google: maximum run time of a flex node."""
     single_fabric: bool = False
     """Azure: the group is one InfiniBand fabric, a uniform scale set with a single placement group."""
     provisioning: str | None = None
     """Google: provisioning model of its nodes: `STANDARD`, `SPOT`, `FLEX_START`, `RESERVATION_BOUND`."""
     fault_domains: int | None = None
-    """Azure: fault domains that nodes are spread over; None where the cloud picks."""
+    """Azure: number of fault domains; None lets Azure choose."""
     terminate_first: bool = False
-    """True where a replacement cannot be started before its predecessor is gone, because capacity is full."""
+    """True if a node is deleted before its replacement starts, because the capacity is full."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ class Step:
     """One bootstrap step."""
 
     id: str
-    """`30-driver`: file name without suffix."""
+    """File name without suffix, such as `30-driver`."""
     timeout_s: int
     retries: int
     why: str
@@ -111,7 +110,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan:
-    """Nodes of one kind."""
+    """One pool of nodes."""
 
     name: str
     machine: str
@@ -122,20 +121,20 @@ class PoolPlan:
     disk: Disk
     steps: tuple[Step, ...]
     expectation: dict[str, object]
-    """The content of `expectation.json` (docs/formats.md); a plain mapping because it is a file format."""
+    """The content of `expectation.json` (docs/formats.md), a file format and therefore a mapping."""
     versions: dict[str, str]
-    """The content of `versions.env`: the lock as shell variables."""
+    """The content of `versions.env`: the software lock as shell variables."""
     metadata_hop_limit: int = 1
     subnet: str = ""
-    """Name of the subnet that its nodes are in."""
+    """Name of the subnet of its nodes."""
     ssh_keys: tuple[str, ...] = ()
-    """Public keys that may log in, where the cloud itself puts keys on nodes."""
+    """Public SSH keys that the cloud adds to nodes."""
     canary: int = 1
-    """Nodes that are renewed first and have to be verified before the others follow."""
+    """Number of nodes that are renewed first and must be verified before the others follow."""
     at_once_percent: int = 20
-    """Most of the pool that may be away at one time while it is renewed."""
+    """Maximum percentage of the pool that is renewed at the same time."""
     tags: dict[str, str] = field(default_factory=dict)
-    """Tags of this pool's nodes beside the plan's."""
+    """Tags of this pool's nodes, in addition to the tags of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,19 +144,19 @@ class Subnet:
     name: str
     """Index-based logical suffix, `private-0`."""
     zone: str
-    """AWS: zone id such as `use1-az4`, because names differ between accounts."""
+    """AWS: zone id such as `use1-az4`, because zone names differ between accounts."""
     cidr: str
     role: str
-    """`nodes` (private), `nat` (public, holds nothing but the NAT gateway), `storage`."""
+    """`nodes` (private), `nat` (public, for the NAT gateway only), `storage`, `fabric`, `endpoints` or `bastion`."""
     network: str = "main"
-    """Which of the plan's networks it is in."""
+    """The network of the plan that it is in."""
     existing_id: str | None = None
-    """The cloud's id of a subnet that is there already and only used; None where this plan makes it."""
+    """Id of an existing subnet; None if the plan creates the subnet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtraNetwork:
-    """A further network of one's own for interfaces that may not share the main one (Google Cloud)."""
+    """A further network of the site for interfaces that cannot share the main network (Google Cloud)."""
 
     name: str
     """`data-0`, `host-1`, `roce`; the `network` of interfaces and subnets on it."""
@@ -168,7 +167,7 @@ class ExtraNetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnNetwork:
-    """A network that a cluster makes for itself and no site shares (Google Cloud's RDMA networks, which belong to one zone)."""
+    """A network that belongs to the cluster and not to its site (RDMA networks of Google Cloud, which are zonal)."""
 
     name: str
     """`roce`; the `network` of interfaces and subnets on it."""
@@ -180,25 +179,25 @@ class OwnNetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPlan:
-    """One network and what leaves it."""
+    """The network of a site."""
 
     cidr: str
     subnets: tuple[Subnet, ...]
     egress: str
     """`nat` or `endpoints`."""
     existing_id: str | None = None
-    """The cloud's id of a network that is there already and only used; None where this plan makes it."""
+    """Id of an existing network; None if the plan creates the network."""
     gateway_endpoints: tuple[str, ...] = ()
-    """AWS service suffixes: `s3`."""
+    """AWS: services with a gateway endpoint, such as `s3`."""
     interface_endpoints: tuple[str, ...] = ()
     extra: tuple[ExtraNetwork, ...] = ()
     service_range: str | None = None
-    """Addresses that the cloud's own services take (Google's peering range for Lustre)."""
+    """Google: range of the peering with file system services."""
     mtu: int | None = None
     ssh_from: tuple[str, ...] = ()
-    """Networks that may reach port 22 of nodes; none unless the declaration says so."""
+    """Networks that can reach port 22 of nodes; empty by default."""
     dns_zones: dict[str, str] = field(default_factory=dict)
-    """Azure: private DNS zones that the network has already, name -> id."""
+    """Azure: private DNS zones of an existing network, name -> id."""
     flow_log_interval_s: int = 60
     flow_log_retention_days: int = 90
 
@@ -214,7 +213,7 @@ class FileSystemPlan:
     mount: str
     capacity_gib: int
     deployment: str
-    """FSx: `PERSISTENT_2`; Azure and Google: the tier."""
+    """Deployment type or tier of the service, such as `PERSISTENT_2`."""
     throughput_mb_s_per_tib: int | None
     subnet: str
     zone: str | None = None
@@ -224,10 +223,10 @@ class FileSystemPlan:
     metadata_iops: int | None = None
     efa: bool = False
     bucket: str | None = None
-    """`auto` (made beside it), a bucket's name, or None for no link to object storage."""
+    """`auto` (created with the file system), the name of a bucket, or None for no bucket."""
     bucket_prefix: str = ""
     bucket_path: str = "/"
-    """Path in the file system that the bucket appears under."""
+    """Path in the file system where the bucket appears."""
     importer_id: str | None = None
     """Azure: object id of the service principal that imports from the container."""
     import_events: tuple[str, ...] = ()
@@ -251,12 +250,12 @@ class AuditPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidencePlan:
-    """Who reads evidence beside its nodes."""
+    """Who can read evidence."""
 
     operators: tuple[str, ...] = ()
-    """Principals by the provider's own id; empty for whoever deploys."""
+    """Principals, by the id of the provider; empty for the deploying principal only."""
     reached_from: tuple[str, ...] = ()
-    """Azure: public address ranges that the evidence can be asked from."""
+    """Azure: public address ranges that can read evidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,12 +266,12 @@ class BudgetPlan:
     recipients: tuple[str, ...]
     thresholds_percent: tuple[int, ...] = (50, 80, 100)
     derived: bool = True
-    """True when the limit comes from the plan's own price and not from the spec."""
+    """True if the limit is derived from the price of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HandoverPlan:
-    """How long `up` waits for its nodes, and for how many."""
+    """How long `up` waits for nodes, and for how many."""
 
     wait: str
     """`all`, `floor`, `none`."""
@@ -282,7 +281,7 @@ class HandoverPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """One thing that destroy leaves behind."""
+    """One resource that destroy retains."""
 
     what: str
     """Logical name of the resource."""
@@ -293,7 +292,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One decision with its reason, for people."""
+    """One decision with its reason, for `gpuinfra plan --why`."""
 
     path: str
     chosen: str
@@ -302,14 +301,14 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that one stack will be."""
+    """The plan of one stack."""
 
     name: str
     cloud: str
     region: str
     zones: tuple[str, ...]
     layers: tuple[str, ...]
-    """Which of `foundation`, `site`, `cluster` this stack makes."""
+    """Layers that this stack creates: `foundation`, `site`, `cluster`."""
     network: NetworkPlan | None
     pools: tuple[PoolPlan, ...]
     file_systems: tuple[FileSystemPlan, ...]
@@ -321,12 +320,12 @@ class Plan:
     own_networks: tuple[OwnNetwork, ...] = ()
     """Networks that belong to the cluster and not to its site."""
     registry: str | None = None
-    """Container registry of one's own that nodes take images from."""
+    """Private container registry from which nodes pull images."""
     project: str | None = None
-    """Google: the project that the declaration names; None for the provider's own."""
+    """Google: the project of the declaration; None for the project of the provider."""
     kept: tuple[Kept, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
-    """Pulumi type token -> how many this plan creates."""
+    """Pulumi type token -> number of resources that the plan creates."""
     decisions: tuple[Decision, ...] = ()
     today: date | None = None
 

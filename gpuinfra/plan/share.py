@@ -1,4 +1,4 @@
-"""Dealing nodes out to groups: one group for each kind of capacity, more only where a group's limit is reached."""
+"""Divides the nodes of a pool into groups: one for each kind of capacity, and more if a group reaches its limit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gpuinfra.spec.pool import Pool
 
 
 def shares(pool: Pool, limit: int | None) -> Iterator[tuple[Capacity, str, int]]:
-    """Each group of a pool: the capacity it is of, its name, its nodes. Names count up within a kind."""
+    """Capacity, name and number of nodes of each group. Names are numbered within a kind of capacity."""
     numbers: dict[str, int] = {}
     for entry in pool.capacity:
-        for count in _deal(entry.count, limit):
+        for count in _divide(entry.count, limit):
             index = numbers.get(entry.kind, 0)
             numbers[entry.kind] = index + 1
             yield entry, f"{pool.name}-{entry.kind.replace('_', '-')}-{index}", count
 
 
-def _deal(count: int, limit: int | None) -> list[int]:
-    """Full groups first, so that growing changes the last one only."""
+def _divide(count: int, limit: int | None) -> list[int]:
+    """Full groups first, so that growth changes only the last group."""
     if limit is None or count <= limit:
         return [count]
     full, rest = divmod(count, limit)

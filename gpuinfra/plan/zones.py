@@ -1,6 +1,6 @@
-"""Which zone each pool goes to: a pure function with its reasons.
+"""Chooses the zone of each pool.
 
-A fabric does not cross zones, and data that crosses zones costs money, so all pools share one zone unless a person says otherwise.
+A fabric does not cross zones, and traffic between zones is billed, so all pools share one zone unless the declaration sets others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpuinfra.spec.model import ClusterSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Zoning:
-    """A zone for each pool, and why."""
+    """The zone of each pool, and the reason for the default zone."""
 
     default: str
     by_pool: dict[str, str]
@@ -21,18 +21,18 @@ class Zoning:
 
 
 def offered(machine: MachineType, region: str) -> tuple[str, ...]:
-    """Zones of a region where the machine type has been seen; empty where nothing is known."""
+    """Zones of a region where the catalogue lists the machine type; empty if it lists none."""
     return machine.zones.get(region, ())
 
 
 def choose(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> Zoning:
-    """Choose zones. `fallback` is the region's first zone, for machines whose zones no record names."""
-    said = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
+    """Choose zones. `fallback` is the first zone of the region, for machine types without zones in the catalogue."""
+    declared = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
     if spec.where.zone:
-        default, why = spec.where.zone, "said in where.zone"
+        default, why = spec.where.zone, "set in where.zone"
     else:
         default, why = _common(spec, machines, fallback)
-    return Zoning(default=default, by_pool={name: zone or default for name, zone in said.items()}, why=why)
+    return Zoning(default=default, by_pool={name: zone or default for name, zone in declared.items()}, why=why)
 
 
 def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
@@ -42,15 +42,15 @@ def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
 
 
 def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> tuple[str, str]:
-    """The first zone that sells every machine; else the first that sells the one with most GPUs."""
+    """The first zone that offers every machine type; otherwise the first zone of the machine type with the most GPUs."""
     known = [(pool, machines[pool.machine]) for pool in spec.pools if not pool.zone and pool.machine in machines]
     lists = [set(offered(machine, spec.where.region)) for _, machine in known if offered(machine, spec.where.region)]
     if not lists:
-        return fallback, "no record says where its machines are sold, so the region's first zone"
+        return fallback, "the catalogue lists no zones for these machine types, so the first zone of the region is used"
     common = set.intersection(*lists)
     if common:
         zone = min(common)
-        return zone, f"the first of {len(common)} zones that sell every machine of this cluster"
+        return zone, f"the first of {len(common)} zones that offer every machine type of the cluster"
     largest = max(known, key=lambda pair: (pair[1].gpus * sum(e.count for e in pair[0].capacity), pair[0].name))[1]
     zones = offered(largest, spec.where.region)
-    return (min(zones) if zones else fallback), f"no zone sells every machine; this one sells {largest.name}"
+    return (min(zones) if zones else fallback), f"no zone offers every machine type; this zone offers {largest.name}"

@@ -1,4 +1,4 @@
-"""Rules about capacity that hold on every cloud: reservations, windows, candidates, spot."""
+"""Rules about capacity on every cloud: reservations, block windows, fallback candidates, spot."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec
 
 
-def window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A block's window lies in the right order and has not ended."""
+def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The window of a block ends after it starts, and has not ended."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if not isinstance(entry, Block):
@@ -21,33 +21,38 @@ def window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             try:
                 starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
             except ValueError:
-                yield error(window_is_open, path, "has a start or end that is no date", "write 2026-12-01T11:30:00Z")
+                yield error(
+                    block_window_is_open,
+                    path,
+                    "has a start or end that is not a date",
+                    "use a form such as 2026-12-01T11:30:00Z",
+                )
                 continue
             if ends <= starts:
                 yield error(
-                    window_is_open,
+                    block_window_is_open,
                     f"{path}.ends_at",
-                    f"is {entry.ends_at}, not after its start {entry.starts_at}",
-                    "write the end of the block",
+                    f"is {entry.ends_at}, which is not after the start {entry.starts_at}",
+                    "set it to the end of the block",
                 )
             elif ends.date() < today:
                 yield error(
-                    window_is_open,
+                    block_window_is_open,
                     f"{path}.ends_at",
                     f"is {entry.ends_at}, which has passed",
-                    "name a block that has not ended; `gpuinfra plan` and `gpuinfra rehearse` take --on with an earlier day",
+                    "name a block that has not ended, or pass an earlier day to `gpuinfra plan` or `gpuinfra rehearse` with --on",
                 )
             elif ends - starts < timedelta(hours=2):
                 yield error(
-                    window_is_open,
+                    block_window_is_open,
                     f"{path}.ends_at",
-                    "leaves less than two hours",
-                    "nodes are gone 35 minutes before the end",
+                    f"is {entry.ends_at}, less than two hours after the start",
+                    "name a longer block; nodes stop 35 minutes before its end",
                 )
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """No more nodes than a reservation is known to hold."""
+    """A reservation holds at least as many nodes as the entry requests."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if (
@@ -60,55 +65,55 @@ def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]
                     reservation_covers_pool,
                     f"pools[{i}].capacity[{j}].count",
                     f"is {entry.count}, but the reservation holds {entry.holds} x {pool.machine}",
-                    "lower the count or name a larger one",
+                    "lower the count or name a larger reservation",
                 )
 
 
-def reservation_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A reserved entry names one reservation or one group of them."""
+def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A reserved entry names one reservation or one reservation group."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and (entry.id is None) == (entry.group_arn is None):
                 both = "both id and group_arn" if entry.id else "neither id nor group_arn"
-                yield error(reservation_is_named, f"pools[{i}].capacity[{j}]", f"has {both}", "give one of them")
+                yield error(reservation_has_one_id, f"pools[{i}].capacity[{j}]", f"has {both}", "set one of them")
 
 
 def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A candidate elsewhere says what takes the place of reserved entries, because a reservation does not move."""
+    """A fallback candidate replaces reserved capacity, because a reservation does not move to another zone."""
     for i, pool in enumerate(spec.pools):
         bound = any(entry.kind in ("reserved", "block") for entry in pool.capacity)
         for j, candidate in enumerate(pool.fallback):
             path = f"pools[{i}].fallback[{j}]"
             if candidate.zone is None and candidate.machine is None:
                 yield error(
-                    fallback_replaces_reservations, path, "names neither zone nor machine", "say where else to try"
+                    fallback_replaces_reservations, path, "has neither zone nor machine", "set at least one of them"
                 )
             elif bound and candidate.capacity is None:
                 yield error(
                     fallback_replaces_reservations,
                     path,
-                    "moves a pool that is on a reservation, and says nothing of what takes its place",
-                    "add capacity to it",
+                    "moves a pool with reserved capacity, but has no capacity that replaces it",
+                    "add capacity to the candidate",
                 )
 
 
-def spot_price_is_left_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A limit on the spot price interrupts more often and saves nothing."""
+def spot_price_limit_is_unset(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A spot price limit adds interruptions and saves no money."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if entry.kind == "spot" and entry.max_price_usd is not None:
                 yield info(
-                    spot_price_is_left_alone,
+                    spot_price_limit_is_unset,
                     f"pools[{i}].capacity[{j}].max_price_usd",
-                    "is set, so nodes are taken back whenever the price passes it",
-                    "leave it out",
+                    "is set, so the cloud reclaims nodes when the price exceeds it",
+                    "remove it",
                 )
 
 
 RULES: tuple[Rule, ...] = (
-    window_is_open,
+    block_window_is_open,
     reservation_covers_pool,
-    reservation_is_named,
+    reservation_has_one_id,
     fallback_replaces_reservations,
-    spot_price_is_left_alone,
+    spot_price_limit_is_unset,
 )

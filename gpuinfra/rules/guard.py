@@ -1,4 +1,4 @@
-"""Rules that guard the account: addresses, ways in and out, the audit trail."""
+"""Rules about security: addresses, inbound and outbound access, the audit trail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.spec.shown import shown
 
 
 def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The network's addresses are private ones, on a boundary, and large enough."""
+    """The network has a private IPv4 range from /16 to /20, without host bits."""
     if spec.network.existing:
         return
     try:
@@ -26,8 +26,8 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error(
             cidr_is_private,
             "network.cidr",
-            f"is {shown(spec.network.cidr)}; allowed is a private network such as 10.64.0.0/16",
-            "end it in zeros",
+            f"is {shown(spec.network.cidr)}; allowed: a private range such as 10.64.0.0/16",
+            "set the host bits to zero",
         )
         return
     private = [
@@ -35,16 +35,16 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     ]
     if network.version != 4 or not any(network.subnet_of(p) for p in private if p.version == 4):  # type: ignore[arg-type]
         yield error(
-            cidr_is_private, "network.cidr", f"is {network}, which is no private network", "take one in 10.0.0.0/8"
+            cidr_is_private, "network.cidr", f"is {network}, which is not a private range", "use a range in 10.0.0.0/8"
         )
     elif not 16 <= network.prefixlen <= 20:
         yield error(
-            cidr_is_private, "network.cidr", f"is a /{network.prefixlen}; allowed are /16 to /20", "take 10.64.0.0/16"
+            cidr_is_private, "network.cidr", f"is a /{network.prefixlen}; allowed: /16 to /20", "use 10.64.0.0/16"
         )
 
 
 def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Without a way out, steps cannot fetch from vendors: the image has to bring everything, or a mirror is named."""
+    """Without internet access, nodes use a prebuilt image or a mirror, because steps cannot download from vendors."""
     if spec.network.egress != "endpoints" or spec.software.mirror_url:
         return
     for i, pool in enumerate(spec.pools):
@@ -56,85 +56,91 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
             yield error(
                 image_is_prebuilt_without_egress,
                 f"pools[{i}].image",
-                "installs from vendors' servers, but network.egress is endpoints, so nodes cannot reach them",
-                "take a prebuilt image, name software.mirror_url, or let egress be nat",
+                "is installed from vendors' servers, which nodes cannot reach because network.egress is endpoints",
+                "use a prebuilt image, set software.mirror_url, or set network.egress to nat",
             )
 
 
-def nobody_enters_from_everywhere(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Port 22 is never open to the whole world."""
+def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Port 22 is not open to the internet."""
     for i, cidr in enumerate(spec.access.ssh_from):
         path = f"access.ssh_from[{i}]"
         try:
             network = ipaddress.ip_network(cidr, strict=False)
         except ValueError:
             yield error(
-                nobody_enters_from_everywhere,
+                ssh_is_not_open_to_internet,
                 path,
-                f"is {shown(cidr)}; allowed is a network such as 203.0.113.0/24",
-                "mend it",
+                f"is {shown(cidr)}; allowed: a network such as 203.0.113.0/24",
+                "fix the network",
             )
             continue
         if network.prefixlen == 0:
             yield error(
-                nobody_enters_from_everywhere,
+                ssh_is_not_open_to_internet,
                 path,
-                f"is {network}: everybody",
-                "name the networks that operators come from",
+                f"is {network}, which is every address",
+                "list the networks of your operators",
             )
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
-            yield warn(
-                nobody_enters_from_everywhere, path, f"is {network}, which is very large", "name smaller networks"
-            )
+            yield warn(ssh_is_not_open_to_internet, path, f"is {network}, which is very large", "list smaller networks")
 
 
-def compliance_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A lock that nobody can shorten is confirmed by a field of its own."""
+def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A compliance lock, which cannot be shortened, needs confirm_compliance."""
     audit = spec.audit
     if audit.lock_mode == "compliance" and not audit.confirm_compliance:
-        what = f"is compliance: for {audit.lock_days} days nobody can delete an entry, the account's owner included"
+        what = f"is compliance, so audit records cannot be deleted for {audit.lock_days} days, not even by the account owner"
         yield error(
-            compliance_is_confirmed, "audit.lock_mode", what, "add confirm_compliance: true, or take governance"
+            compliance_lock_is_confirmed, "audit.lock_mode", what, "add confirm_compliance: true, or use governance"
         )
 
 
-def trail_is_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An account without an audit trail is a decision that somebody has to see."""
+def audit_trail_is_enabled(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The foundation has an audit trail; a declaration without one gets a warning."""
     if "foundation" in spec.made_layers and spec.audit.trail == "none":
-        yield warn(trail_is_made, "audit.trail", "is none, so nobody will know who did what", "take create or existing")
+        yield warn(
+            audit_trail_is_enabled,
+            "audit.trail",
+            "is none, so actions in the account are not recorded",
+            "use create or existing",
+        )
 
 
-def what_is_loosened_is_said(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Where a person takes less protection than there is by itself, it is said; the choice stays theirs."""
+def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A setting that protects less than its default is reported, and allowed."""
     audit, usual = spec.audit, Audit()
     own_network = "site" in spec.made_layers and spec.network.existing is None
     if own_network and spec.access.ssh_from:
-        what = f"wants port 22 of every node open to {listed(list(spec.access.ssh_from))}"
-        yield info(what_is_loosened_is_said, "access.ssh_from", what, "left out, nobody reaches it")
+        what = f"opens port 22 of every node to {listed(list(spec.access.ssh_from))}"
+        yield info(weakened_protection_is_reported, "access.ssh_from", what, "remove it to keep port 22 closed")
     if own_network and spec.network.flow_log_days < (days := Network().flow_log_days):
-        what = f"is {spec.network.flow_log_days}, so what happened {days} days ago cannot be looked up"
-        yield warn(what_is_loosened_is_said, "network.flow_log_days", what, f"leave it out: {days}")
+        what = f"is {spec.network.flow_log_days}; flow logs are kept for {days} days by default"
+        yield warn(weakened_protection_is_reported, "network.flow_log_days", what, f"remove it to keep {days} days")
     if "foundation" not in spec.made_layers or audit.trail != "create":
         return
     if not audit.data_events:
-        what = "is false, so nobody will know who read or wrote which object"
-        yield warn(what_is_loosened_is_said, "audit.data_events", what, "leave it out")
+        what = "is false, so reads and writes of objects are not recorded"
+        yield warn(weakened_protection_is_reported, "audit.data_events", what, "remove it")
     for name, given, days in (
         ("lock_days", audit.lock_days, usual.lock_days),
         ("log_retention_days", audit.log_retention_days, usual.log_retention_days),
     ):
         if given < days:
-            what = f"is {given}, so who did what is gone after that; {days} is usual"
+            what = f"is {given}; audit records are kept for {days} days by default"
             yield warn(
-                what_is_loosened_is_said, f"audit.{name}", what, "leave it out, or be sure that nobody asks later"
+                weakened_protection_is_reported,
+                f"audit.{name}",
+                what,
+                "remove it, or make sure that you need no older records",
             )
 
 
 RULES: tuple[Rule, ...] = (
     cidr_is_private,
     image_is_prebuilt_without_egress,
-    nobody_enters_from_everywhere,
-    compliance_is_confirmed,
-    trail_is_made,
-    what_is_loosened_is_said,
+    ssh_is_not_open_to_internet,
+    compliance_lock_is_confirmed,
+    audit_trail_is_enabled,
+    weakened_protection_is_reported,
 )

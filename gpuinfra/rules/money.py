@@ -1,4 +1,4 @@
-"""Rules about money: what is bought without a known price, and who is told."""
+"""Rules about cost: unknown prices and budget alerts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuinfra.spec.model import ClusterSpec
 
 
 def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A budget limit that is derived from the plan's price covers all nodes only if their prices are known."""
+    """Every node has a known price; a budget limit that is derived from the plan leaves out nodes without one."""
     derived = spec.budget.limit_usd_per_month is None and "foundation" in spec.made_layers
     machines = machines_of(spec)
     if spec.where.region not in profile_of(spec.cloud).regions:
@@ -30,19 +30,22 @@ def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 continue
             path = f"pools[{i}].capacity[{j}]"
             if derived:
-                hint = "set budget.limit_usd_per_month, because the limit leaves these nodes out"
+                hint = "set budget.limit_usd_per_month, because the derived limit leaves out these nodes"
                 yield warn(price_is_known, path, f"has no known price: {note}", hint)
             else:
                 yield info(
-                    price_is_known, path, f"has no known price: {note}", "your own goes into a file for --prices"
+                    price_is_known,
+                    path,
+                    f"has no known price: {note}",
+                    "add your own price to a file and pass it with --prices",
                 )
 
 
-def budget_tells_someone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A budget alert has a recipient."""
+def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The budget alert has at least one recipient."""
     if "foundation" in spec.made_layers and not spec.budget.recipients:
-        what = "is empty, so the budget alert tells nobody"
-        yield warn(budget_tells_someone, "budget.recipients", what, "add an e-mail address")
+        what = "is empty, so no one is notified when the budget is exceeded"
+        yield warn(budget_has_recipients, "budget.recipients", what, "add an e-mail address")
 
 
-RULES: tuple[Rule, ...] = (price_is_known, budget_tells_someone)
+RULES: tuple[Rule, ...] = (price_is_known, budget_has_recipients)

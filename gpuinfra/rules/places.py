@@ -1,4 +1,4 @@
-"""Rules about places and machines: they exist, and the one is sold in the other."""
+"""Rules about regions, zones and machine types: they exist, and the machine type is offered in the zone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gpuinfra.spec.shown import shown
 
 
 def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The region exists on this cloud."""
+    """The region is a region of the cloud."""
     known = list(profile_of(spec.cloud).regions)
     if spec.where.region not in known:
         near = nearest(spec.where.region, known)
-        hint = f"did you mean {near}?" if near else f"regions are {listed(known, 40)}"
+        hint = f"did you mean {near}?" if near else f"allowed: {listed(known, 40)}"
         yield error(
             region_is_known,
             "where.region",
@@ -31,7 +31,7 @@ def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Every zone belongs to the region."""
+    """Each zone is in the region."""
     cloud = profile_of(spec.cloud)
     if spec.where.region not in cloud.regions:
         return
@@ -47,18 +47,20 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         known = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
         near = nearest(zone, known)
         first = cloud.first_zone(spec.where.region)
-        # Where the cloud itself picks when none is named, its zones are numbers.
-        like = first if cloud.region_of_zone(first, spec.where.region) else "1, 2 or 3; left out, the cloud picks"
-        hint = f"did you mean {near}?" if near else f"zones there are written like {like}"
-        # `us-east-1a` is what AWS shows beside the id; the nearest id would be another zone.
+        # A cloud that picks a zone by itself numbers its zones.
+        like = (
+            first if cloud.region_of_zone(first, spec.where.region) else "1, 2 or 3; remove it to let the cloud choose"
+        )
+        hint = f"did you mean {near}?" if near else f"use a zone such as {like}"
+        # AWS shows the zone name `us-east-1a` beside the id. The nearest id is a different zone.
         if zone[:-1] == spec.where.region and not first.startswith(spec.where.region):
-            hint = f"name it by its id, such as {first}, because letters differ between accounts; `aws ec2 describe-availability-zones` shows yours"
-        what = f"is in {region}" if region else f"is no zone of {cloud.title}"
+            hint = f"use a zone id such as {first}, because zone letters differ between accounts; `aws ec2 describe-availability-zones` lists the ids"
+        what = f"is in {region}" if region else f"is not a zone of {cloud.title}"
         yield error(zone_is_in_region, path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 
 
 def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The machine type is in this cloud's catalogue."""
+    """The machine type is in the catalogue of the cloud."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         if pool.machine not in machines:
@@ -82,26 +84,26 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 )
 
 
-def record_resembles_a_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine that the declaration describes is new, and resembles one that is known."""
+def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A machine type that the declaration describes is not in the catalogue, and is based on one that is."""
     known = profile_of(spec.cloud).machines
     for i, record in enumerate(spec.machines):
         if record.name in known:
-            what = f"is {record.name}, which the catalogue has"
-            yield error(record_resembles_a_machine, f"machines[{i}].name", what, "take it out of machines")
+            what = f"is {record.name}, which is already in the catalogue"
+            yield error(machine_record_is_valid, f"machines[{i}].name", what, "remove it from machines")
         if record.like not in known:
             near = nearest(record.like, list(known))
             hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
             yield error(
-                record_resembles_a_machine,
+                machine_record_is_valid,
                 f"machines[{i}].like",
                 f"is {shown(record.like)}, which is not in the catalogue",
                 hint,
             )
 
 
-def capacity_kind_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The cloud sells this kind of capacity, and sells it for this machine."""
+def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The cloud offers this kind of capacity, and offers it for the machine type."""
     machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     for i, pool in enumerate(spec.pools):
@@ -112,23 +114,23 @@ def capacity_kind_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if kind not in cloud.capacity_kinds:
                 allowed = listed(sorted(k.value for k in cloud.capacity_kinds))
                 yield error(
-                    capacity_kind_exists,
+                    capacity_kind_is_offered,
                     path,
-                    f"is {kind.value}, which {cloud.title} does not have; allowed are {allowed}",
-                    "take one of those",
+                    f"is {kind.value}, which {cloud.title} does not offer; allowed: {allowed}",
+                    "use one of these",
                 )
             elif machine and kind not in machine.capacity:
                 allowed = listed(sorted(k.value for k in machine.capacity))
                 yield error(
-                    capacity_kind_exists,
+                    capacity_kind_is_offered,
                     path,
-                    f"is {kind.value}, but {machine.name} is not sold so; allowed are {allowed}",
-                    "take one of those, or another machine",
+                    f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}",
+                    "use one of these, or another machine type",
                 )
 
 
-def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The machine has been seen in the pool's zone."""
+def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The catalogue lists the machine type in the zone of the pool."""
     machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     region = spec.where.region
@@ -140,24 +142,24 @@ def zones_sell_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if region not in machine.zones:
             seen = listed(sorted(machine.zones))
             yield warn(
-                zones_sell_machine,
+                zone_offers_machine,
                 f"pools[{i}].machine",
-                f"is {machine.name}, which was not seen in {region} when the catalogue was read; it was in {seen}",
-                "check the offering, or move",
+                f"is {machine.name}, which the catalogue does not list in {region}; it lists {seen}",
+                "check that the region offers it, or use another region",
             )
             continue
         zone = pool.zone or spec.where.zone
         if zone and zones and zone not in zones:
             yield warn(
-                zones_sell_machine,
+                zone_offers_machine,
                 f"pools[{i}].machine",
-                f"is {machine.name}, which was not seen in {zone} when the catalogue was read; it was in {listed(list(zones))}",
-                "check the offering, or move",
+                f"is {machine.name}, which the catalogue does not list in {zone}; it lists {listed(list(zones))}",
+                "check that the zone offers it, or use another zone",
             )
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Nodes times vCPUs are within the quota that a person knows of; blocks do not count."""
+    """The vCPUs of the pool are within `quota_vcpus`; nodes in blocks do not count."""
     for i, pool in enumerate(spec.pools):
         machine = machines_of(spec).get(pool.machine)
         if machine is None or pool.quota_vcpus is None:
@@ -168,11 +170,11 @@ def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             codes = sorted(
                 {machine.quotas[CapacityKind(e.kind)] for e in counted if CapacityKind(e.kind) in machine.quotas}
             )
-            hint = f"ask for more ({', '.join(codes)})" if codes else "ask for more"
+            hint = f"request a higher quota ({', '.join(codes)})" if codes else "request a higher quota"
             yield error(
                 quota_covers_pool,
                 f"pools[{i}].quota_vcpus",
-                f"is {pool.quota_vcpus}, but {need} vCPUs are needed",
+                f"is {pool.quota_vcpus}, but the pool needs {need} vCPUs",
                 hint,
             )
 
@@ -181,8 +183,8 @@ RULES: tuple[Rule, ...] = (
     region_is_known,
     zone_is_in_region,
     machine_is_known,
-    record_resembles_a_machine,
-    capacity_kind_exists,
-    zones_sell_machine,
+    machine_record_is_valid,
+    capacity_kind_is_offered,
+    zone_offers_machine,
     quota_covers_pool,
 )

@@ -1,4 +1,4 @@
-"""Running every rule over a declaration."""
+"""Runs every rule on a declaration."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     """Every finding of the common rules and of the cloud's rules: errors first, then in the order of the declaration."""
     found = [finding for rule in (*COMMON, *cloud_rules(spec.cloud)) for finding in rule(spec, today)]
-    unshown = _unshown(spec)
-    unique = {(finding.path, finding.message): _clean(finding, unshown) for finding in found}
+    hidden = _hidden(spec)
+    unique = {(finding.path, finding.message): _redacted(finding, hidden) for finding in found}
     return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
 
 
@@ -40,15 +40,15 @@ def cloud_rules(cloud: str) -> tuple[Rule, ...]:
 
 
 def all_rules() -> dict[str, Rule]:
-    """Every rule of every cloud by name, for `gpuinfra explain` and the tests."""
+    """The rules of every cloud by name, for `gpuinfra explain` and the tests."""
     rules = [*COMMON, *(rule for cloud in CLOUDS for rule in cloud_rules(cloud))]
     return {rule.__name__: rule for rule in rules}
 
 
-def _unshown(spec: ClusterSpec) -> dict[str, str]:
-    """Texts of the declaration that no message may show, longest first, with what is said in their place.
+def _hidden(spec: ClusterSpec) -> dict[str, str]:
+    """Texts of the declaration that a message must not show, longest first, with their replacement.
 
-    Rules describe what a person wrote; this is the second bar, so that no rule can forget about secrets.
+    Rules quote the declaration. This protects secrets in a rule that does not use `shown`.
     """
     texts = {text for text in _texts(spec.model_dump()) if len(text) > 3 and shown(text) != repr(text)}
     return {text: shown(text) for text in sorted(texts, key=len, reverse=True)}
@@ -66,10 +66,10 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _clean(finding: Finding, unshown: dict[str, str]) -> Finding:
+def _redacted(finding: Finding, hidden: dict[str, str]) -> Finding:
     message, hint = finding.message, finding.hint
-    for text, said in unshown.items():
-        message, hint = message.replace(text, said), hint.replace(text, said)
+    for text, replacement in hidden.items():
+        message, hint = message.replace(text, replacement), hint.replace(text, replacement)
     if (message, hint) == (finding.message, finding.hint):
         return finding
     return replace(finding, message=message, hint=hint)

@@ -1,4 +1,4 @@
-"""Rules about the shape of a declaration: names, mounts, layers, floors and tags."""
+"""Rules about names, mounts, layers, the floor of the handover, and tags."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
 OWN_TAGS = 10
-"""Tags that gpuinfra and the clouds' services put on a node."""
+"""Tags that gpuinfra and the cloud add to a node."""
 _SYSTEM = (
     "/bin",
     "/boot",
@@ -34,15 +34,15 @@ _SYSTEM = (
 
 
 def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Pools have different names, file systems different mounts that do not lie inside each other."""
+    """Pool names are unique, and mounts are neither equal nor inside each other."""
     seen: dict[str, int] = {}
     for i, pool in enumerate(spec.pools):
         if pool.name in seen:
             yield error(
                 names_are_unique,
                 f"pools[{i}].name",
-                f"is {pool.name}, as pools[{seen[pool.name]}] is already",
-                "give it a name of its own",
+                f"is {pool.name}, which is also the name of pools[{seen[pool.name]}]",
+                "use a unique name",
             )
         seen.setdefault(pool.name, i)
     mounts: list[str] = []
@@ -52,143 +52,148 @@ def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(
                     names_are_unique,
                     f"storage[{i}].mount",
-                    f"is {entry.mount}, which lies in or over {other}",
-                    "mount it beside",
+                    f"is {entry.mount}, which overlaps {other}",
+                    "use a separate directory",
                 )
         mounts.append(entry.mount)
 
 
-def mount_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Nothing is mounted over the system."""
+def mount_is_not_a_system_path(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """No file system is mounted over a system directory."""
     for i, entry in enumerate(spec.storage):
         top = "/" + entry.mount.split("/")[1]
         if top in _SYSTEM or ".." in entry.mount.split("/"):
             yield error(
-                mount_is_free,
+                mount_is_not_a_system_path,
                 f"storage[{i}].mount",
-                f"is {entry.mount}, which belongs to the system",
-                "mount it under a folder of its own, such as /scratch",
+                f"is {entry.mount}, which is a system directory",
+                "use a directory such as /scratch",
             )
 
 
-def pools_are_there(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack that makes the cluster layer has pools."""
+def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A stack with the cluster layer has pools, and a stack without it has none."""
     if "cluster" in spec.made_layers and not spec.pools:
         yield error(
-            pools_are_there,
+            cluster_layer_has_pools,
             "pools",
-            "is empty, but this stack makes the cluster layer",
-            "add a pool, or say which layers it makes",
+            "is empty, but this stack creates the cluster layer",
+            "add a pool, or set layers",
         )
     if spec.layers is not None and "cluster" not in spec.layers and spec.pools:
         yield error(
-            pools_are_there,
+            cluster_layer_has_pools,
             "layers",
-            f"is {listed(list(spec.layers))}, but there are pools",
-            "add cluster, or take the pools out",
+            f"is {listed(list(spec.layers))}, but the declaration has pools",
+            "add cluster, or remove the pools",
         )
 
 
-def layer_is_made_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Every layer below the cluster is made here or named in `use`, not both."""
+def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each layer below the cluster is created by this stack or named in `use`, and not both."""
     made = spec.made_layers
     for layer in ("foundation", "site"):
         used = getattr(spec.use, layer)
         if used and spec.layers is not None and layer in spec.layers:
             yield error(
-                layer_is_made_or_used,
+                layer_is_created_or_used,
                 f"use.{layer}",
-                f"names another stack, but layers makes {layer} here too",
-                "keep one of them",
+                f"names another stack, but layers includes {layer}",
+                "remove one of them",
             )
         if not used and layer not in made and "cluster" in made:
             yield error(
-                layer_is_made_or_used,
+                layer_is_created_or_used,
                 "layers",
-                f"leaves out {layer}, and use.{layer} names no stack that has it",
-                f"add use.{layer}, or add {layer} to layers",
+                f"does not include {layer}, and use.{layer} is not set",
+                f"set use.{layer}, or add {layer} to layers",
             )
 
 
 def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """File systems are made by the site layer and mounted by the cluster layer; a stack with neither has no use for one."""
-    # A cluster that uses another stack's site repeats what that site declares: its steps and checks follow from it.
+    """A stack with storage has the site layer, which creates file systems, or the cluster layer, which mounts them."""
+    # A cluster that uses another stack's site repeats the site's storage, because its steps and checks depend on it.
     if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
-        what = "is declared here, but this stack makes neither a site nor nodes"
-        yield error(storage_needs_site, "storage", what, "move it to the stack that makes the site")
+        what = "is not empty, but this stack creates neither a site nor nodes"
+        yield error(storage_needs_site, "storage", what, "move it to the stack that creates the site")
 
 
 _INSTEAD = {
-    "home": "export a shared file system of your own and mount it by a step of your own",
-    "object": "mount the bucket by a step of your own",
+    "home": "mount your own shared file system on the nodes",
+    "object": "mount the bucket on the nodes yourself",
 }
-"""What a person does until gpuinfra makes it."""
+"""Kind of storage -> alternative until gpuinfra supports it."""
 
 
-def storage_is_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Storage is of a kind that gpuinfra makes on this cloud and mounts on the nodes."""
+def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The kind of storage is one that gpuinfra creates on this cloud and mounts on the nodes."""
     cloud = profile_of(spec.cloud)
     for i, entry in enumerate(spec.storage):
         if entry.kind in cloud.storage_kinds:
             continue
-        what = f"is {entry.kind}, which gpuinfra does not make on {cloud.title} yet"
-        instead = _INSTEAD.get(entry.kind, "take the entry out")
+        what = f"is {entry.kind}, which gpuinfra does not support on {cloud.title} yet"
+        instead = _INSTEAD.get(entry.kind, "remove the entry")
         allowed = listed(sorted(cloud.storage_kinds))
-        yield error(storage_is_made, f"storage[{i}].kind", what, f"allowed is {allowed}; {instead}, it comes later")
+        yield error(storage_kind_is_supported, f"storage[{i}].kind", what, f"allowed: {allowed}; {instead}")
 
 
 def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A cluster on another stack's site says which of its file systems nodes mount, because a plan looks nothing up."""
+    """A cluster on another stack's site lists the file systems that its nodes mount, because a plan reads no other stack."""
     if spec.use.site and spec.pools and not spec.storage:
-        what = "is empty, so nodes mount none of the file systems of use.site"
-        yield info(site_storage_is_repeated, "storage", what, "repeat what the site declares, if nodes need it")
+        what = "is empty, so nodes mount no file system of use.site"
+        yield info(site_storage_is_repeated, "storage", what, "repeat the storage of the site to mount it")
 
 
 def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A floor is given exactly when it is waited for, and is not more than there are nodes."""
+    """`floor` is required if and only if `wait` is `floor`, and is at most the number of nodes."""
     handover = spec.handover
     if handover.wait == "floor" and handover.floor is None:
         yield error(
             floor_is_reachable,
             "handover.floor",
-            "is missing, but handover.wait is floor",
-            "say how many nodes are enough",
+            "is required if handover.wait is floor",
+            "set it to the number of verified nodes to wait for",
         )
     if handover.floor is not None and handover.wait != "floor":
         yield error(
             floor_is_reachable,
             "handover.floor",
             f"is {handover.floor}, but handover.wait is {handover.wait}",
-            "let wait be floor",
+            "set handover.wait to floor, or remove the floor",
         )
     if handover.floor is not None and handover.floor > spec.nodes:
         yield error(
-            floor_is_reachable, "handover.floor", f"is {handover.floor}, but there are {spec.nodes} nodes", "lower it"
+            floor_is_reachable,
+            "handover.floor",
+            f"is {handover.floor}, but the cluster has {spec.nodes} nodes",
+            "lower it",
         )
 
 
-def tags_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Tags fit what the cloud takes and do not claim gpuinfra's own."""
+def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Tags are within the limit of the cloud and use no reserved prefix."""
     limit = profile_of(spec.cloud).tag_limit - OWN_TAGS
     for i, pool in enumerate(spec.pools):
         together = {**spec.tags, **pool.tags}
         if len(together) > limit:
-            what = f"make {len(together)} tags with those of the cluster; a node takes {limit} beside gpuinfra's own"
-            yield error(tags_fit, f"pools[{i}].tags", what, "keep the most useful ones")
+            what = f"and the tags of the cluster are {len(together)} tags; allowed: {limit}"
+            yield error(tags_are_allowed, f"pools[{i}].tags", what, "remove some tags")
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
         for key in tags:
             if key.lower().startswith(("aws:", "gpuinfra:")):
-                yield error(tags_fit, path, f"has {shown(key)}, which is reserved", "choose another name")
+                yield error(
+                    tags_are_allowed, path, f"has the key {shown(key)}, which has a reserved prefix", "rename the key"
+                )
 
 
 RULES: tuple[Rule, ...] = (
     names_are_unique,
-    mount_is_free,
-    pools_are_there,
-    layer_is_made_or_used,
+    mount_is_not_a_system_path,
+    cluster_layer_has_pools,
+    layer_is_created_or_used,
     storage_needs_site,
-    storage_is_made,
+    storage_kind_is_supported,
     site_storage_is_repeated,
     floor_is_reachable,
-    tags_fit,
+    tags_are_allowed,
 )

@@ -1,4 +1,4 @@
-"""Rules about versions: what is known not to work together, before anything is bought."""
+"""Rules about software versions: combinations that are known to fail, before anything is bought."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _NEEDED_MINUTES = {
     3: math.ceil((_STEPS_S + LEVELS[3][1] + HEAT_S) / 60),
     4: math.ceil((_STEPS_S + LEVELS[4][1] + HEAT_S) / 60),
 }
-"""Level of burn-in -> minutes from a node's first boot to its evidence, at most; the quick level is part of every wait."""
+"""Burn-in level -> minutes from the first boot of a node to its evidence, at most. Every deadline covers level 1."""
 
 
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A MIG layout can be made on each GPU of its pool's machine."""
+    """The MIG layout of a pool fits each GPU of its machine type."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
@@ -46,24 +46,24 @@ def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                     mig_layout_fits,
                     f"pools[{i}].mig",
                     f"is {', '.join(pool.mig)}: {wrong.partition('; ')[0]}",
-                    wrong.partition("; ")[2] or "choose other profiles, or leave mig out for whole GPUs",
+                    wrong.partition("; ")[2] or "use other profiles, or remove mig for whole GPUs",
                 )
 
 
-def burn_in_has_time(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The deadline of the handover leaves time for the burn-in that it asks for."""
+def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The handover deadline is long enough for the burn-in level."""
     level, needed = LEVELS[spec.handover.burn_in][0], _NEEDED_MINUTES[spec.handover.burn_in]
     if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
         yield error(
-            burn_in_has_time,
+            deadline_covers_burn_in,
             "handover.deadline_minutes",
-            f"is {spec.handover.deadline_minutes}, but burn-in level {spec.handover.burn_in} ({level}) may take {needed} minutes with the steps before it",
+            f"is {spec.handover.deadline_minutes}, but the steps and burn-in level {spec.handover.burn_in} ({level}) take up to {needed} minutes",
             f"set it to {needed} or more, or lower handover.burn_in",
         )
 
 
-def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client go with each other and with the machine."""
+def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client are compatible with each other and with the machine type."""
     machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     for i, pool in enumerate(spec.pools):
@@ -76,8 +76,11 @@ def software_goes_together(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed"):
                 path = f"pools[{i}].image"
             yield error(
-                software_goes_together, path, f"does not go with {machine.name}: {conflict.message}", conflict.hint
+                software_is_compatible,
+                path,
+                f"is not compatible with {machine.name}: {conflict.message}",
+                conflict.hint,
             )
 
 
-RULES: tuple[Rule, ...] = (software_goes_together, mig_layout_fits, burn_in_has_time)
+RULES: tuple[Rule, ...] = (software_is_compatible, mig_layout_fits, deadline_covers_burn_in)

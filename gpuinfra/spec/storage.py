@@ -55,7 +55,7 @@ class Lustre(SpecModel):
 
 
 class Home(SpecModel):
-    """Home directories over NFS, created as Filestore on Google Cloud. Rule `storage_is_made` rejects this kind on AWS and Azure."""
+    """Home directories over NFS, created as Filestore on Google Cloud. Rule `storage_kind_is_supported` rejects this kind on AWS and Azure."""
 
     kind: Literal["home"] = "home"
     """Selects home directories over NFS."""
@@ -66,7 +66,7 @@ class Home(SpecModel):
 
 
 class ObjectMount(SpecModel):
-    """A bucket mounted as a folder. Not implemented yet: rule `storage_is_made` rejects it on every cloud."""
+    """A bucket mounted as a folder. Not implemented yet: rule `storage_kind_is_supported` rejects it on every cloud."""
 
     kind: Literal["object"] = "object"
     """Selects a bucket that is mounted as a folder."""

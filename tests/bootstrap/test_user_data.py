@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_it_is_for_known_clouds_only() -> None:
     """A cloud without a way to fetch the bundle is named."""
-    with pytest.raises(GpuinfraError, match="'oracle' yet; there is one for aws, azure"):
+    with pytest.raises(GpuinfraError, match="'oracle'; allowed: aws, azure"):
         bundle.user_data(config(cloud="oracle"))
 
 

@@ -96,7 +96,9 @@ def test_a_peers_cluster_is_expressed(number: int) -> None:
     path = SPECS[number]
     spec = read_stack(path).spec
     waits = {kind for part, kind in STORAGE.items() if part in WAITING.get(number, "")}
-    expected = {("storage_is_made", f"storage[{i}].kind") for i, one in enumerate(spec.storage) if one.kind in waits}
+    expected = {
+        ("storage_kind_is_supported", f"storage[{i}].kind") for i, one in enumerate(spec.storage) if one.kind in waits
+    }
     assert {kind for kind in waits if any(one.kind == kind for one in spec.storage)} == waits
     errors = [finding for finding in check(spec, TODAY) if finding.level == "error"]
     assert {(finding.rule, finding.path) for finding in errors} == expected, [str(finding) for finding in errors]
@@ -367,13 +369,13 @@ def row_40(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(42)
 def row_42(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """A size that is on the step is bought as it is, one that is not is rounded up and said so."""
+    """A size that is offered is billed as it is; other sizes are rounded up, with a note."""
     assert plan.file_systems[0].capacity_gib == 36000
     value = spec.model_dump(exclude_none=True)
     value["storage"][0]["capacity_gib"] = 36001
     other = parse_spec(value)
     assert make_plan(other, TODAY).file_systems[0].capacity_gib == 54000
-    assert any("54000 is bought" in finding.message for finding in check(other, TODAY))
+    assert any("54000 is billed" in finding.message for finding in check(other, TODAY))
 
 
 @row(43)

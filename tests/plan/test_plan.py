@@ -192,14 +192,14 @@ def test_a_block_starts_empty_and_ends_early() -> None:
 
 
 def test_zones_are_chosen_where_all_machines_are_sold() -> None:
-    """Without a zone, the first that sells every machine is taken, and the reason is told."""
+    """Without a zone, the plan chooses the first zone that offers every machine type, and gives the reason."""
     plan = _plan(
         "aws",
         where={"cloud": "aws", "region": "us-east-1"},
         pools=[pool("a", "p4d.24xlarge"), pool("b", "p5en.48xlarge")],
     )
     assert plan.zones == ("use1-az2",)
-    assert "sell every machine" in plan.decisions[0].why
+    assert "offer every machine type" in plan.decisions[0].why
     lone = _plan(
         "aws",
         where={"cloud": "aws", "region": "us-east-1"},

@@ -56,12 +56,12 @@ def test_every_rule_is_on_the_page_or_is_gpuinfras_own() -> None:
     """A rule that keeps no refusal of a cloud keeps a sentence of gpuinfra's own, and is listed here."""
     named = {name for listed in _rows().values() for _, _, kept in listed for name in re.findall(r"`(\w+)`", kept)}
     own = {
-        "region_is_known", "names_are_unique", "mount_is_free", "pools_are_there", "layer_is_made_or_used", "storage_needs_site", "storage_is_made",
-        "site_storage_is_repeated", "reservation_covers_pool", "fallback_replaces_reservations", "trail_is_made", "what_is_loosened_is_said", "operators_are_members", "floor_is_reachable",
-        "tags_fit", "spot_price_is_left_alone", "reservation_id_has_its_form", "reserved_p_needs_account_team", "one_local_zone",
-        "existing_network_has_zone", "node_subnet_is_large_enough", "project_has_its_form", "fabric_is_there",
-        "flavours_do_not_share_data_networks", "existing_subnets_are_named", "lustre_is_exported_by_hand", "first_lot_is_the_canary", "registry_is_ours_to_open", "mig_layout_fits", "burn_in_has_time",
-        "evidence_is_reached", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_has_room", "existing_network_is_named_by_ids",
-        "batch_is_one_that_azure_takes",
+        "region_is_known", "names_are_unique", "mount_is_not_a_system_path", "cluster_layer_has_pools", "layer_is_created_or_used", "storage_needs_site", "storage_kind_is_supported",
+        "site_storage_is_repeated", "reservation_covers_pool", "fallback_replaces_reservations", "audit_trail_is_enabled", "weakened_protection_is_reported", "operators_are_members", "floor_is_reachable",
+        "tags_are_allowed", "spot_price_limit_is_unset", "reservation_id_is_valid", "overflow_depends_on_on_demand", "one_local_zone",
+        "existing_network_covers_zones", "node_subnet_is_large_enough", "project_id_is_valid", "machine_has_gpudirect",
+        "gpudirect_stacks_are_not_mixed", "existing_subnets_are_named", "bucket_export_is_manual", "first_batch_is_canary", "registry_is_artifact_registry", "mig_layout_fits", "deadline_covers_burn_in",
+        "evidence_account_is_reachable", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_subnet_fits", "existing_network_ids_are_valid",
+        "renewal_batch_is_allowed",
     }  # fmt: skip
     assert set(all_rules()) - named == own

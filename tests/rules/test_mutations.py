@@ -33,8 +33,8 @@ _SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.IsNot: ast.Is,
 }
 SURVIVORS = {
-    ("block_has_a_sold_length", "days > 14 [swap]"),  # 14 days are two whole weeks
-    ("filestore_is_sold_so", "size > 10240 [swap]"),  # 10240 is four steps
+    ("block_is_purchasable", "days > 14 [swap]"),  # 14 days are two whole weeks
+    ("filestore_size_is_offered", "size > 10240 [swap]"),  # 10240 is four steps
 }
 
 

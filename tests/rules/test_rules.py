@@ -75,6 +75,8 @@ def test_findings_come_all_at_once_and_errors_first() -> None:
         ("aws", {"pools.0.machine": "p4x", "where.region": "us-esat-1", "budget": None, "network.cidr": "8.8.0.0/16"})
     )
     found = check(parse_spec(wrong), TODAY)
-    assert {"machine_is_known", "region_is_known", "cidr_is_private", "budget_tells_someone"} <= {f.rule for f in found}
+    assert {"machine_is_known", "region_is_known", "cidr_is_private", "budget_has_recipients"} <= {
+        f.rule for f in found
+    }
     levels = [finding.level.value for finding in found]
     assert levels == sorted(levels, key=["error", "warn", "info"].index)

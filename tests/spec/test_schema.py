@@ -56,5 +56,5 @@ def test_schema_rejects_unknown_regions_and_machine_types(rule: str) -> None:
 
 def test_schema_rejects_capacity_that_a_cloud_does_not_sell() -> None:
     """The schema rejects a Capacity Block on Azure and flex-start on AWS."""
-    for case in REJECTED["capacity_kind_exists"][:2]:
+    for case in REJECTED["capacity_kind_is_offered"][:2]:
         assert _errors(_stack(declaration(case))), case

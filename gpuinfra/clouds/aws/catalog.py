@@ -1,9 +1,9 @@
-"""What AWS sells: machine types with their network layout, zones, capacity kinds and prices.
+"""AWS machine types: network layout, zones, kinds of capacity and prices.
 
 Facts only. Sources: the instance-type reference and VPC limits that the Karpenter provider generates from the EC2 API
 (KARP), AWS's guide to EFA on accelerated instances (EFA), a public catalogue built from instance-type offerings (SKY),
-the AWS price list (PRICE), AWS's own pages on Capacity Blocks (CB). Prices age: each carries its date.
-Regions, zones' names and service prices are in `regions.py`; decisions are in `profile.py` and `gpuinfra.plan`.
+the AWS price list (PRICE), AWS's own pages on Capacity Blocks (CB). Each price has the date it was read.
+Regions, zones and prices of services are in `regions.py`; decisions are in `profile.py`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ QUOTA_SOURCE = "https://docs.aws.amazon.com/general/latest/gr/ec2-service.html"
 
 
 def efa_layout(cards: int, *, efa_on_card_0: bool = True, only: Iterable[int] | None = None) -> tuple[NicShape, ...]:
-    """The layout that costs one address: an ENA interface at (0,0), an EFA-only one on every card that takes it.
+    """A layout with one address: an ENA interface at (0,0), and an EFA-only interface on each card that supports one.
 
-    Card 0's EFA goes to device 1 because device 0 is the primary interface; every further card's goes to device 0. [EFA]
+    On card 0, EFA is device 1, because device 0 is the primary interface. On other cards, EFA is device 0. [EFA]
     """
     first = [NicShape(card=0, device=0, kind="interface")]
     if efa_on_card_0:
@@ -130,7 +130,7 @@ P4D = MachineType(
         Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de"),
     ),
     source=KARP,
-    notes=("EFA of p4d and p4de talks to its own type only.",),
+    notes=("EFA of p4d and p4de connects to the same machine type only.",),
 )  # fmt: skip
 
 P4DE = replace(
@@ -162,7 +162,7 @@ P5_4XL = MachineType(
     prices=(_on_demand(6.88), _block(5.191)),
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     source=KARP,
-    notes=("No GPUDirect RDMA, says the P5 page.",),
+    notes=("No GPUDirect RDMA, according to the P5 page.",),
 )
 
 P5 = MachineType(
@@ -216,7 +216,7 @@ P5E = replace(
     ),
     prices=(*_spot(us_east_2=(18.7, 63.0), us_west_2=(19.5, 19.5)), _block(34.608, date(2025, 12, 4)), _block(47.76)),
     floors=(),
-    notes=("No on-demand price exists in us-east-1.",),
+    notes=("No on-demand price in us-east-1.",),
 )  # fmt: skip
 
 P5EN = replace(
@@ -242,7 +242,7 @@ P5EN = replace(
         _block(63.158, date(2026, 10, 8)),
     ),
     floors=(),
-    notes=("EFA devices can appear late; the check asks three times.",),
+    notes=("EFA devices can appear late; the check retries three times.",),
 )  # fmt: skip
 
 P6_B200 = replace(
@@ -265,7 +265,7 @@ P6_B200 = replace(
     ),
     quotas=dict(_P_QUOTA),
     floors=(),
-    notes=("Idle TCP connections are forgotten after 350 s; long ones need keepalive.", "The spot quota's code is not settled."),
+    notes=("Idle TCP connections are dropped after 350 s; use TCP keepalive.", "The code of the spot quota is not confirmed."),
 )  # fmt: skip
 
 P6_B300 = replace(
@@ -280,7 +280,7 @@ P6_B300 = replace(
     zones=zones_of("usw2:2"),
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
     prices=(_on_demand(142.416), *_spot(us_west_2=(33.4, 33.4)), _block(112.32)),
-    notes=(*P6_B200.notes, "Card 0 carries no EFA."),
+    notes=(*P6_B200.notes, "Card 0 has no EFA."),
 )
 
 P6E_GB200 = MachineType(
@@ -305,8 +305,8 @@ P6E_GB200 = MachineType(
     unit_nodes=(9, 18),
     source=Source(page="https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-nvidia-ultraserver.html", read=date(2026, 8, 1)),
     notes=(
-        "Sold inside an UltraServer only: 9 or 18 instances, one Capacity Block, IMEX needed, no MIG.",
-        "AWS pages disagree on its EFA: v3 by the documentation, v4 by the product page.",
+        "Offered in an UltraServer only: 9 or 18 instances in one Capacity Block. Needs IMEX. No MIG.",
+        "EFA generation is unclear: v3 in the documentation, v4 on the product page.",
     ),
 )  # fmt: skip
 
@@ -419,4 +419,4 @@ _CPU = (
 MACHINES: dict[str, MachineType] = {
     m.name: m for m in (P4D, P4DE, P5_4XL, P5, P5E, P5EN, P6_B200, P6_B300, P6E_GB200, *_SMALL, *_CPU)
 }
-"""Name -> record."""
+"""Machine type -> record."""

@@ -1,4 +1,4 @@
-"""What is decided differently on AWS: images, disks, groups, placement, addresses, FSx sizes. Pure: no SDK."""
+"""Decisions that differ on AWS: images, disks, groups, placement, addresses, FSx sizes. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.clouds.profile import Bought
+from gpuinfra.clouds.profile import BilledCapacity
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -36,10 +36,10 @@ from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 ROOT_MIN_GIB = 75
 """Size of the deep-learning image's root snapshot."""
 BLOCK_LEAD = timedelta(minutes=35)
-"""Termination of a Capacity Block's instances starts 30 minutes before its end; ours are gone before that."""
+"""AWS terminates instances 30 minutes before a Capacity Block ends; the plan stops them earlier."""
 ENDPOINTS = ("ec2", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
 EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
-"""Throughput tier -> step of capacity of an FSx file system with EFA."""
+"""Throughput tier -> capacity step in GiB of an FSx file system with EFA."""
 TIERS = {
     "scratch_1": (),
     "scratch_2": (),
@@ -66,7 +66,7 @@ class AwsProfile:
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()
-    """The launch template's hop limit does it."""
+    """Empty, because the hop limit of the launch template keeps containers from the metadata service."""
 
     def zone_number(self, zone: str) -> int:
         return places.zone_number(zone)
@@ -78,7 +78,7 @@ class AwsProfile:
         return places.region_of(zone)
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """Auto Scaling groups have no limit that a cluster reaches."""
+        """No limit: a cluster does not reach the limit of an Auto Scaling group."""
         return None
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
@@ -89,20 +89,22 @@ class AwsProfile:
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage):
             image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
-            return image, "said in the declaration"
+            return image, "set in the declaration"
         newest = machine.gpu is not None and machine.gpu.arch == "blackwell"
         os = spec.software.os or ("ubuntu-24.04" if newest else "ubuntu-22.04")
         if wanted == "plain":
-            return _plain(os, machine), "image: plain, so every step installs"
+            return _plain(os, machine), "image: plain, so every step installs its software"
         if machine.gpu is None:
-            return _plain(os, machine), "a node without GPUs needs no GPU image"
+            return _plain(os, machine), "nodes without GPUs need no GPU image"
         if machine.arch == "arm64":
-            return _plain(os, machine), "no Ubuntu GPU image for arm64 is published, so every step installs"
+            return _plain(
+                os, machine
+            ), "AWS publishes no Ubuntu GPU image for arm64, so every step installs its software"
         if machine.gpu.arch == "volta":
-            return _plain(os, machine), "the GPU images carry the open driver, which does not know Volta"
+            return _plain(os, machine), "the GPU images have the open kernel module, which does not support Volta"
         parameter = f"/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{os}/latest/ami-id"
         image = Image(source="ssm", ref=parameter, os=os, arch="x86_64", prebuilt=True)
-        return image, "AWS's own GPU image brings driver, fabric manager, CUDA, EFA and the Lustre client"
+        return image, "the GPU image of AWS contains the driver, fabric manager, CUDA, EFA and the Lustre client"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
         gpu = machine.gpu is not None
@@ -148,27 +150,29 @@ class AwsProfile:
         )
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """None: a cluster's interfaces are all in its site's network."""
+        """None, because all interfaces of a cluster are in the network of its site."""
         return ()
 
     def subnet(self, zone: str) -> str:
         return f"private-{self.zone_number(zone)}"
 
-    def lustre(self, entry: Lustre) -> Bought:
+    def lustre(self, entry: Lustre) -> BilledCapacity:
         kind = entry.deployment or "persistent_2"
-        asked = entry.capacity_gib
+        requested = entry.capacity_gib
         if entry.fabric:
             step = EFA_STEP_GIB[_tier(entry) or 250]
-            return Bought(
-                asked=asked, sold=_up(asked, step, step), why=f"with EFA this tier is sold in steps of {step}"
+            return BilledCapacity(
+                requested=requested,
+                billed=_up(requested, step, step),
+                reason=f"with EFA, this tier is billed in steps of {step}",
             )
-        if asked <= 1200:
-            return Bought(asked=asked, sold=1200, why="the smallest file system has 1200")
+        if requested <= 1200:
+            return BilledCapacity(requested=requested, billed=1200, reason="1200 is the minimum")
         step = 3600 if kind == "scratch_1" else 2400
-        if asked <= 2400:
-            return Bought(asked=asked, sold=2400, why="after 1200 comes 2400")
-        sold = 2400 + _up(asked - 2400, step, step)
-        return Bought(asked=asked, sold=sold, why=f"sold in steps of {step}")
+        if requested <= 2400:
+            return BilledCapacity(requested=requested, billed=2400, reason="2400 is the next size after 1200")
+        billed = 2400 + _up(requested - 2400, step, step)
+        return BilledCapacity(requested=requested, billed=billed, reason=f"billed in steps of {step}")
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
         if isinstance(entry, Lustre):
@@ -183,7 +187,7 @@ class AwsProfile:
                 throughput_mb_s_per_tib=None,
                 subnet=self.subnet(zone),
                 lifetime=Lifetime.KEPT,
-                lifetime_reason="home directories hold people's work",
+                lifetime_reason="home directories hold user data",
             )
         return FileSystemPlan(
             name=name,
@@ -194,19 +198,19 @@ class AwsProfile:
             throughput_mb_s_per_tib=None,
             subnet=self.subnet(zone),
             bucket=entry.bucket,
-            lifetime_reason="a mount of a bucket holds nothing itself",
+            lifetime_reason="the mount of a bucket holds no data",
         )
 
     def _lustre_plan(self, entry: Lustre, name: str, zone: str) -> FileSystemPlan:
         kind = entry.deployment or "persistent_2"
         linked = entry.bucket is not None
         kept = kind.startswith("persistent") and not linked
-        reason = "linked to a bucket, which keeps the data" if linked else "scratch by declaration"
+        reason = "linked to a bucket, which holds the data" if linked else "the deployment type is scratch"
         return FileSystemPlan(
             name=name,
             kind="lustre",
             mount=entry.mount,
-            capacity_gib=self.lustre(entry).sold,
+            capacity_gib=self.lustre(entry).billed,
             deployment=kind.upper(),
             throughput_mb_s_per_tib=_tier(entry),
             subnet=self.subnet(zone),
@@ -255,7 +259,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
         ends_at = _rfc3339(_moment(entry.ends_at) - BLOCK_LEAD)
         count = 0 if today < _moment(entry.starts_at).date() else nodes
     if isinstance(entry, Reserved):
-        # With a target only the target is used; overflow is what `first` means, and then no target may be set.
+        # With `only`, the group uses the target. `first` allows overflow, and AWS then accepts no target.
         preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
     reservation = entry.id if isinstance(entry, (Reserved, Block)) else None
     return Group(
@@ -280,26 +284,26 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
 
 
 def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str | None, str, bool]:
-    """Placement group, the reason, and whether it exists already."""
+    """Placement group, the reason, and whether it already exists."""
     if isinstance(entry, Reserved) and entry.placement_group:
-        return entry.placement_group, "the reservation was made in it, and a launch has to name both", True
+        return entry.placement_group, "the reservation is in this placement group, and a launch must name both", True
     if isinstance(entry, Reserved):
-        why = "a reservation that was not made in a placement group cannot be used fully from inside one: forced groups delivered 11 of 16"
+        why = "a reservation outside a placement group is not fully usable from inside one: 11 of 16 nodes started"
         return None, why, False
     if isinstance(entry, Block):
-        return None, "a Capacity Block is placed close together by AWS itself", False
+        return None, "AWS places the nodes of a Capacity Block close together", False
     if machine.fabric is None or pool.fabric == "none":
-        return None, "its nodes share no fast network", False
+        return None, "the nodes share no fabric", False
     if pool.nodes < 2:
-        return None, "one node has nobody to be near to", False
-    why = "EFA is fastest where nodes are near each other; one cluster group for the pool's unreserved nodes"
+        return None, "the pool has one node", False
+    why = "EFA is fastest between nodes that are close together; one cluster placement group for the unreserved nodes of the pool"
     return f"{pool.name}-near", why, False
 
 
 def _subnets(cidr: str, zones: list[str], *, nat: bool, name, number) -> Iterable[Subnet]:  # type: ignore[no-untyped-def]
-    """An eighth of the network for each zone, by the zone's own number: another zone or pool moves nothing.
+    """One eighth of the network for each zone, by zone number, so that another zone or pool changes no address.
 
-    The eighth with number 0 holds what is no node: a small public subnet in each zone for its NAT gateway.
+    Eighth 0 holds a small public subnet in each zone for its NAT gateway.
     """
     network = ipaddress.ip_network(cidr, strict=False)
     eighths = list(network.subnets(prefixlen_diff=3))

@@ -1,4 +1,4 @@
-"""AWS's regions, the ids of their zones, and what their services cost.
+"""AWS: regions, zone ids, and prices of services.
 
 Zones are known by id (`use1-az4`) because the letters differ between accounts.
 """
@@ -50,11 +50,11 @@ PREFIXES = {
 
 _REGIONS = {prefix: region for region, prefix in PREFIXES.items()}
 LOCAL_ZONES = {"us-east-1": ("use1-atl2-az1", "us-east-1-dfw-2a")}
-"""Local Zones that sell GPU machines; they need an opt-in."""
+"""Region -> Local Zones with GPU machine types; an account must opt in to them."""
 
 
 def region_of(zone: str) -> str | None:
-    """The region of a zone id, None when no region has such zones."""
+    """The region of a zone id, None if no region has such zones."""
     for region, zones in LOCAL_ZONES.items():
         if zone in zones:
             return region
@@ -63,7 +63,7 @@ def region_of(zone: str) -> str | None:
 
 
 def zone_number(zone: str) -> int:
-    """The number in a zone id; Local Zones count from 7, because regions have at most six zones."""
+    """The number in a zone id. Local Zones count from 7, because regions have at most six zones."""
     if match := re.fullmatch(r"[a-z]+\d-az(\d)", zone):
         return int(match[1])
     return 7
@@ -107,4 +107,4 @@ SERVICE_PRICES = (
     ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/", certain=False),
     ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 8, 15), source=_INFRA, certain=False),
 )  # fmt: skip
-"""What is billed beside the nodes. Storage of object buckets, logs and the trail depends on use and is named as unknown."""
+"""Prices of services other than nodes. The plan lists storage of buckets, logs and the trail as unknown, because it depends on use."""

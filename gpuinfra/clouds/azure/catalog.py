@@ -1,10 +1,10 @@
-"""What Azure sells: sizes with their GPUs, InfiniBand, zones, capacity kinds and prices.
+"""Azure VM sizes: GPUs, InfiniBand, zones, kinds of capacity and prices.
 
 Facts only. Sources: the size pages of Microsoft Learn (SIZES), the node health-check configurations that Azure
 publishes (NHC), the Retail Prices API (RETAIL), quota family names as schedulers use them (QUOTA).
-InfiniBand adapters are passed through and never declared as interfaces, so a layout holds Ethernet only.
-An allow-list decides what has InfiniBand: the letter `r` in a name is a convention that has exceptions.
-Regions and service prices are in `regions.py`; decisions are in `profile.py` and `gpuinfra.plan`.
+Azure passes InfiniBand adapters through, so layouts contain Ethernet interfaces only.
+A list of sizes decides which have InfiniBand, because the letter `r` in names has exceptions.
+Regions and prices of services are in `regions.py`; decisions are in `profile.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_ba
 _READ = date(2026, 11, 20)
 _ZONES_NOTE = "zones of one subscription's Resource SKUs list of 2026-08-13; others see other lists"
 SPOT_QUOTA = "lowPriorityCores"
-"""One pool counts the Spot cores of every family. https://learn.microsoft.com/azure/quotas/spot-quota"""
+"""One quota for the spot cores of all families. https://learn.microsoft.com/azure/quotas/spot-quota"""
 
 K = CapacityKind
 _EITHER = frozenset({K.ON_DEMAND, K.SPOT})
-"""On-demand capacity reservations exclude every ND series and NCads H100 v5, so `reserved` is not sold for them.
+"""Azure offers no on-demand capacity reservations for ND series and NCads H100 v5, so these have no `reserved`.
 
 https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview, 2026-02-17
 """
@@ -48,12 +48,12 @@ def _kaz(region: str, usd: float) -> Price:
 
 
 def _quota(family: str) -> dict[CapacityKind, str]:
-    """Names are compared without case and without spaces, because both spellings circulate."""
+    """Quota names. Compare them without case and spaces, because documentation uses different spellings."""
     return {K.ON_DEMAND: family, K.RESERVED: family, K.SPOT: SPOT_QUOTA}
 
 
 def _zones(text: str) -> dict[str, tuple[str, ...]]:
-    """Read `swedencentral:3 eastus2` into region -> zones; a region without a number names no zone."""
+    """Read `swedencentral:3 eastus2` into region -> zones. A region without numbers has no zones."""
     found: dict[str, tuple[str, ...]] = {}
     for part in text.split():
         region, _, zones = part.partition(":")
@@ -183,7 +183,7 @@ ND_H200 = replace(
     quotas=_quota("standardNDISRH200V5Family"),
     floors=_floors(None, 431, 360, "nd96isr_h200_v5.conf"),
     source=_source("nd-h200-v5-series"),
-    notes=("Adds an Ethernet RDMA device mlx5_an0 beside mlx5_ib0..7.",),
+    notes=("Has an Ethernet RDMA device mlx5_an0 in addition to mlx5_ib0..7.",),
 )  # fmt: skip
 
 ND_GB200 = MachineType(
@@ -208,7 +208,7 @@ ND_GB200 = MachineType(
     ),
     quotas=_quota("standardNDISRGB200V6NDRFamily"),
     source=_source("nd-gb200-v6-series", "the page prints 160 in a column headed Mbps; the GB300 page says Gb/s"),
-    notes=("One rack is 18 machines and 72 GPUs in one NVLink domain; InfiniBand matters between racks only.",),
+    notes=("A rack has 18 nodes and 72 GPUs in one NVLink domain; InfiniBand connects racks.",),
 )
 
 ND_GB300 = replace(
@@ -234,7 +234,7 @@ ND_GB300_G5 = replace(
 
 
 def _no_infiniband(base: MachineType, name: str) -> MachineType:
-    """A sibling whose name lacks the `r`: same board, no usable InfiniBand; its health checks carry no such test."""
+    """The size without `r` in its name: the same board without InfiniBand."""
     return replace(
         base,
         name=name,
@@ -243,7 +243,7 @@ def _no_infiniband(base: MachineType, name: str) -> MachineType:
         prices=(),
         zones={},
         floors=tuple(floor for floor in base.floors if floor.check in {"B2", "B5"}),
-        notes=("No usable InfiniBand: not for a job over several nodes.",),
+        notes=("No InfiniBand: not suitable for multi-node jobs.",),
     )
 
 
@@ -327,7 +327,7 @@ _SINGLE = (
         prices=(_price(K.ON_DEMAND, "spaincentral", 18.148, _AUG), _price(K.SPOT, "spaincentral", 5.595, _AUG)),
         floors=_floors(None, 208, None, "nc80adis_h100_v5.conf"),
     ),
-    _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential machine; memory size is not confirmed.",)),
+    _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential VM; the memory size is not confirmed.",)),
 )  # fmt: skip
 
 
@@ -374,4 +374,4 @@ MACHINES: dict[str, MachineType] = {
         *_CPU,
     )
 }
-"""Name -> record."""
+"""Machine type -> record."""

@@ -1,4 +1,4 @@
-"""What is decided differently on Azure: images, scale sets, addresses, Managed Lustre. Pure: no SDK."""
+"""Decisions that differ on Azure: images, scale sets, addresses, Managed Lustre. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.software import SOFTWARE
-from gpuinfra.clouds.profile import Bought
+from gpuinfra.clouds.profile import BilledCapacity
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -36,9 +36,9 @@ from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 FABRIC_LIMIT = 100
-"""Nodes of one InfiniBand fabric: a scale set with a single placement group; 300 by a support request."""
+"""Nodes of one InfiniBand fabric, a scale set with a single placement group. A support request raises the limit of Azure to 300."""
 SET_LIMIT = 600
-"""Nodes of one scale set without InfiniBand."""
+"""Nodes of a scale set without InfiniBand."""
 DEFAULT_TIER = 250
 GIB_PER_TIB = 1024
 
@@ -60,47 +60,52 @@ class AzureProfile:
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
-    """There is no hop limit; the address is the one that nodes ask."""
+    """Azure has no hop limit. This is the address of the metadata service."""
 
     def zone_number(self, zone: str) -> int:
-        """Zones are numbered by the cloud itself."""
+        """Zones are numbers."""
         return int(zone) if zone.isdigit() else 0
 
     def first_zone(self, region: str) -> str:
-        """Where no record names a zone, the cloud picks."""
+        """No zone: the scale set is regional, and Azure chooses."""
         return REGIONAL
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """Zones have the same numbers in every region."""
+        """Every region has the same zone numbers."""
         return region if zone in ("1", "2", "3") else None
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """A fabric is one set, so an InfiniBand pool above the limit is refused and never split."""
+        """The limit of a scale set. A rule rejects a larger InfiniBand pool, because one fabric is one scale set."""
         return FABRIC_LIMIT if machine.fabric else SET_LIMIT
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """Ethernet only: InfiniBand adapters are passed through and never declared."""
+        """Ethernet only: Azure passes InfiniBand adapters through, and they are not declared."""
         return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in machine.nics)
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        """The HPC image for GPU nodes, plain Ubuntu for others."""
+        """The HPC image for GPU nodes, Ubuntu for other nodes."""
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage):
             image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
-            return image, "said in the declaration"
+            return image, "set in the declaration"
         os = spec.software.os or ("ubuntu-24.04" if machine.arch == "arm64" else "ubuntu-22.04")
         if wanted == "plain":
-            return _plain(os, machine), "image: plain, so every step installs"
+            return _plain(os, machine), "image: plain, so every step installs its software"
         if machine.gpu is None:
-            return _plain(os, machine), "a node without GPUs needs no GPU image"
+            return _plain(os, machine), "nodes without GPUs need no GPU image"
         if machine.arch == "arm64":
-            return _plain(os, machine), "the published HPC images are for x86_64, so every step installs"
+            return _plain(
+                os, machine
+            ), "Azure publishes HPC images for x86_64 only, so every step installs its software"
         sku = os.removeprefix("ubuntu-").replace(".", "")
         image = Image(source="urn", ref=f"microsoft-dsvm:ubuntu-hpc:{sku}:latest", os=os, arch="x86_64", prebuilt=True)
-        return image, "Azure's own HPC image brings driver, fabric manager, CUDA, InfiniBand and the Lustre client"
+        return (
+            image,
+            "the HPC image of Azure contains the driver, fabric manager, CUDA, InfiniBand and the Lustre client",
+        )
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
-        """Premium disks; their throughput follows from their size."""
+        """A Premium disk, whose throughput depends on its size."""
         return Disk(
             size_gib=pool.disk.size_gib or (256 if machine.gpu else 64), kind="Premium_LRS", iops=pool.disk.iops
         )
@@ -108,12 +113,12 @@ class AzureProfile:
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """One scale set for each kind; an InfiniBand pool is one kind and one set."""
+        """One scale set for each kind of capacity; an InfiniBand pool is one scale set."""
         fabric = machine.fabric is not None and pool.fabric != "none"
         reason = (
-            "one InfiniBand fabric is one uniform scale set with a single placement group"
+            "an InfiniBand fabric is one uniform scale set with a single placement group"
             if fabric
-            else "its nodes share no fast network"
+            else "the nodes share no fabric"
         )
         limit = FABRIC_LIMIT if fabric else SET_LIMIT
         groups = tuple(
@@ -137,7 +142,7 @@ class AzureProfile:
         return groups, tuple(Decision(path=f"{g.name}.placement_group", chosen=chosen, why=reason) for g in groups)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """One subnet for all nodes, because subnets span zones here, and one for each Lustre file system."""
+        """One subnet for all nodes, because subnets span zones, and one for each Lustre file system."""
         lustre = [f"storage-{name}" for name, entry in named(spec.storage) if entry.kind == "lustre"]
         if spec.network.existing:
             return _existing(spec, self.subnet(""), lustre)
@@ -146,7 +151,7 @@ class AzureProfile:
         small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 7)))
         roles = [(self.subnet(""), "nodes", eighths[1])]
         roles += [(name, "storage", small[index]) for index, name in enumerate(lustre)]
-        # From the other end, so that another file system moves nothing.
+        # From the end of the range, so that another file system changes no address.
         roles.append((ENDPOINTS_SUBNET, "endpoints", small[-1]))
         if spec.access.bastion:
             roles.append((BASTION_SUBNET, "bastion", small[-2]))
@@ -160,23 +165,23 @@ class AzureProfile:
         )
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """None: a cluster's interfaces are all in its site's network."""
+        """None, because all interfaces of a cluster are in the network of its site."""
         return ()
 
     def subnet(self, zone: str) -> str:
         """Subnets span zones."""
         return "private-0"
 
-    def lustre(self, entry: Lustre) -> Bought:
-        """Sold in steps of whole TiB."""
+    def lustre(self, entry: Lustre) -> BilledCapacity:
+        """Azure bills Managed Lustre in steps of whole TiB."""
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         _, step, _ = places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])
         size = step * GIB_PER_TIB
-        sold = max(size, -(-entry.capacity_gib // size) * size)
-        return Bought(asked=entry.capacity_gib, sold=sold, why=f"sold in steps of {step} TiB")
+        billed = max(size, -(-entry.capacity_gib // size) * size)
+        return BilledCapacity(requested=entry.capacity_gib, billed=billed, reason=f"billed in steps of {step} TiB")
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
-        """Managed Lustre, NFS file shares, or a container that is mounted."""
+        """Managed Lustre, an NFS file share, or a mounted container."""
         kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
         lifetime = Lifetime.KEPT if kept else Lifetime.ENDS
         if isinstance(entry, Lustre):
@@ -185,7 +190,7 @@ class AzureProfile:
                 name=name,
                 kind="lustre",
                 mount=entry.mount,
-                capacity_gib=self.lustre(entry).sold,
+                capacity_gib=self.lustre(entry).billed,
                 deployment=places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])[0],
                 throughput_mb_s_per_tib=tier,
                 subnet=f"storage-{name}",
@@ -196,7 +201,7 @@ class AzureProfile:
                 lifetime=lifetime,
                 lifetime_reason="the only copy of its data"
                 if kept
-                else "imported from a container; what was not exported ends with it",
+                else "imported from a container; changes that were not exported are deleted",
             )
         return FileSystemPlan(
             name=name,
@@ -208,15 +213,15 @@ class AzureProfile:
             subnet=self.subnet(zone),
             bucket=entry.bucket if isinstance(entry, ObjectMount) else None,
             lifetime=lifetime,
-            lifetime_reason="home directories hold people's work" if kept else "a mount holds nothing itself",
+            lifetime_reason="home directories hold user data" if kept else "the mount of a container holds no data",
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """Everything that the components make."""
+        """Resources of the components, by type."""
         return made.count(resources.resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """What a destroy leaves."""
+        """Resources that destroy retains."""
         return made.kept(resources.resources(plan))
 
 
@@ -233,14 +238,14 @@ def _plain(os: str, machine: MachineType) -> Image:
 
 
 def _fault_domains(zone: str, *, fabric: bool) -> int | None:
-    """Spread as far as Azure can where nobody needs to be near; one placement group takes five in a zone, and what Azure picks without one (azure.md 2.1)."""
+    """1 spreads nodes as far as possible. A single placement group needs 5 in a zone, or the choice of Azure in a regional set (docs/azure.md)."""
     if not fabric:
         return 1
     return None if zone == REGIONAL else 5
 
 
 def _existing(spec: ClusterSpec, nodes: str, lustre: list[str]) -> NetworkPlan:
-    """Somebody else's network: its subnet for the nodes, and one for each file system."""
+    """An existing network: its subnet for the nodes, and one for each file system."""
     existing = spec.network.existing
     assert existing is not None
     known = existing.subnets

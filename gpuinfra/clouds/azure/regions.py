@@ -1,4 +1,4 @@
-"""Azure's regions, their pairs, and what its services cost.
+"""Azure: regions, region pairs, and prices of services.
 
 A region without a pair has no geo-redundant storage, so its second region is a free choice.
 https://learn.microsoft.com/azure/reliability/regions-paired, 2025-01-13
@@ -48,7 +48,7 @@ UNPAIRED = (
 REGIONS = frozenset(PAIRS) | frozenset(UNPAIRED)
 
 RDMA_NETWORK = "172.16.0.0/16"
-"""The service keeps this range for InfiniBand; no network or peer may overlap it.
+"""The range that Azure reserves for InfiniBand. Networks and their peers must not overlap it.
 
 https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, 2026-09-25
 """
@@ -66,7 +66,7 @@ kubernetes-sigs/azurelustre-csi-driver:pkg/azurelustre/azurelustre_test.go. Larg
 """
 
 LUSTRE_SUBNETS = ((16, 27), (40, 26), (92, 25), (196, 24), (400, 23))
-"""Capacity in TiB up to which a subnet of that prefix is enough. One file system per subnet.
+"""Capacity in TiB -> prefix of a subnet that is large enough up to that capacity. Each file system has its own subnet.
 
 https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 """
@@ -79,4 +79,4 @@ SERVICE_PRICES = (
     ServicePrice(key="endpoint_hour", unit="hour", region="*", usd=0.01, read=_READ, source=_INFRA),
     ServicePrice(key="address_hour", unit="hour", region="*", usd=0.005, read=_READ, source=_INFRA),
 )
-"""Managed Lustre: no price was found in any source that was read; a plan names it as unknown."""
+"""The price of Managed Lustre is in none of these sources; the plan lists it as unknown."""

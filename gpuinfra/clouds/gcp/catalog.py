@@ -1,8 +1,8 @@
-"""What Google Cloud sells: machine types with their GPUs, network interfaces, zones, capacity kinds and prices.
+"""Google Cloud machine types: GPUs, network interfaces, zones, kinds of capacity and prices.
 
 Facts only. Sources: the page on accelerator-optimized machines (AOM), the pages that create managed instance groups
 of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalogue of zones (SKY), reference blueprints (CT).
-Regions, images and service prices are in `regions.py`; decisions are in `profile.py` and `gpuinfra.plan`.
+Regions, images and prices of services are in `regions.py`; decisions are in `profile.py`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def _source(note: str = "") -> Source:
 
 
 def _nics(data: int) -> tuple[NicShape, ...]:
-    """One management interface and `data` interfaces, each in a network of its own, because a machine's gVNICs may not share one."""
+    """One management interface and `data` interfaces, each in its own network, because gVNICs of a machine cannot share a network."""
     rest = (NicShape(card=index, device=0, kind="gvnic", network=f"data-{index - 1}") for index in range(1, data + 1))
     return (NicShape(card=0, device=0, kind="gvnic"), *rest)
 
 
 def _roce(rails: int) -> tuple[NicShape, ...]:
-    """Two host interfaces in two networks, then one RDMA interface per rail, all in one network with the RoCE profile."""
+    """Two host interfaces in two networks, and one RDMA interface for each rail in one network with the RoCE profile."""
     return (
         NicShape(card=0, device=0, kind="gvnic"),
         NicShape(card=1, device=0, kind="gvnic", network="host-1"),
@@ -50,7 +50,7 @@ def _limits(nics: int, fabric: int) -> NicLimits:
 
 
 def _quota(family: str) -> dict[CapacityKind, str]:
-    """Newer families count by the Cloud Quotas id with the dimension `gpu_family`; spot and flex draw on its preemptible twin."""
+    """Newer families use the Cloud Quotas id with the dimension `gpu_family`; spot and flex use the preemptible quota."""
     plain = f"GPUS-PER-GPU-FAMILY-per-project-region gpu_family={family}"
     return {
         K.ON_DEMAND: plain,
@@ -92,7 +92,7 @@ def _price(
 
 
 def _both(**regions: tuple[float, float]) -> tuple[Price, ...]:
-    """On-demand and spot of several regions; `_` stands for `-` in a region's name."""
+    """On-demand and spot prices by region; `_` stands for `-` in the name of a region."""
     return tuple(
         price
         for region, (plain, spot) in regions.items()
@@ -117,7 +117,7 @@ def _inferred(kind: CapacityKind, usd: float) -> Price:
 
 
 def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
-    """GPUs, cores and memory of one GPU's share from the billing catalogue, times 8, and 12,000 GiB of local SSD at 0.08 USD a month."""
+    """Eight times the price of one GPU with its cores and memory in the billing catalogue, and 12,000 GiB of local SSD at 0.08 USD a month."""
     return _price(
         kind,
         "us-central1",
@@ -129,7 +129,7 @@ def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
 
 
 _CHS = "GoogleCloudPlatform/cluster-health-scanner:deploy/helm/health_checks/nccl_healthcheck"
-_BLOCK_NOTE = "No plain on-demand: a reservation, spot or flex-start."
+_BLOCK_NOTE = "No on-demand: use a reservation, spot or flex-start."
 
 A3_HIGH = MachineType(
     name="a3-highgpu-8g",
@@ -173,7 +173,7 @@ A3_HIGH = MachineType(
     source=_source(),
     notes=(
         "TCPXO since 2026, not with reservations (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, read 2026-11-21).",
-        "TCPX needs Container-Optimized OS or a kernel of its own.",
+        "TCPX needs Container-Optimized OS or the tcpx kernel of Google.",
     ),
 )  # fmt: skip
 
@@ -218,7 +218,7 @@ A3_MEGA = replace(
         *(floor for floor in A3_HIGH.floors if floor.check == "B5"),
     ),
     source=_source("one page says 1,800 Gbps, another 1,600: the eight data interfaces, nic0 not counted"),
-    notes=("Takes nine networks of the project's quota.",),
+    notes=("Uses nine networks of the quota of the project.",),
 )  # fmt: skip
 
 A3_ULTRA = MachineType(
@@ -295,7 +295,7 @@ A4X = MachineType(
     source=_source(),
     notes=(
         "Reservation only: no spot, no flex-start, no resize request.",
-        "An NVLink domain is 18 machines, 72 GPUs.",
+        "An NVLink domain has 18 nodes and 72 GPUs.",
     ),
 )
 
@@ -358,7 +358,7 @@ _A2 = (
     ),
 )  # fmt: skip
 
-_A3_SMALL_NOTE = "Fewer than eight GPUs are sold as spot and flex-start only."
+_A3_SMALL_NOTE = "With fewer than eight GPUs, spot and flex-start only."
 
 
 def _a3_small(count: int, gbps: float, spot: float, listed: float) -> MachineType:
@@ -448,7 +448,7 @@ _CPU = (_cpu(4, 10), _cpu(8, 16), _cpu(16, 32), _cpu(32, 32), _cpu(64, 32))
 MACHINES: dict[str, MachineType] = {
     machine.name: machine for machine in (A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU)
 }
-"""Name -> record."""
+"""Machine type -> record."""
 
 VARIANTS = ("-nolssd", "-lowmem")
-"""Suffixes of types that differ in local disks or memory only; they are looked up by their base."""
+"""Suffixes of machine types that differ in local disks or memory only; they use the record of their base type."""

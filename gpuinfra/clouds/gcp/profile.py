@@ -1,4 +1,4 @@
-"""What is decided differently on Google Cloud: images, instance groups, several networks, Managed Lustre. Pure: no SDK."""
+"""Decisions that differ on Google Cloud: images, instance groups, several networks, Managed Lustre. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.resources import ZONAL, resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
 from gpuinfra.clouds.machines import machines_of
-from gpuinfra.clouds.profile import Bought
+from gpuinfra.clouds.profile import BilledCapacity
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -37,12 +37,12 @@ from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 GROUP_LIMIT = 1000
-"""Nodes of one zonal managed instance group."""
+"""Nodes of a zonal managed instance group."""
 MTU_TCP = 8244
-"""What Google's own recipes give networks of A3 High and Mega."""
+"""MTU of A3 High and A3 Mega networks in the recipes of Google."""
 MTU_RDMA = 8896
 HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
-"""Families that take no Persistent Disk."""
+"""Families that do not support Persistent Disk."""
 DEFAULT_TIER = 500
 
 
@@ -63,14 +63,14 @@ class GcpProfile:
     tag_limit = 64
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
-    """There is no hop limit. The second is the one over IPv6, as public lists of metadata addresses have it (2026-11-21)."""
+    """Google Cloud has no hop limit. The second address is the IPv6 address in public lists of metadata addresses (2026-11-21)."""
 
     def zone_number(self, zone: str) -> int:
         """Zones have letters."""
         return ord(zone[-1]) - ord("a") + 1 if zone else 0
 
     def first_zone(self, region: str) -> str:
-        """Most regions have a zone b; a few old ones have no a."""
+        """Every region has a zone b; a few have no zone a."""
         return f"{region}-b"
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
@@ -78,20 +78,20 @@ class GcpProfile:
         return places.region_of(zone)
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """A zonal group's own limit."""
+        """The limit of a zonal managed instance group."""
         return GROUP_LIMIT
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """The layout of the record: every gVNIC in a network of its own, RDMA ones together."""
+        """The layout of the catalogue record: each gVNIC in its own network, RDMA interfaces in one network."""
         shapes = machine.nics if fabric else machine.nics[:1]
         return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in shapes)
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        """The accelerator image for GPU nodes that have one, plain Ubuntu for others."""
+        """The accelerator image for A3 and later, Ubuntu for other nodes."""
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage):
             image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
-            return image, "said in the declaration"
+            return image, "set in the declaration"
         newest = machine.gpu is not None and machine.gpu.arch in ("hopper", "blackwell")
         os = spec.software.os or ("ubuntu-24.04" if newest else "ubuntu-22.04")
         release = os.removeprefix("ubuntu-").replace(".", "")
@@ -103,18 +103,18 @@ class GcpProfile:
             prebuilt=False,
         )
         if wanted == "plain":
-            return plain, "image: plain, so every step installs"
+            return plain, "image: plain, so every step installs its software"
         if not newest:
-            return plain, "accelerator images are published for A3 and later, so every step installs"
+            return plain, "Google publishes accelerator images for A3 and later, so every step installs its software"
         arch = "arm64" if machine.arch == "arm64" else "amd64"
         if arch == "arm64" and os != "ubuntu-24.04":
-            return plain, "the accelerator image for arm64 is Ubuntu 24.04 only, so every step installs"
+            return plain, "the accelerator image for arm64 is Ubuntu 24.04 only, so every step installs its software"
         ref = f"ubuntu-os-accelerator-images/ubuntu-accelerator-{release}-{arch}-with-nvidia-580"
         image = Image(source="family", ref=ref, os=os, arch=machine.arch, prebuilt=True)
-        return image, "Google's own accelerator image brings driver, fabric manager and the kernel that goes with them"
+        return image, "the accelerator image of Google contains the driver, fabric manager and a matching kernel"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
-        """The newest families take Hyperdisk only, the others take none of it or both."""
+        """Hyperdisk for the families that require it, Persistent Disk for the others."""
         kind = "hyperdisk-balanced" if machine.family in HYPERDISK_ONLY else "pd-balanced"
         tuned = kind == "hyperdisk-balanced"
         return Disk(
@@ -127,7 +127,7 @@ class GcpProfile:
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """One instance group for each kind, because one template has one provisioning model."""
+        """One instance group for each kind of capacity, because a template has one provisioning model."""
         groups: list[Group] = []
         decisions: list[Decision] = []
         for entry, name, count in shares(pool, GROUP_LIMIT):
@@ -138,7 +138,7 @@ class GcpProfile:
                     name=name,
                     pool=pool.name,
                     kind=entry.kind,
-                    # A queued group starts empty and grows by resize requests.
+                    # A flex group starts empty and grows by resize requests.
                     count=0 if flex else count,
                     max_count=count,
                     zone=zone,
@@ -154,7 +154,7 @@ class GcpProfile:
         return tuple(groups), tuple(decisions)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """The main network, and one more for each interface that may not share it; RDMA's are the cluster's own."""
+        """The main network, and one for each interface that cannot share it. RDMA networks belong to the cluster."""
         given = spec.network.existing.subnets if spec.network.existing else {}
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = [str(part) for part in network.subnets(prefixlen_diff=3)]
@@ -194,7 +194,7 @@ class GcpProfile:
         )
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """One RDMA network for all pools that have RDMA, at the same addresses in every cluster: nothing routes between them."""
+        """One RDMA network for all pools with RDMA, with the same addresses in every cluster, because RDMA networks are not routed."""
         rails: dict[str, int] = {}
         zones: set[str] = set()
         for pool, machine in _fabric_pools(spec):
@@ -221,26 +221,30 @@ class GcpProfile:
         """Subnets span the zones of a region."""
         return "private-0"
 
-    def lustre(self, entry: Lustre) -> Bought:
-        """Sold in steps that depend on the tier and grow with the size."""
+    def lustre(self, entry: Lustre) -> BilledCapacity:
+        """Google Cloud bills Managed Lustre in steps that depend on tier and size."""
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         least, _, steps = places.LUSTRE_TIERS.get(tier, places.LUSTRE_TIERS[DEFAULT_TIER])
         step = next(size for up_to, size in steps if up_to is None or entry.capacity_gib <= up_to)
-        sold = max(least, -(-entry.capacity_gib // step) * step)
-        return Bought(asked=entry.capacity_gib, sold=sold, why=f"this tier is sold in steps of {step} from {least} on")
+        billed = max(least, -(-entry.capacity_gib // step) * step)
+        return BilledCapacity(
+            requested=entry.capacity_gib, billed=billed, reason=f"this tier is billed in steps of {step} from {least}"
+        )
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
-        """Managed Lustre, Filestore, or a bucket that is mounted."""
+        """Managed Lustre, Filestore, or a mounted bucket."""
         stays = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
         reason = (
-            "holds the only copy of its data" if stays else "its bucket keeps what was exported; nothing is by itself"
+            "holds the only copy of its data"
+            if stays
+            else "linked to a bucket; changes that were not exported are deleted"
         )
         lustre = isinstance(entry, Lustre)
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
             mount=entry.mount,
-            capacity_gib=self.lustre(entry).sold if isinstance(entry, Lustre) else getattr(entry, "capacity_gib", 0),
+            capacity_gib=self.lustre(entry).billed if isinstance(entry, Lustre) else getattr(entry, "capacity_gib", 0),
             deployment="MANAGED" if lustre else "ZONAL" if entry.kind == "home" else "gcsfuse",
             throughput_mb_s_per_tib=(entry.throughput_mb_s_per_tib or DEFAULT_TIER)
             if isinstance(entry, Lustre)
@@ -254,11 +258,11 @@ class GcpProfile:
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """Every resource that the components make, by type."""
+        """Resources of the components, by type."""
         return made.count(resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """Audit, keys, evidence, buckets, and file systems that hold the only copy of something."""
+        """Resources that destroy retains: audit, keys, evidence, buckets, and file systems with the only copy of their data."""
         return made.kept(resources(plan))
 
 
@@ -266,7 +270,7 @@ PROFILE = GcpProfile()
 
 
 def _provisioning(machine: MachineType, kind: str) -> str:
-    """Dense reservations, the only ones that the newest families are sold by, are bound to; others are only named (gcp.md 4.1)."""
+    """`RESERVATION_BOUND` for families that are offered with dense reservations only; other reservations are named in the template (docs/gcp.md)."""
     if kind == "reserved":
         return "STANDARD" if CapacityKind.ON_DEMAND in machine.capacity else "RESERVATION_BOUND"
     return {"spot": "SPOT", "flex": "FLEX_START"}.get(kind, "STANDARD")
@@ -274,12 +278,12 @@ def _provisioning(machine: MachineType, kind: str) -> str:
 
 def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None, str]:
     if kind == "reserved":
-        return None, "a reservation brings its own placement"
+        return None, "the reservation defines the placement"
     if kind == "flex":
-        return None, "a queued group takes no placement policy of its own"
+        return None, "a flex group accepts no placement policy"
     if machine.fabric is None or pool.fabric == "none" or pool.nodes < 2:
-        return None, "its nodes share no fast network"
-    return f"{pool.name}-near", "the fabric is fastest where nodes are near each other"
+        return None, "the nodes share no fabric"
+    return f"{pool.name}-near", "the fabric is fastest between nodes that are close together"
 
 
 def _fabric_pools(spec: ClusterSpec) -> Iterator[tuple[Pool, MachineType]]:
@@ -290,7 +294,7 @@ def _fabric_pools(spec: ClusterSpec) -> Iterator[tuple[Pool, MachineType]]:
 
 
 def _shared(spec: ClusterSpec) -> tuple[str, ...]:
-    """Networks beside the main one that every cluster of a site can use: those of its pools' machines, and of machines that a site names."""
+    """Further networks of the site: those of the machine types of its pools and of `network.machines`."""
     machines = machines_of(spec)
     used = [machine for _, machine in _fabric_pools(spec)]
     used += [machines[name] for name in spec.network.machines if name in machines]
@@ -298,15 +302,15 @@ def _shared(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def _service_range(eighth: str, prefix: int, kinds: set[str]) -> str | None:
-    """Addresses for file systems: 1024 for Managed Lustre, as many again for Filestore."""
+    """Address range for file systems: 1024 addresses for Managed Lustre, and 1024 for Filestore."""
     if not kinds & {"lustre", "home"}:
         return None
-    wanted = 22 if len(kinds & {"lustre", "home"}) == 1 else 21
-    return str(next(ipaddress.ip_network(eighth).subnets(new_prefix=max(wanted, prefix + 3))))
+    length = 22 if len(kinds & {"lustre", "home"}) == 1 else 21
+    return str(next(ipaddress.ip_network(eighth).subnets(new_prefix=max(length, prefix + 3))))
 
 
 def _cidrs(name: str, eighths: list[str], rails: int) -> list[str]:
-    """`data-N` is a quarter of the third or fourth eighth, `host-1` the fifth, a rail an eighth of the sixth."""
+    """`data-N` is a quarter of the third or fourth eighth, `host-1` is the fifth eighth, and a rail is an eighth of the sixth."""
     if name.startswith("data-"):
         index = int(name.removeprefix("data-"))
         parts = list(ipaddress.ip_network(eighths[2 + index // 4]).subnets(prefixlen_diff=2))

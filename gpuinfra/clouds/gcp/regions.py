@@ -1,4 +1,4 @@
-"""Google Cloud's regions, addresses it keeps for itself, Lustre's steps and what services cost."""
+"""Google Cloud: regions, reserved addresses, sizes of Managed Lustre, and prices of services."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ IAP_RANGE = "35.235.240.0/20"
 HEALTH_CHECK_RANGES = ("35.191.0.0/16", "130.211.0.0/22")
 """Sources of health checks for auto-healing; inferred from Google's load-balancing pages."""
 RESERVED_ADDRESSES = 4
-"""Addresses that Google keeps in each primary range; inferred."""
+"""Addresses that Google reserves in each primary range; inferred."""
 
 
 def region_of(zone: str) -> str | None:
-    """The region of a zone name, None when no region has such zones."""
+    """The region of a zone, None if no region has such zones."""
     region, dash, letter = zone.rpartition("-")
     return region if dash and region in REGIONS and re.fullmatch("[a-z]", letter) else None
 
@@ -53,4 +53,4 @@ SERVICE_PRICES = (
     ServicePrice(key="disk_gib_month:pd-balanced", unit="GiB-month", region="us-central1", usd=0.10, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
     ServicePrice(key="disk_gib_month:pd-ssd", unit="GiB-month", region="us-central1", usd=0.17, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
 )  # fmt: skip
-"""Managed Lustre: no price was found in any source that was read; a plan names it as unknown."""
+"""The price of Managed Lustre is in none of these sources; the plan lists it as unknown."""

@@ -1,4 +1,4 @@
-"""Rules that only AWS has: what can be bought, what a node can be, what FSx sells."""
+"""Rules that only AWS has: interface layouts, capacity, nodes and FSx for Lustre."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS: what can be bought, for how long, and together with what."""
+"""AWS: rules about capacity."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RESERVATION_MOST_NODES = 1000
 SPOT_LEAST_USD = 0.001
 
 
-def block_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A Capacity Block exists for this machine, in this region."""
+def block_is_offered_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Capacity Blocks of the machine type are offered in the region."""
     machines = machines_of(spec)
     if spec.where.region not in regions.PREFIXES:
         return
@@ -31,41 +31,37 @@ def block_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if not isinstance(entry, Block) or machine is None or CapacityKind.BLOCK not in machine.capacity:
                 continue
             if machine.block_regions and spec.where.region not in machine.block_regions:
-                what = f"is a Capacity Block of {machine.name}, which was not sold in {spec.where.region}"
-                hint = f"it was sold in {listed(list(machine.block_regions), 20)}"
-                yield warn(block_is_sold, f"pools[{i}].capacity[{j}]", what, hint)
+                what = f"is a Capacity Block of {machine.name}, which AWS does not list in {spec.where.region}"
+                hint = f"use {listed(list(machine.block_regions), 20)}"
+                yield warn(block_is_offered_in_region, f"pools[{i}].capacity[{j}]", what, hint)
 
 
-def block_has_a_sold_length(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A Capacity Block is 1 to 14 days or whole weeks up to 26, of at most 64 nodes, starting within 8 weeks."""
+def block_is_purchasable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A Capacity Block has at most 64 nodes, lasts 1 to 14 days or up to 26 whole weeks, and starts within 8 weeks."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if not isinstance(entry, Block):
                 continue
             path = f"pools[{i}].capacity[{j}]"
             if entry.count > BLOCK_MOST_NODES:
-                what = f"is {entry.count}; one Capacity Block has at most {BLOCK_MOST_NODES} nodes"
-                yield error(
-                    block_has_a_sold_length, f"{path}.count", what, "split it over several blocks, one entry each"
-                )
+                what = f"is {entry.count}; allowed: up to {BLOCK_MOST_NODES} nodes in one Capacity Block"
+                yield error(block_is_purchasable, f"{path}.count", what, "use several blocks, with one entry for each")
             length = _length(entry)
             if length is None:
                 continue
             starts, days = length
             if days > BLOCK_MOST_DAYS or (days > 14 and days % 7):
-                what = f"is {days} days after the start; blocks are 1 to 14 days, or whole weeks up to {BLOCK_MOST_DAYS} days"
-                yield error(
-                    block_has_a_sold_length, f"{path}.ends_at", what, "copy start and end from the block itself"
-                )
+                what = f"is {days} days after the start; allowed: 1 to 14 days, or whole weeks up to {BLOCK_MOST_DAYS} days"
+                yield error(block_is_purchasable, f"{path}.ends_at", what, "copy start and end from the Capacity Block")
             if (starts.date() - today).days > BLOCK_AHEAD_DAYS:
-                what = f"is {entry.starts_at}, more than {BLOCK_AHEAD_DAYS} days ahead; no block starts so late"
+                what = f"is {entry.starts_at}; allowed: up to {BLOCK_AHEAD_DAYS} days ahead"
                 yield error(
-                    block_has_a_sold_length, f"{path}.starts_at", what, "copy start and end from the block itself"
+                    block_is_purchasable, f"{path}.starts_at", what, "copy start and end from the Capacity Block"
                 )
 
 
 def _length(entry: Block) -> tuple[datetime, int] | None:
-    """Start, and length in days: a block ends at a fixed hour, so its last day may be a short one."""
+    """Start, and length in days. A block ends at a fixed hour, so its last day can be shorter."""
     try:
         starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
     except ValueError:
@@ -76,7 +72,7 @@ def _length(entry: Block) -> tuple[datetime, int] | None:
 
 
 def reservation_is_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Nodes are in the zone of their reservation."""
+    """The pool is in the zone of its reservation."""
     for i, pool in enumerate(spec.pools):
         zone = pool.zone or spec.where.zone
         zones: dict[str, int] = {}
@@ -85,62 +81,65 @@ def reservation_is_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 continue
             zones.setdefault(entry.zone, j)
             if zone and entry.zone != zone:
-                what = f"is {entry.zone}, but the pool is in {zone}, and a reservation does not cross zones"
+                what = f"is {entry.zone}, but the pool is in {zone}"
                 yield error(
-                    reservation_is_in_zone, f"pools[{i}].capacity[{j}].zone", what, f"let the pool be in {entry.zone}"
+                    reservation_is_in_zone, f"pools[{i}].capacity[{j}].zone", what, f"move the pool to {entry.zone}"
                 )
         if len(zones) > 1:
-            what = f"has reservations in {listed(sorted(zones))}; a pool is in one zone"
-            yield error(reservation_is_in_zone, f"pools[{i}].capacity", what, "make one pool for each zone")
+            what = f"has reservations in {listed(sorted(zones))}; allowed: one zone"
+            yield error(reservation_is_in_zone, f"pools[{i}].capacity", what, "use one pool for each zone")
 
 
-def reservation_has_a_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """One capacity reservation holds at most 1000 instances."""
+def reservation_size_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A capacity reservation holds at most 1000 instances."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.id and entry.count > RESERVATION_MOST_NODES:
-                what = f"is {entry.count}; one reservation holds at most {RESERVATION_MOST_NODES}"
+                what = f"is {entry.count}; allowed: up to {RESERVATION_MOST_NODES} in one reservation"
                 yield error(
-                    reservation_has_a_size,
+                    reservation_size_is_allowed,
                     f"pools[{i}].capacity[{j}].count",
                     what,
-                    "name a group of reservations by group_arn",
+                    "name a reservation group in group_arn",
                 )
 
 
-def reservation_id_has_its_form(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Ids of reservations and blocks are `cr-` and 17 hexadecimal digits; a group is an ARN."""
+def reservation_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The id of a reservation or block is `cr-` and 17 hexadecimal digits, and a group is the ARN of a resource group."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             path = f"pools[{i}].capacity[{j}]"
             if isinstance(entry, (Reserved, Block)) and entry.id and not _is_reservation(entry.id):
-                what = "is no id of a capacity reservation; they are written cr-0123456789abcdef0"
-                yield error(reservation_id_has_its_form, f"{path}.id", what, "copy it from the console")
+                what = "is not a reservation id; allowed: an id such as cr-0123456789abcdef0"
+                yield error(reservation_id_is_valid, f"{path}.id", what, "copy it from the console")
             if isinstance(entry, Reserved) and entry.group_arn and ":resource-groups:" not in entry.group_arn:
-                what = "is no ARN of a resource group; they are written arn:aws:resource-groups:us-east-1:123456789012:group/name"
-                yield error(reservation_id_has_its_form, f"{path}.group_arn", what, "copy it from the console")
+                what = "is not the ARN of a resource group; allowed: an ARN such as arn:aws:resource-groups:us-east-1:123456789012:group/name"
+                yield error(reservation_id_is_valid, f"{path}.group_arn", what, "copy it from the console")
 
 
 def _is_reservation(text: str) -> bool:
     return text.startswith("cr-") and len(text) == 20 and all(ch in "0123456789abcdef" for ch in text[3:])
 
 
-def racks_are_whole(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine that is sold by the rack is bought in whole ones."""
+def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A machine type that is offered by the rack is bought in whole racks."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
         for j, entry in enumerate(pool.capacity):
             if machine and machine.unit_nodes and entry.count not in machine.unit_nodes:
                 allowed = " or ".join(map(str, machine.unit_nodes))
-                what = f"is {entry.count}; {machine.name} is sold inside a rack of {allowed} nodes"
+                what = f"is {entry.count}; {machine.name} is offered in racks of {allowed} nodes"
                 yield error(
-                    racks_are_whole, f"pools[{i}].capacity[{j}].count", what, f"take {allowed}, one entry for each rack"
+                    pool_fills_racks,
+                    f"pools[{i}].capacity[{j}].count",
+                    what,
+                    f"use {allowed}, with one entry for each rack",
                 )
 
 
-def on_demand_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine without an on-demand price in the region cannot be started on demand there."""
+def on_demand_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """On-demand capacity is used only in regions where the machine type has an on-demand price."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
@@ -150,39 +149,39 @@ def on_demand_is_sold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if entry.kind == "on_demand":
                 path = f"pools[{i}].capacity[{j}].kind"
                 what = f"is on_demand, but {machine.name} has no on-demand price in us-east-1"
-                hint = "take a Capacity Block, a reservation or spot"
-                say = error if spec.where.region == "us-east-1" else warn
-                yield say(on_demand_is_sold, path, what, hint)
+                hint = "use a Capacity Block, a reservation or spot"
+                level = error if spec.where.region == "us-east-1" else warn
+                yield level(on_demand_is_offered, path, what, hint)
 
 
-def spot_price_is_possible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A limit on the spot price is at least what AWS accepts."""
+def spot_price_limit_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The spot price limit is at least the minimum that AWS accepts."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and entry.max_price_usd is not None and entry.max_price_usd < SPOT_LEAST_USD:
-                what = f"is {entry.max_price_usd}; AWS accepts {SPOT_LEAST_USD} and more"
-                yield error(spot_price_is_possible, f"pools[{i}].capacity[{j}].max_price_usd", what, "leave it out")
+                what = f"is {entry.max_price_usd}; allowed: {SPOT_LEAST_USD} or more"
+                yield error(spot_price_limit_is_allowed, f"pools[{i}].capacity[{j}].max_price_usd", what, "remove it")
 
 
-def reserved_p_needs_account_team(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Reservations of P machines are made with the account team, not in the console."""
+def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Overflow of a reservation needs on-demand capacity, which is rarely available for P machine types."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.overflow and machine and machine.family.startswith("p"):
-                what = "is true: nodes beyond the reservation are started on demand, which P machines seldom are"
-                yield info(reserved_p_needs_account_team, f"pools[{i}].capacity[{j}].overflow", what)
+                what = "is true, so nodes beyond the reservation start on demand; on-demand capacity of P machine types is rarely available"
+                yield info(overflow_depends_on_on_demand, f"pools[{i}].capacity[{j}].overflow", what)
 
 
 RULES = (
-    block_is_sold,
-    block_has_a_sold_length,
+    block_is_offered_in_region,
+    block_is_purchasable,
     reservation_is_in_zone,
-    reservation_has_a_size,
-    reservation_id_has_its_form,
-    racks_are_whole,
-    on_demand_is_sold,
-    spot_price_is_possible,
-    reserved_p_needs_account_team,
+    reservation_size_is_allowed,
+    reservation_id_is_valid,
+    pool_fills_racks,
+    on_demand_is_offered,
+    spot_price_limit_is_allowed,
+    overflow_depends_on_on_demand,
 )

@@ -1,4 +1,4 @@
-"""AWS: fabric, addresses, disks, images and access of nodes."""
+"""AWS: rules about the fabric, addresses, disks, images and access of nodes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage
 
 RESERVED_ADDRESSES = 5
-"""Addresses that AWS keeps in each subnet."""
+"""Addresses that AWS reserves in each subnet."""
 GP3_MOST_MIB_S = 1000
 GP3_MOST_IOPS = 16000
 GP3_MIB_S_PER_IOPS = 0.25
 
 
-def fabric_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A pool that needs the fabric has a machine with EFA."""
+def machine_has_efa(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool that requires the fabric has a machine type with EFA."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
         if machine and pool.fabric == "required" and machine.fabric is None:
             larger = [m.name for m in machines.values() if m.family == machine.family and m.fabric]
-            hint = f"in its family {listed(larger)} have" if larger else "take another machine"
-            yield error(fabric_exists, f"pools[{i}].fabric", f"is required, but {machine.name} has no EFA", hint)
+            hint = f"use {listed(larger)}, which have EFA" if larger else "use another machine type"
+            yield error(machine_has_efa, f"pools[{i}].fabric", f"is required, but {machine.name} has no EFA", hint)
 
 
-def fabric_stays_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """EFA does not cross zones: pools of one machine in two zones cannot run one job."""
+def efa_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Pools of one machine type with EFA are in one zone, because EFA does not cross zones."""
     machines = machines_of(spec)
     first: dict[str, tuple[int, str]] = {}
     for i, pool in enumerate(spec.pools):
@@ -43,23 +43,25 @@ def fabric_stays_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         index, other = first.setdefault(machine.name, (i, zone))
         if other != zone:
-            what = f"is {zone}, but pools[{index}] with the same machine is in {other}, and EFA does not cross zones"
-            yield warn(fabric_stays_in_zone, f"pools[{i}].zone", what, "put them in one zone if one job is to use both")
+            what = (
+                f"is {zone}, but pools[{index}] with the same machine type is in {other}, and EFA does not cross zones"
+            )
+            yield warn(efa_pools_share_zone, f"pools[{i}].zone", what, "use one zone to run a job on both pools")
 
 
-def p4_talks_to_itself(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The EFA of p4d and p4de talks to its own type only."""
+def p4_pools_are_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """p4d and p4de are the only machine type with EFA in the cluster, because their EFA connects to its own type only."""
     machines = machines_of(spec)
     types = {pool.machine: i for i, pool in enumerate(spec.pools) if (m := machines.get(pool.machine)) and m.fabric}
     for name, i in types.items():
         if machines[name].family == "p4" and len(types) > 1:
             others = listed(sorted(set(types) - {name}))
-            what = f"is {name}, whose EFA does not talk to {others} of the other pools"
-            yield warn(p4_talks_to_itself, f"pools[{i}].machine", what, "run jobs inside one pool")
+            what = f"is {name}, whose EFA does not connect to {others} of the other pools"
+            yield warn(p4_pools_are_alone, f"pools[{i}].machine", what, "run each job in one pool")
 
 
-def addresses_suffice(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The zone's subnet has an address for every interface that needs one, and room for AWS's own five."""
+def subnet_has_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The subnet of a zone has enough addresses for the interfaces of its nodes and the five that AWS reserves."""
     if spec.network.existing:
         return
     try:
@@ -75,48 +77,48 @@ def addresses_suffice(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         need[zone] = need.get(zone, 0) + pool.nodes * (machine.ips if machine else 1)
     for zone, count in need.items():
         if count > have:
-            what = f"is {network}, which gives a zone {have} addresses; {zone or 'the zone'} needs {count}"
-            yield error(addresses_suffice, "network.cidr", what, "take a larger network or more zones")
+            what = f"is {network}, which has {have} addresses for each zone; {zone or 'the zone'} needs {count}"
+            yield error(subnet_has_enough_addresses, "network.cidr", what, "use a larger network or more zones")
 
 
 def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """One stack uses at most one Local Zone, because addresses are dealt out by the number of the zone."""
+    """A stack uses at most one Local Zone, because subnets are numbered by zone."""
     local = {zone for zones in LOCAL_ZONES.values() for zone in zones}
     used = sorted({zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone in local})
     if len(used) > 1:
         yield error(
             one_local_zone,
             "pools",
-            f"use {listed(used)}; one stack has room for one Local Zone",
-            "make a stack for each",
+            f"use {listed(used)}; allowed: one Local Zone in a stack",
+            "use one stack for each Local Zone",
         )
     for zone in used:
-        yield info(one_local_zone, "where.zone", f"uses {zone}, a Local Zone, which the account has to opt in to")
+        yield info(one_local_zone, "where.zone", f"is {zone}, a Local Zone; the account must opt in to it")
 
 
-def existing_network_has_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing network names a subnet for every zone that is used."""
+def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An existing network has a subnet for each zone that the cluster uses."""
     existing = spec.network.existing
     if existing is None:
         return
     if not existing.id.startswith("vpc-"):
-        what = "is no VPC id; they are written vpc-0123456789abcdef0"
-        yield error(existing_network_has_zone, "network.existing.id", what, "copy it from the console")
+        what = "is not a VPC id; allowed: an id such as vpc-0123456789abcdef0"
+        yield error(existing_network_covers_zones, "network.existing.id", what, "copy it from the console")
     zones = {zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone}
     if not zones:
         yield error(
-            existing_network_has_zone,
+            existing_network_covers_zones,
             "where.zone",
-            "is left out, but the network exists already",
-            "say which of its zones",
+            "is required with an existing network",
+            "set it to a zone of the network",
         )
     for zone in sorted(zones - set(existing.subnets)):
-        what = f"names no subnet in {zone}"
-        yield error(existing_network_has_zone, "network.existing.subnets", what, f"add `{zone}: subnet-...`")
+        what = f"has no subnet in {zone}"
+        yield error(existing_network_covers_zones, "network.existing.subnets", what, f"add `{zone}: subnet-...`")
 
 
-def disk_can_be_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The root disk holds its image, and its throughput is one that gp3 has."""
+def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The root disk is large enough for its image, and its IOPS and throughput are within the limits of gp3."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
@@ -128,25 +130,30 @@ def disk_can_be_made(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         disk = PROFILE.disk(pool, machine, image)
         if disk.size_gib < least:
             what = f"is {disk.size_gib}; the image needs {least}"
-            yield error(disk_can_be_made, f"pools[{i}].disk.size_gib", what, "leave it out")
+            yield error(root_disk_is_allowed, f"pools[{i}].disk.size_gib", what, f"use {least} or more, or remove it")
         elif machine.gpu and not image.prebuilt and disk.size_gib < 100:
-            what = f"is {disk.size_gib}; driver, toolkit and images need 50 GiB free after the system"
-            yield warn(disk_can_be_made, f"pools[{i}].disk.size_gib", what, "take 100 or more")
+            what = f"is {disk.size_gib}; driver, toolkit and containers need 50 GiB of free space"
+            yield warn(root_disk_is_allowed, f"pools[{i}].disk.size_gib", what, "use 100 or more")
         if disk.throughput_mib_s and disk.throughput_mib_s > GP3_MOST_MIB_S:
-            what = f"is {disk.throughput_mib_s}; gp3 has at most {GP3_MOST_MIB_S}"
-            yield error(disk_can_be_made, f"pools[{i}].disk.throughput_mib_s", what, "lower it")
+            what = f"is {disk.throughput_mib_s}; allowed: up to {GP3_MOST_MIB_S} for gp3"
+            yield error(root_disk_is_allowed, f"pools[{i}].disk.throughput_mib_s", what, "lower it")
         iops = disk.iops or 3000
         if iops > GP3_MOST_IOPS:
             yield error(
-                disk_can_be_made, f"pools[{i}].disk.iops", f"is {iops}; gp3 has at most {GP3_MOST_IOPS}", "lower it"
+                root_disk_is_allowed,
+                f"pools[{i}].disk.iops",
+                f"is {iops}; allowed: up to {GP3_MOST_IOPS} for gp3",
+                "lower it",
             )
         if disk.throughput_mib_s and disk.throughput_mib_s > iops * GP3_MIB_S_PER_IOPS:
-            what = f"is {disk.throughput_mib_s}, which needs {round(disk.throughput_mib_s / GP3_MIB_S_PER_IOPS)} iops; there are {iops}"
-            yield error(disk_can_be_made, f"pools[{i}].disk.throughput_mib_s", what, "raise iops or lower it")
+            what = f"is {disk.throughput_mib_s}, which needs {round(disk.throughput_mib_s / GP3_MIB_S_PER_IOPS)} iops; the disk has {iops}"
+            yield error(
+                root_disk_is_allowed, f"pools[{i}].disk.throughput_mib_s", what, "raise iops, or lower the throughput"
+            )
 
 
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The image is built for the machine's architecture."""
+    """A custom image has the architecture of the machine type, and is an AMI id or an SSM parameter."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
@@ -154,43 +161,46 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if machine and isinstance(wanted, CustomImage):
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(image_fits_machine, f"pools[{i}].image.arch", what, "name an image that was built for it")
+                yield error(image_fits_machine, f"pools[{i}].image.arch", what, "use an image with that architecture")
             if not wanted.ref.startswith(("ami-", "/aws/service/")):
-                what = "is no AMI id; they are written ami-0123456789abcdef0"
+                what = "is not an AMI id; allowed: an id such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
                 yield error(image_fits_machine, f"pools[{i}].image.ref", what, "copy it from the console")
 
 
-def idle_connections_survive(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """On the newest platform an idle TCP connection is forgotten after 350 seconds."""
+def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Machine types on Nitro v6 drop idle TCP connections after 350 seconds."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         machine = machines.get(pool.machine)
         if machine and machine.hypervisor == "nitro-v6":
-            what = f"is {machine.name}, which forgets idle TCP connections after 350 s"
-            yield info(idle_connections_survive, f"pools[{i}].machine", what, "long idle sessions need keepalive")
+            what = f"is {machine.name}, which drops idle TCP connections after 350 s"
+            yield info(idle_connections_are_dropped, f"pools[{i}].machine", what, "use TCP keepalive for long sessions")
 
 
-def people_come_by_sessions(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """On AWS no port is opened for people and nobody is granted anything: Session Manager is the way in, and IAM says for whom."""
+def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """AWS ignores `ssh_from` and `operators`: Session Manager gives access to nodes, and IAM controls it."""
     if spec.access.ssh_from:
-        what = "opens nothing on AWS, where people come through Session Manager and port 22 stays closed"
-        yield warn(people_come_by_sessions, "access.ssh_from", what, "leave it out; `gpuinfra ssh` takes that way")
+        what = "has no effect on AWS: port 22 stays closed, and Session Manager gives access to nodes"
+        yield warn(access_uses_session_manager, "access.ssh_from", what, "remove it, and use `gpuinfra ssh`")
     if spec.access.operators:
-        what = "gives nobody anything on AWS, where IAM says who deploys and who reads evidence"
+        what = "has no effect on AWS: IAM controls who deploys and who reads evidence"
         yield warn(
-            people_come_by_sessions, "access.operators", what, "attach what `gpuinfra permissions` prints to them"
+            access_uses_session_manager,
+            "access.operators",
+            what,
+            "attach the policies of `gpuinfra permissions` to the operators",
         )
 
 
 RULES = (
-    fabric_exists,
-    fabric_stays_in_zone,
-    p4_talks_to_itself,
-    addresses_suffice,
+    machine_has_efa,
+    efa_pools_share_zone,
+    p4_pools_are_alone,
+    subnet_has_enough_addresses,
     one_local_zone,
-    existing_network_has_zone,
-    disk_can_be_made,
+    existing_network_covers_zones,
+    root_disk_is_allowed,
     image_fits_machine,
-    idle_connections_survive,
-    people_come_by_sessions,
+    idle_connections_are_dropped,
+    access_uses_session_manager,
 )

@@ -19,11 +19,11 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import CustomImage, Pool
 
 RESERVED_ADDRESSES = 5
-"""Addresses that Azure keeps in each subnet."""
+"""Addresses that Azure reserves in each subnet."""
 
 
-def _nearest(known: tuple[int, ...], wanted: int) -> int:
-    return min(known, key=lambda one: abs(one - wanted))
+def _nearest(known: tuple[int, ...], value: int) -> int:
+    return min(known, key=lambda one: abs(one - value))
 
 
 def _pools(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
@@ -37,27 +37,27 @@ def _infiniband(pool: Pool, machine: MachineType) -> bool:
     return machine.fabric is not None and pool.fabric != "none"
 
 
-def infiniband_pool_is_one_kind(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """One InfiniBand fabric is one scale set, and a scale set is of one kind."""
+def infiniband_pool_has_one_capacity_kind(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool with InfiniBand has one kind of capacity, because one fabric is one scale set."""
     for path, pool, machine in _pools(spec):
         if _infiniband(pool, machine) and len(pool.capacity) > 1:
             kinds = listed([entry.kind for entry in pool.capacity])
-            what = f"mixes {kinds}, but one InfiniBand fabric is one scale set of one kind"
-            hint = f"make one pool for each: {pool.name}-a and {pool.name}-b; they are two fabrics"
-            yield error(infiniband_pool_is_one_kind, f"{path}.capacity", what, hint)
+            what = f"has {kinds}; allowed: one kind of capacity in a pool with InfiniBand"
+            hint = f"use one pool for each kind, such as {pool.name}-a and {pool.name}-b, which are separate fabrics"
+            yield error(infiniband_pool_has_one_capacity_kind, f"{path}.capacity", what, hint)
 
 
-def infiniband_pool_fits_one_set(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """One fabric has at most 100 nodes, because one fabric is one scale set with a single placement group."""
+def infiniband_pool_fits_scale_set(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool with InfiniBand has at most 100 nodes, the limit of a scale set with a single placement group."""
     for path, pool, machine in _pools(spec):
         if _infiniband(pool, machine) and pool.nodes > FABRIC_LIMIT:
-            what = f"has {pool.nodes} nodes; one InfiniBand fabric has at most {FABRIC_LIMIT}"
-            hint = "make several pools, each a fabric of its own, or ask Azure to raise the limit to 300"
-            yield error(infiniband_pool_fits_one_set, f"{path}.capacity", what, hint)
+            what = f"has {pool.nodes} nodes; allowed: up to {FABRIC_LIMIT} in one InfiniBand fabric"
+            hint = "use several pools, which are separate fabrics"
+            yield error(infiniband_pool_fits_scale_set, f"{path}.capacity", what, hint)
 
 
-def network_leaves_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The service keeps 172.16.0.0/16 for InfiniBand."""
+def network_avoids_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The network does not overlap 172.16.0.0/16, which Azure reserves for InfiniBand."""
     if not any(_infiniband(pool, machine) for _, pool, machine in _pools(spec)):
         return
     try:
@@ -65,69 +65,67 @@ def network_leaves_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Findin
     except ValueError:
         return
     if network.version == 4 and network.overlaps(ipaddress.IPv4Network(RDMA_NETWORK)):
-        what = f"is {network}, which overlaps {RDMA_NETWORK}, the range that Azure keeps for InfiniBand"
-        yield error(network_leaves_rdma_range, "network.cidr", what, "take 10.64.0.0/16")
+        what = f"is {network}, which overlaps {RDMA_NETWORK}, the range that Azure reserves for InfiniBand"
+        yield error(network_avoids_rdma_range, "network.cidr", what, "use 10.64.0.0/16")
 
 
-def reservation_takes_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Capacity reservations exclude every ND size, and do not go with a single placement group."""
+def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Azure offers capacity reservations for the machine type; ND sizes have none."""
     for path, pool, machine in _pools(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and CapacityKind.RESERVED not in machine.capacity:
-                what = f"is a reservation, but on-demand capacity reservations exclude {machine.name}"
-                hint = "Azure's discount of that name is a price and no capacity: take on_demand or spot"
-                yield error(reservation_takes_machine, f"{path}.capacity[{j}]", what, hint)
+                what = f"is a reservation, but Azure offers no capacity reservation for {machine.name}"
+                hint = "use on_demand or spot; an Azure reservation is a discount and reserves no capacity"
+                yield error(reservation_supports_machine, f"{path}.capacity[{j}]", what, hint)
             if isinstance(entry, Reserved) and (entry.group_arn or entry.placement_group or entry.overflow):
-                what = "uses a field that only AWS has (group_arn, placement_group, overflow)"
-                yield error(reservation_takes_machine, f"{path}.capacity[{j}]", what, "take it out")
+                what = "has a field that only AWS supports (group_arn, placement_group, overflow)"
+                yield error(reservation_supports_machine, f"{path}.capacity[{j}]", what, "remove it")
 
 
-def spot_saves_something(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Where spot was seen at the on-demand price, it only adds interruptions."""
+def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Spot is cheaper than on demand, and a price limit has at most five decimals."""
     for path, pool, machine in _pools(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and machine.gpu and machine.gpu.key == "H200":
-                what = "is spot, whose price equalled on-demand when it was last read"
-                yield warn(
-                    spot_saves_something, f"{path}.capacity[{j}].kind", what, "compare prices before choosing it"
-                )
+                what = "is spot, which had the on-demand price when the price was last read"
+                yield warn(spot_is_cheaper, f"{path}.capacity[{j}].kind", what, "compare prices before you use spot")
             if (
                 isinstance(entry, Spot)
                 and entry.max_price_usd is not None
                 and round(entry.max_price_usd, 5) != entry.max_price_usd
             ):
-                what = f"is {entry.max_price_usd}; Azure takes five decimals"
-                yield error(spot_saves_something, f"{path}.capacity[{j}].max_price_usd", what, "round it")
+                what = f"is {entry.max_price_usd}; allowed: up to five decimals"
+                yield error(spot_is_cheaper, f"{path}.capacity[{j}].max_price_usd", what, "round it")
 
 
-def image_fits_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """GB sizes take arm64 images, all others x86_64."""
+def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A custom image has the architecture of the machine type."""
     for path, pool, machine in _pools(spec):
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
             what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-            yield error(image_fits_size, f"{path}.image.arch", what, "name an image that was built for it")
+            yield error(image_fits_vm_size, f"{path}.image.arch", what, "use an image with that architecture")
 
 
-def several_nodes_have_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An ND size whose name lacks the r has no usable InfiniBand."""
+def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool with several ND nodes uses a size with InfiniBand, which has an r in its name."""
     for path, pool, machine in _pools(spec):
         bare = machine.name.startswith("Standard_ND") and machine.fabric is None
         if bare and pool.fabric == "required":
-            what = f"is {machine.name}, which has no usable InfiniBand"
-            yield error(several_nodes_have_infiniband, f"{path}.machine", what, "take the size with an r in its name")
+            what = f"is {machine.name}, which has no InfiniBand"
+            yield error(multi_node_pool_has_infiniband, f"{path}.machine", what, "use the size with an r in its name")
         elif bare and pool.nodes > 1:
-            what = f"is {machine.name}, whose {pool.nodes} nodes have no InfiniBand between them"
-            hint = "take the size with an r in its name, or say fabric: none"
-            say = warn if pool.fabric == "none" else error
-            yield say(several_nodes_have_infiniband, f"{path}.machine", what, hint)
+            what = f"is {machine.name}, which does not connect the {pool.nodes} nodes by InfiniBand"
+            hint = "use the size with an r in its name, or set fabric: none"
+            level = warn if pool.fabric == "none" else error
+            yield level(multi_node_pool_has_infiniband, f"{path}.machine", what, hint)
         elif pool.fabric == "required" and machine.fabric is None:
             what = f"is required, but {machine.name} has no InfiniBand"
-            yield error(several_nodes_have_infiniband, f"{path}.fabric", what, "take an ND size with an r in its name")
+            yield error(multi_node_pool_has_infiniband, f"{path}.fabric", what, "use an ND size with an r in its name")
 
 
-def lustre_tier_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre has four tiers, a largest size, and nothing of FSx."""
+def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Managed Lustre has the tier and the capacity, and no field that only FSx supports."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre":
             continue
@@ -135,24 +133,24 @@ def lustre_tier_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         tier = entry.throughput_mb_s_per_tib
         if tier is not None and tier not in LUSTRE_SKUS:
             near = _nearest(tuple(LUSTRE_SKUS), tier)
-            what = f"is {tier}; Azure has {listed([str(t) for t in LUSTRE_SKUS])}"
-            yield error(lustre_tier_exists, f"{path}.throughput_mb_s_per_tib", what, f"take {near}")
+            what = f"is {tier}; allowed: {listed([str(t) for t in LUSTRE_SKUS])}"
+            yield error(lustre_sku_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
             continue
         sku, _, most = LUSTRE_SKUS[tier or 250]
-        bought = PROFILE.lustre(entry)
-        if bought.sold > most * 1024:
-            what = f"is {entry.capacity_gib}; {sku} has at most {most * 1024} without a ticket"
-            yield error(lustre_tier_exists, f"{path}.capacity_gib", what, "lower it or take another tier")
-        elif bought.sold != bought.asked:
-            what = f"is {bought.asked}, and {bought.sold} is bought: {bought.why}"
-            yield info(lustre_tier_exists, f"{path}.capacity_gib", what, f"write {bought.sold} to say it yourself")
+        capacity = PROFILE.lustre(entry)
+        if capacity.billed > most * 1024:
+            what = f"is {entry.capacity_gib}; allowed: up to {most * 1024} for {sku} without a support request"
+            yield error(lustre_sku_is_offered, f"{path}.capacity_gib", what, "lower it, or use another tier")
+        elif capacity.billed != capacity.requested:
+            what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
+            yield info(lustre_sku_is_offered, f"{path}.capacity_gib", what, f"use {capacity.billed}")
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
-            what = "uses a field that only AWS has (deployment, version, metadata_iops, fabric, backup_days)"
-            yield error(lustre_tier_exists, path, what, "take it out")
+            what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
+            yield error(lustre_sku_is_offered, path, what, "remove it")
 
 
 def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre is in one zone, its clients' zone."""
+    """The file system is in the zone of the pools."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre":
             continue
@@ -161,11 +159,11 @@ def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Findin
             other = pool.zone or spec.where.zone
             if zone and other and zone != other:
                 what = f"is {zone}, but pools[{j}] is in {other}"
-                yield error(lustre_is_in_clients_zone, f"storage[{i}].zone", what, f"put it in {other}")
+                yield error(lustre_is_in_clients_zone, f"storage[{i}].zone", what, f"use {other}")
 
 
 def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A file system has a subnet of its own, as large as its capacity asks for."""
+    """The network is large enough for the subnet that each file system needs."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
     except ValueError:
@@ -174,44 +172,44 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
     for entry in spec.storage:
         if entry.kind != "lustre" or spec.network.existing:
             continue
-        tib = PROFILE.lustre(entry).sold / 1024
+        tib = PROFILE.lustre(entry).billed / 1024
         need = next((size for most, size in LUSTRE_SUBNETS if tib <= most), None)
         if need is None or prefix > need:
-            what = f"is {network}, which gives a file system a /{prefix}; {tib:g} TiB needs {'more than a /23' if need is None else f'a /{need}'}"
-            yield error(lustre_subnet_is_large_enough, "network.cidr", what, "take a larger network, such as a /16")
+            what = f"is {network}, which has a /{prefix} for each file system; {tib:g} TiB needs {'more than a /23' if need is None else f'a /{need}'}"
+            yield error(lustre_subnet_is_large_enough, "network.cidr", what, "use a larger network, such as a /16")
 
 
 def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The nodes' subnet has an address for each node and five that Azure keeps."""
+    """The subnet of the nodes has an address for each node and the five that Azure reserves."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
     except ValueError:
         return
     have = network.num_addresses // 8 - RESERVED_ADDRESSES
     if not spec.network.existing and spec.nodes > have:
-        what = f"is {network}, which gives nodes {have} addresses; {spec.nodes} are needed"
-        yield error(node_subnet_is_large_enough, "network.cidr", what, "take a larger network")
+        what = f"is {network}, which has {have} addresses for nodes; the cluster needs {spec.nodes}"
+        yield error(node_subnet_is_large_enough, "network.cidr", what, "use a larger network")
 
 
-def region_has_a_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A region without a pair keeps no second copy of storage elsewhere."""
+def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The region has a paired region, which holds a second copy of storage."""
     if spec.where.region in PROFILE.regions and spec.where.region not in PAIRS:
-        what = f"is {spec.where.region}, which has no paired region: storage is copied inside it only"
-        yield info(region_has_a_pair, "where.region", what)
+        what = f"is {spec.where.region}, which has no paired region, so storage is replicated inside the region only"
+        yield info(region_has_pair, "where.region", what)
 
 
 RULES: tuple[Rule, ...] = (
-    infiniband_pool_is_one_kind,
-    infiniband_pool_fits_one_set,
-    network_leaves_rdma_range,
-    reservation_takes_machine,
-    spot_saves_something,
-    image_fits_size,
-    several_nodes_have_infiniband,
-    lustre_tier_exists,
+    infiniband_pool_has_one_capacity_kind,
+    infiniband_pool_fits_scale_set,
+    network_avoids_rdma_range,
+    reservation_supports_machine,
+    spot_is_cheaper,
+    image_fits_vm_size,
+    multi_node_pool_has_infiniband,
+    lustre_sku_is_offered,
     lustre_is_in_clients_zone,
     lustre_subnet_is_large_enough,
     node_subnet_is_large_enough,
-    region_has_a_pair,
+    region_has_pair,
     *access.RULES,
 )
