@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the machine a place where packages can be installed and RDMA can lock its memory.
+# Prepares the machine for package installation and for RDMA, which locks memory.
 #
-# Reads:  ROOT_FREE_GIB  free space that driver and toolkit need on /, in GiB: 50
-#         LOCK_DATE      day on which the software lock was made: 2026-11-20
-# Proves: the clock is right within five minutes, / has that much room, no package is half configured,
-#         nothing upgrades GPU software behind our back, and logins and services may lock all memory.
+# Reads:  ROOT_FREE_GIB  free space that driver and toolkit require on /, in GiB: 50
+#         LOCK_DATE      date of the software lock: 2026-11-20
+# Proves: the clock is correct within five minutes, / has enough free space, no package is half configured,
+#         no automatic upgrade changes GPU software, and logins and services may lock all memory.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -20,27 +20,27 @@ main() {
   check_clock
   check_room
   stop_background_upgrades
-  mend_packages
+  repair_packages
   install_packages ca-certificates curl gnupg kmod pciutils
   raise_limits
 
   end_dry_run
-  [[ -z $(dpkg --audit) ]] || die "dpkg --audit still names half-configured packages"
-  proved "clock, room, packages and limits are fit for the next steps"
+  [[ -z $(dpkg --audit) ]] || die "dpkg --audit still lists half-configured packages"
+  proved "clock, free space, packages and limits are ready for the next steps"
 }
 
-# Certificates and request signatures fail in odd words under a wrong clock, so it is named here.
-# Every cloud's metadata service sits at one address and dates its answers, whatever else they say.
+# With a wrong clock, certificates and request signatures fail with misleading errors, so the clock is checked first.
+# Every cloud's metadata service has a fixed address and sends a Date header with any answer.
 check_clock() {
   local now earliest there offset
   now=$(date -u +%s)
   earliest=$(date -u -d "$LOCK_DATE" +%s)
   ((now >= earliest)) ||
-    refuse "the clock says $(date -u -d "@$now" +%F), before the software lock of $LOCK_DATE was made; set the clock (timedatectl, chrony) and run again"
+    refuse "the clock shows $(date -u -d "@$now" +%F), which is before the date of the software lock, $LOCK_DATE; set the clock (timedatectl, chrony) and run again"
   there=$(metadata_date) || return 0
   offset=$((now - there))
   ((${offset#-} <= CLOCK_TOLERANCE_S)) ||
-    refuse "the clock is off by $offset s against the metadata service; set it (timedatectl, chrony) and run again"
+    refuse "the clock differs by $offset s from the metadata service; set it (timedatectl, chrony) and run again"
 }
 
 metadata_date() {
@@ -56,10 +56,10 @@ check_room() {
   local free
   free=$(($(df -B1 --output=avail / | tail -n 1) / 1024 / 1024 / 1024))
   ((free >= ROOT_FREE_GIB)) ||
-    refuse "/ has $free GiB free, driver and toolkit need $ROOT_FREE_GIB GiB; give the pool a larger disk"
+    refuse "/ has $free GiB free, but driver and toolkit require $ROOT_FREE_GIB GiB; set a larger root disk for the pool"
 }
 
-# One unattended upgrade of the driver's user space takes every GPU away until the next reboot.
+# One unattended upgrade of the driver's user space makes all GPUs unavailable until the next reboot.
 stop_background_upgrades() {
   local timer
   for timer in apt-daily.timer apt-daily-upgrade.timer; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Settles on one kernel before anything is built for it: headers for the running kernel, then a hold on all of it.
+# Pins one kernel before anything is built for it: headers for the running kernel, and a hold on its packages.
 #
 # Reads:  KERNEL_FLAVOUR  Ubuntu's kernel family on this cloud: aws, azure-lts-22.04
-#         KERNEL_RELEASE  exact kernel wanted, as `uname -r` prints it: 6.8.0-1040-aws; empty keeps the running one
-#         KERNEL_SERIES   series that every module of the lock is published for: `5.15`, `6.8 6.11`; empty allows any
-# Proves: /lib/modules/<running kernel>/build exists, the kernel is the wanted one, and apt will not move it.
-# Reboots when another kernel has to run first: the lock names one, or the mirror has no headers for this one any more.
+#         KERNEL_RELEASE  exact kernel, as `uname -r` prints it: 6.8.0-1040-aws; empty keeps the running one
+#         KERNEL_SERIES   series for which every module of the lock is published: `5.15`, `6.8 6.11`; empty allows any
+# Proves: /lib/modules/<running kernel>/build exists, the kernel is the required one, and apt does not change it.
+# Reboots when another kernel is required: the lock names one, or the mirror no longer has headers for the running one.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -29,15 +29,15 @@ main() {
   hold_kernel "$running"
 
   end_dry_run
-  in_series "$running" || die "kernel $running runs, but modules exist for the series $KERNEL_SERIES"
+  in_series "$running" || die "kernel $running is running, but modules exist only for the series $KERNEL_SERIES"
   [[ -e /lib/modules/$running/build ]] ||
     die "/lib/modules/$running/build is missing although linux-headers-$running is installed"
-  grep -q '^linux-' <<<"$(apt-mark showhold)" || die "apt-mark shows no hold on the kernel"
+  grep -q '^linux-' <<<"$(apt-mark showhold)" || die "apt-mark showhold lists no kernel package"
   record kernel "$running"
-  proved "kernel $running has its headers and is held"
+  proved "kernel $running has headers and is held"
 }
 
-# 6.8.0-1040-aws is of the series 6.8.
+# 6.8.0-1040-aws belongs to the series 6.8.
 in_series() { [[ -z ${KERNEL_SERIES:-} || " $KERNEL_SERIES " == *" $(cut -d . -f 1,2 <<<"$1") "* ]]; }
 
 boot_newest_of_family() {
@@ -46,7 +46,7 @@ boot_newest_of_family() {
   release_kernel
   install_packages "linux-image-$KERNEL_FLAVOUR" "linux-headers-$KERNEL_FLAVOUR"
   release=$(dpkg-query -W -f='${Depends}' "linux-image-$KERNEL_FLAVOUR" | grep -oE '[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-[a-z]+' | sed -n 1p)
-  in_series "$release" || refuse "linux-image-$KERNEL_FLAVOUR brings kernel ${release:-none}, but modules exist for the series $KERNEL_SERIES"
+  in_series "$release" || refuse "linux-image-$KERNEL_FLAVOUR installs kernel ${release:-none}, but modules exist only for the series $KERNEL_SERIES"
   boot_into "$release"
 }
 
@@ -57,11 +57,11 @@ get_headers() {
     install_packages "linux-headers-$running"
     return
   fi
-  # Old kernels leave the mirrors; then the newest kernel comes first and its headers with it.
-  would "install the newest linux-$KERNEL_FLAVOUR, because no headers for $running exist any more, and reboot" && end_dry_run
+  # Mirrors remove old kernels; in that case the newest kernel is installed together with its headers.
+  would "install the newest linux-$KERNEL_FLAVOUR, because no headers for $running are available, and reboot" && end_dry_run
   release_kernel
   install_packages "linux-image-$KERNEL_FLAVOUR" "linux-headers-$KERNEL_FLAVOUR"
-  reboot_needed "no repository has headers for kernel $running any more; the newest $KERNEL_FLAVOUR kernel is installed"
+  reboot_needed "no repository has headers for kernel $running; the newest $KERNEL_FLAVOUR kernel is installed"
 }
 
 apt_refresh_for() { package_known "$1" || dry_run || apt_refresh; }
@@ -77,10 +77,10 @@ boot_into() {
       update-grub
     fi
   fi
-  reboot_needed "kernel $(uname -r) runs, the lock names $release"
+  reboot_needed "kernel $(uname -r) is running, but the lock requires $release"
 }
 
-# Our own hold of an earlier run must not keep out the kernel that a newer lock names.
+# A hold of an earlier run must not block the kernel of a newer lock.
 release_kernel() {
   local held
   mapfile -t held < <(apt-mark showhold | grep '^linux-' || true)
@@ -91,7 +91,7 @@ hold_kernel() {
   local packages
   mapfile -t packages < <(packages_matching "linux-image-$1" "linux-headers-$1" "linux-modules-$1" \
     "linux-modules-extra-$1" "linux-image-$KERNEL_FLAVOUR*" "linux-headers-$KERNEL_FLAVOUR*" "linux-$KERNEL_FLAVOUR*")
-  ((${#packages[@]} > 0)) || dry_run || refuse "apt knows no installed package of kernel $1; was it built by hand?"
+  ((${#packages[@]} > 0)) || dry_run || refuse "no installed package contains kernel $1; build the image with Ubuntu's kernel packages"
   ((${#packages[@]} == 0)) || hold "${packages[@]}"
 }
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Brings NVIDIA's driver, or proves the one that the image brought.
+# Installs NVIDIA's driver, or verifies the one in the image.
 #
 # Reads:  DRIVER_VERSION                  580.126.20
-#         DRIVER_RANGE_MIN, _MAX          versions that an image may bring: 580.95, 581 (excluded)
+#         DRIVER_RANGE_MIN, _MAX          versions that an image may contain: 580.95, 581 (excluded)
 #         DRIVER_FLAVOUR                  open or proprietary kernel module
 #         DRIVER_PACKAGE                  nvidia-open or cuda-drivers
-#         CUDA_KEYRING_URL, _SHA256       package that brings NVIDIA's repository and its key
-# Proves: the loaded module has an accepted version and the wanted flavour, was built for this kernel, and user space
-#         answers with the same version. How many GPUs answer is for the checks to judge.
-# Reboots when an older module or nouveau is loaded and holds the devices.
+#         CUDA_KEYRING_URL, _SHA256       package with NVIDIA's repository and its key
+# Proves: the loaded module has an accepted version and the required flavour, was built for this kernel, and user space
+#         reports the same version. The checks verify the number of GPUs.
+# Reboots when an older module or nouveau is loaded and uses the devices.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -21,19 +21,19 @@ main() {
 
   local found
   found=$(module_version)
-  if [[ -z $found ]] || { cut_off && accepted DRIVER "$found"; }; then
+  if [[ -z $found ]] || { interrupted && accepted DRIVER "$found"; }; then
     install_driver
-    # Not there when this boot began: check D7 waits for a boot that loads it by itself.
+    # The driver was missing when this boot began: check D7 waits for a boot that loads it.
     dry_run || record driver_boot "$(installed_in_boot)"
   elif accepted DRIVER "$found"; then
     unchanged "driver $found is installed; the lock accepts $(wanted DRIVER)"
   else
-    refuse "driver $found is installed, the lock accepts $(wanted DRIVER); choose an image that brings it, or image: plain"
+    refuse "driver $found is installed, but the lock accepts $(wanted DRIVER); choose an image with that driver, or image: plain"
   fi
 
   leave_nouveau
   if ! dry_run && loaded_version >/dev/null && [[ $(loaded_version) != "$(module_version)" ]]; then
-    reboot_needed "module $(loaded_version) is loaded, $(module_version) is installed"
+    reboot_needed "module $(loaded_version) is loaded, but $(module_version) is installed"
   fi
   load_module nvidia
   load_module nvidia_uvm
@@ -51,21 +51,21 @@ loaded_version() {
 }
 
 install_driver() {
-  dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
+  dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers; run step 20-kernel first"
   use_nvidia_repository
-  # The pinning package first, in a transaction of its own: apt reads pins when it starts.
+  # The pinning package comes first, in a separate transaction: apt reads pins when it starts.
   install_packages "nvidia-driver-pinning-$DRIVER_VERSION"
   dry_run || [[ $(package_candidate "$DRIVER_PACKAGE") == "$DRIVER_VERSION"-* ]] ||
-    refuse "apt would install $DRIVER_PACKAGE $(package_candidate "$DRIVER_PACKAGE") although $DRIVER_VERSION is pinned (apt-cache policy)"
+    refuse "apt would install $DRIVER_PACKAGE $(package_candidate "$DRIVER_PACKAGE"), but $DRIVER_VERSION is pinned (see apt-cache policy)"
   install_packages "$DRIVER_PACKAGE"
   dry_run || prove_built
 }
 
-# "added" or "built" is not "installed": then the module is missing after the next boot.
+# "added" or "built" is not enough: the module would be missing after the next boot.
 prove_built() {
   local status line
   line="^nvidia/$DRIVER_VERSION, $(uname -r), .*: installed"
-  # The package was configured before this kernel's headers were there: then it only waits to be built.
+  # If the package was configured before this kernel's headers were installed, the module still has to be built.
   grep -q "$line" <<<"$(dkms status)" || dkms autoinstall -k "$(uname -r)" || true
   status=$(dkms status)
   grep -q "$line" <<<"$status" ||
@@ -74,30 +74,30 @@ prove_built() {
 
 leave_nouveau() {
   module_loaded nouveau || return 0
-  would "keep nouveau away from the GPUs and reboot" && return 0
+  would "disable nouveau and reboot" && return 0
   put_file /etc/modprobe.d/gpuinfra-nouveau.conf $'blacklist nouveau\noptions nouveau modeset=0' || true
   update-initramfs -u
-  reboot_needed "nouveau holds the GPUs"
+  reboot_needed "nouveau uses the GPUs"
 }
 
 prove() {
   local loaded answer version
   loaded=$(loaded_version) || die "/proc/driver/nvidia/version is missing: the module is not loaded"
-  accepted DRIVER "$loaded" || die "module $loaded is loaded, the lock accepts $(wanted DRIVER)"
-  module_fits nvidia || die "the module on disk was built for $(modinfo -F vermagic nvidia), not for $(uname -r)"
+  accepted DRIVER "$loaded" || die "module $loaded is loaded, but the lock accepts $(wanted DRIVER)"
+  module_fits nvidia || die "the installed module was built for $(modinfo -F vermagic nvidia), not for $(uname -r)"
   case $DRIVER_FLAVOUR in
-    open) grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the proprietary module is loaded, the lock wants the open one" ;;
-    proprietary) ! grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the open module is loaded, the lock wants the proprietary one" ;;
-    *) refuse "DRIVER_FLAVOUR is $DRIVER_FLAVOUR; allowed are open and proprietary" ;;
+    open) grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the proprietary module is loaded, but the lock requires the open one" ;;
+    proprietary) ! grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the open module is loaded, but the lock requires the proprietary one" ;;
+    *) refuse "DRIVER_FLAVOUR is $DRIVER_FLAVOUR; allowed: open, proprietary" ;;
   esac
   command -v nvidia-smi >/dev/null || die "nvidia-smi is missing: the driver's user space is not installed"
-  # Not by a query: one GPU off the bus makes every query fail, and naming that GPU is for the checks.
+  # No query: one GPU off the bus makes every query fail, and the checks identify that GPU.
   answer=$(nvidia-smi --version 2>&1) || true
   version=$(sed -n 's/^NVIDIA-SMI version *: *//p' <<<"$answer")
-  [[ $version == "$loaded" ]] || die "module $loaded is loaded, but nvidia-smi answers: $(head -n 1 <<<"$answer")"
+  [[ $version == "$loaded" ]] || die "module $loaded is loaded, but nvidia-smi reports: $(head -n 1 <<<"$answer")"
   record driver "$loaded"
   record driver_flavour "$DRIVER_FLAVOUR"
-  proved "driver $loaded ($DRIVER_FLAVOUR module) is loaded and user space agrees"
+  proved "driver $loaded ($DRIVER_FLAVOUR module) is loaded and matches user space"
 }
 
 main "$@"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Brings the NVLink subnet manager, which fourth-generation NVSwitch machines (B200, B300) need beside fabric manager.
-# It comes first, because fabric manager's own precheck fails there unless ib_umad is loaded.
+# Installs the NVLink subnet manager, which machines with fourth-generation NVSwitch (B200, B300) need together with fabric manager.
+# It runs before fabric manager, whose own precheck fails unless ib_umad is loaded.
 #
-# Reads:  NVLSM_VERSION              2025.10.12-1; versions by date, which follow no driver
-#         NVLSM_RANGE_MIN, _MAX      versions that an image may bring: 2025, 2027 (excluded)
-#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
+# Reads:  NVLSM_VERSION              2025.10.12-1; versioned by date, independent of the driver
+#         NVLSM_RANGE_MIN, _MAX      versions that an image may contain: 2025, 2027 (excluded)
+#         CUDA_KEYRING_URL, _SHA256  package with NVIDIA's repository and its key
 # Proves: module ib_umad is loaded now and at every boot, and nvlsm is installed. Fabric manager's unit starts it.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -16,7 +16,7 @@ main() {
   need_tools apt-get dpkg-query modprobe lsmod
   need_variables NVLSM_VERSION
 
-  if ! cut_off && accepted NVLSM "$(package_version nvlsm)"; then
+  if ! interrupted && accepted NVLSM "$(package_version nvlsm)"; then
     unchanged "nvlsm $(package_version nvlsm) is installed; the lock accepts $(wanted NVLSM)"
   else
     use_nvidia_repository
@@ -25,10 +25,10 @@ main() {
   load_module ib_umad
 
   end_dry_run
-  accepted NVLSM "$(package_version nvlsm)" || die "nvlsm is $(package_version nvlsm), the lock accepts $(wanted NVLSM)"
+  accepted NVLSM "$(package_version nvlsm)" || die "nvlsm is $(package_version nvlsm), but the lock accepts $(wanted NVLSM)"
   module_loaded ib_umad || die "module ib_umad is not loaded"
   record nvlsm "$(package_version nvlsm)"
-  proved "nvlsm $(package_version nvlsm) is installed and ib_umad loaded"
+  proved "nvlsm $(package_version nvlsm) is installed and ib_umad is loaded"
 }
 
 main "$@"

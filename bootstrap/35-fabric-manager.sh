@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs NVIDIA's fabric manager, which joins the GPUs of an NVSwitch machine; without it CUDA fails with error 802.
+# Runs NVIDIA's fabric manager, which connects the GPUs of an NVSwitch machine; without it CUDA fails with error 802.
 #
 # Reads:  FABRIC_MANAGER_PACKAGE  nvidia-fabricmanager
-#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
-# Proves: its version equals the loaded driver's to the last digit, and the service runs now and at the next boot.
+#         CUDA_KEYRING_URL, _SHA256  package with NVIDIA's repository and its key
+# Proves: its version equals the loaded driver's version exactly, and the service runs now and at the next boot.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -19,10 +19,10 @@ main() {
   driver=$(loaded_driver)
   found=$(manager_version)
 
-  if ! cut_off && [[ -n $driver && $found == "$driver" ]]; then
-    unchanged "fabric manager $found is installed, as the driver"
+  if ! interrupted && [[ -n $driver && $found == "$driver" ]]; then
+    unchanged "fabric manager $found is installed and matches the driver"
   else
-    # One letter of difference and the service refuses to start, so the version is the driver's and not the lock's.
+    # The service refuses to start with any other version, so the version comes from the driver, not from the lock.
     use_nvidia_repository
     install_packages "$FABRIC_MANAGER_PACKAGE=${driver:-${DRIVER_VERSION:?}}-*"
   fi
@@ -31,17 +31,17 @@ main() {
   end_dry_run
   found=$(manager_version)
   [[ $found == "$driver" ]] ||
-    die "fabric manager is ${found:-absent}, the driver is $driver; both must be equal: install $FABRIC_MANAGER_PACKAGE=$driver-*"
+    die "fabric manager is ${found:-absent}, but the driver is $driver; install the same version: $FABRIC_MANAGER_PACKAGE=$driver-*"
   systemctl is-active --quiet "$UNIT" || die "$UNIT is not active: $(service_reason "$UNIT")"
   record fabric_manager "$found"
-  proved "fabric manager $found runs"
+  proved "fabric manager $found is running"
 }
 
 loaded_driver() {
   if [[ -r /proc/driver/nvidia/version ]]; then
     sed -n 's/^NVRM version:.*[^0-9.]\([0-9]\{3\}\.[0-9.]*[0-9]\) .*/\1/p' /proc/driver/nvidia/version | sed -n 1p
   elif ! dry_run; then
-    refuse "no driver is loaded; step 30-driver comes first"
+    refuse "no driver is loaded; run step 30-driver first"
   fi
 }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Brings the CUDA toolkit, or proves the one that the image brought.
+# Installs the CUDA toolkit, or verifies the one in the image.
 #
 # Reads:  CUDA_VERSION  major and minor: 13.0
 #         CUDA_PACKAGE  cuda-toolkit-13-0
-#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
-# Proves: /usr/local/cuda-<version>/bin/nvcc answers with that version.
-# Never installs cuda-compat: on a host with a matching driver it only brings CUDA error 804.
+#         CUDA_KEYRING_URL, _SHA256  package with NVIDIA's repository and its key
+# Proves: /usr/local/cuda-<version>/bin/nvcc reports that version.
+# Never installs cuda-compat: with a matching driver it only causes CUDA error 804.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -17,8 +17,8 @@ main() {
   need_variables CUDA_VERSION CUDA_PACKAGE
   local home=/usr/local/cuda-$CUDA_VERSION
 
-  if ! cut_off && [[ $(toolkit_release "$home") == "$CUDA_VERSION" ]]; then
-    unchanged "CUDA $CUDA_VERSION is in $home"
+  if ! interrupted && [[ $(toolkit_release "$home") == "$CUDA_VERSION" ]]; then
+    unchanged "CUDA $CUDA_VERSION is installed in $home"
   else
     use_nvidia_repository
     install_packages "$CUDA_PACKAGE"
@@ -27,9 +27,9 @@ main() {
 
   end_dry_run
   [[ $(toolkit_release "$home") == "$CUDA_VERSION" ]] ||
-    die "$home/bin/nvcc does not answer with release $CUDA_VERSION"
+    die "$home/bin/nvcc does not report release $CUDA_VERSION"
   record cuda "$(toolkit_version "$home")"
-  proved "CUDA $(toolkit_version "$home") compiles from $home"
+  proved "CUDA $(toolkit_version "$home") is installed in $home"
 }
 
 toolkit_release() { "$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/\1/p'; }

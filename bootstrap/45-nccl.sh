@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Brings the host's NCCL, or proves the one that the image brought. Frameworks carry their own; MPI programs use this one.
+# Installs the host's NCCL, or verifies the one in the image. Frameworks contain their own NCCL; MPI programs use this one.
 #
 # Reads:  NCCL_VERSION          version of NVIDIA's packages: 2.27.5-1+cuda12.9
-#         NCCL_RANGE_MIN, _MAX  versions that an image may bring: 2.27, 3 (excluded)
-#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
+#         NCCL_RANGE_MIN, _MAX  versions that an image may contain: 2.27, 3 (excluded)
+#         CUDA_KEYRING_URL, _SHA256  package with NVIDIA's repository and its key
 # Proves: the loader finds libnccl.so.2, and its version is accepted.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -17,7 +17,7 @@ main() {
   local found
   found=$(nccl_version)
 
-  if ! cut_off && [[ -n $found ]] && accepted NCCL "$found"; then
+  if ! interrupted && [[ -n $found ]] && accepted NCCL "$found"; then
     unchanged "NCCL $found is installed; the lock accepts $(wanted NCCL)"
   else
     use_nvidia_repository
@@ -28,12 +28,12 @@ main() {
   end_dry_run
   found=$(nccl_version)
   [[ -n $found ]] || die "the loader does not find libnccl.so.2 (ldconfig -p)"
-  accepted NCCL "$found" || die "NCCL $found is installed, the lock accepts $(wanted NCCL)"
+  accepted NCCL "$found" || die "NCCL $found is installed, but the lock accepts $(wanted NCCL)"
   record nccl "$found"
   proved "the loader finds NCCL $found"
 }
 
-# The package's version where a package brought it, else the one in the library's own file name.
+# The version of the package if one is installed, otherwise the version in the library's file name.
 nccl_version() {
   local library packaged
   library=$(ldconfig -p | awk '$1 == "libnccl.so.2" { print $NF }' | sed -n 1p)

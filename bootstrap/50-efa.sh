@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Brings EFA: kernel module, libfabric and the NCCL plugin, by Amazon's installer, or proves what the image brought.
+# Installs EFA (kernel module, libfabric and the NCCL plugin) with Amazon's installer, or verifies the one in the image.
 #
 # Reads:  EFA_INSTALLER_VERSION          1.51.0
-#         EFA_INSTALLER_RANGE_MIN, _MAX  versions that an image may bring: 1.29, 2 (excluded)
+#         EFA_INSTALLER_RANGE_MIN, _MAX  versions that an image may contain: 1.29, 2 (excluded)
 #         EFA_INSTALLER_URL              https://efa-installer.amazonaws.com/aws-efa-installer-1.51.0.tar.gz
 #         EFA_INSTALLER_KEY_URL          https://efa-installer.amazonaws.com/aws-efa-installer.key
 #         EFA_INSTALLER_KEY_FINGERPRINT  40 hex digits
-# Proves: module efa is loaded and fits the kernel, libfabric has the efa provider, the NCCL plugin's library exists.
-#         How many devices answer is for the checks to judge.
+# Proves: module efa is loaded and matches the kernel, libfabric has the efa provider, the NCCL plugin's library exists.
+#         The checks verify the number of devices.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -24,7 +24,7 @@ main() {
   found=$(installer_version)
 
   if accepted EFA_INSTALLER "$found" && [[ -n $(nccl_plugin) ]]; then
-    unchanged "EFA installer $found has run; the lock accepts $(wanted EFA_INSTALLER)"
+    unchanged "EFA installer $found was run; the lock accepts $(wanted EFA_INSTALLER)"
   else
     would "run EFA installer $EFA_INSTALLER_VERSION" || run_installer
   fi
@@ -32,7 +32,7 @@ main() {
 
   end_dry_run
   found=$(installer_version)
-  accepted EFA_INSTALLER "$found" || die "EFA installer ${found:-none} has run, the lock accepts $(wanted EFA_INSTALLER)"
+  accepted EFA_INSTALLER "$found" || die "the EFA installer is ${found:-none}, but the lock accepts $(wanted EFA_INSTALLER)"
   module_fits efa || die "module efa was built for $(modinfo -F vermagic efa), not for $(uname -r)"
   grep -q '^efa:' <<<"$("$HOME_OF_EFA/bin/fi_info" -l)" || die "libfabric in $HOME_OF_EFA has no efa provider (fi_info -l)"
   [[ -n $(nccl_plugin) ]] || die "/opt/amazon/ofi-nccl has no libnccl-net library; NCCL would fall back to TCP"
@@ -55,7 +55,7 @@ run_installer() {
   verify_signature "$tarball" "$tarball.sig" "$work/key" "$EFA_INSTALLER_KEY_FINGERPRINT"
   rm -rf -- "$work/aws-efa-installer"
   tar -xzf "$tarball" -C "$work" --no-same-owner
-  mend_packages
+  repair_packages
   apt_refresh
   (cd "$work/aws-efa-installer" && ./efa_installer.sh -y)
   changed "ran EFA installer $EFA_INSTALLER_VERSION"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Brings gIB, Google's NCCL plugin for GPUDirect RDMA (A3 Ultra, A4), or proves the one that the image brought.
+# Installs gIB, Google's NCCL plugin for GPUDirect RDMA (A3 Ultra, A4), or verifies the one in the image.
 #
-# Reads:  GIB_VERSION, GIB_RANGE_MIN, _MAX  1.1.0; versions that an image may bring: 1.1, 2 (excluded)
+# Reads:  GIB_VERSION, GIB_RANGE_MIN, _MAX  1.1.0; versions that an image may contain: 1.1, 2 (excluded)
 #         GIB_REPOSITORY, GIB_SUITE         https://us-apt.pkg.dev/projects/gce-ai-infra, gpudirect-gib-apt
 #         GIB_KEY_URL, GIB_KEY_FINGERPRINT  the repository's key; 40 hex digits
-# Proves: nccl-gib has an accepted version, and the script that sets NCCL's environment is there.
+# Proves: nccl-gib has an accepted version, and the script that sets NCCL's environment exists.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -19,22 +19,22 @@ main() {
   local found
   found=$(package_version nccl-gib)
 
-  if ! cut_off && accepted GIB "$found"; then
+  if ! interrupted && accepted GIB "$found"; then
     unchanged "gIB $found is installed; the lock accepts $(wanted GIB)"
   else
     need_variables GIB_REPOSITORY GIB_SUITE GIB_KEY_URL GIB_KEY_FINGERPRINT
-    # Peers take this repository unsigned (trusted=yes); here its key is pinned.
+    # Published recipes use this repository unsigned (trusted=yes); here its key is pinned.
     add_repository gpudirect-gib "$GIB_REPOSITORY" "$GIB_SUITE main" "$GIB_KEY_URL" "$GIB_KEY_FINGERPRINT"
     install_packages "nccl-gib=$GIB_VERSION"
   fi
 
   end_dry_run
   found=$(package_version nccl-gib)
-  accepted GIB "$found" || die "nccl-gib is ${found:-absent}, the lock accepts $(wanted GIB)"
+  accepted GIB "$found" || die "nccl-gib is ${found:-absent}, but the lock accepts $(wanted GIB)"
   [[ -r $ENVIRONMENT ]] || die "$ENVIRONMENT is missing; NCCL would fall back to TCP"
   compgen -G '/usr/local/gib/lib64/libnccl-net*.so*' >/dev/null || die "/usr/local/gib/lib64 has no NCCL plugin"
   record gib "$found"
-  proved "gIB $found with its NCCL plugin"
+  proved "gIB $found and its NCCL plugin are installed"
 }
 
 main "$@"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Brings InfiniBand by NVIDIA's DOCA-OFED, or proves the one that the image brought.
+# Installs InfiniBand support with NVIDIA's DOCA-OFED, or verifies the one in the image.
 #
-# Reads:  DOCA_VERSION, DOCA_RANGE_MIN, _MAX  3.2.1; versions that an image may bring: 2.9, 4 (excluded)
-#         DOCA_HOST_URL, DOCA_HOST_SHA256     the package that brings DOCA's repository
+# Reads:  DOCA_VERSION, DOCA_RANGE_MIN, _MAX  3.2.1; versions that an image may contain: 2.9, 4 (excluded)
+#         DOCA_HOST_URL, DOCA_HOST_SHA256     the package with DOCA's repository
 # Proves: DOCA-OFED has an accepted version, and mlx5_ib and ib_umad are loaded for this kernel.
-#         Ports, their state and their rate are for the checks to judge.
-# Reboots when DOCA-OFED was installed beside the distribution's modules, which are loaded.
+#         The checks verify ports, their state and their rate.
+# Reboots when DOCA-OFED was installed while the distribution's modules are loaded.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -16,25 +16,25 @@ main() {
   need_tools apt-get dpkg dpkg-query modprobe modinfo lsmod
   need_variables DOCA_VERSION
 
-  if ! cut_off && accepted DOCA "$(doca_version)"; then
+  if ! interrupted && accepted DOCA "$(doca_version)"; then
     unchanged "DOCA-OFED $(doca_version) is installed; the lock accepts $(wanted DOCA)"
   else
     install_doca
   fi
   if ! dry_run && loaded_is_another mlx5_core; then
-    reboot_needed "the loaded mlx5_core is the distribution's, DOCA-OFED brought its own"
+    reboot_needed "the loaded mlx5_core is the distribution's, but DOCA-OFED installed its own"
   fi
   load_module mlx5_ib
   load_module ib_umad
 
   end_dry_run
-  accepted DOCA "$(doca_version)" || die "DOCA-OFED is $(doca_version), the lock accepts $(wanted DOCA)"
+  accepted DOCA "$(doca_version)" || die "DOCA-OFED is $(doca_version), but the lock accepts $(wanted DOCA)"
   module_fits mlx5_ib || die "module mlx5_ib was built for $(modinfo -F vermagic mlx5_ib), not for $(uname -r)"
   record doca "$(doca_version)"
   proved "DOCA-OFED $(doca_version): mlx5_ib and ib_umad are loaded"
 }
 
-# The version without the build's tail: 3.2.1 of 3.2.1-044000-25.10-ubuntu2204.
+# The version without the build suffix: 3.2.1 of 3.2.1-044000-25.10-ubuntu2204.
 doca_version() { package_version doca-ofed | grep -oE '^[0-9]+\.[0-9]+\.[0-9]+' || true; }
 
 install_doca() {
@@ -49,18 +49,18 @@ install_doca() {
     }
   fi
   point_at_mirror /etc/apt/sources.list.d/doca*.list
-  # DOCA's dkms would take the place of the distribution's, which the driver's module was built with.
+  # DOCA's dkms would replace the distribution's, which built the driver's module.
   put_file /etc/apt/preferences.d/gpuinfra-doca.pref \
     'Package: dkms
 Pin: release l=DOCA-HOST*
 Pin-Priority: -1' || true
-  # The headers first, in a transaction of their own: DOCA's modules are built when its packages are configured.
-  dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers here; step 20-kernel brings them"
+  # The headers come first, in a separate transaction: DOCA's modules are built when its packages are configured.
+  dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers; run step 20-kernel first"
   install_packages "doca-ofed=$DOCA_VERSION-*"
 }
 
-# The distribution's module of that name was loaded at boot, and DOCA's lies on the disk now. Unloading it would cut off
-# the accelerated Ethernet interface too.
+# True if the module loaded at boot is the distribution's while DOCA's is installed. Unloading it would also disconnect
+# the accelerated Ethernet interface.
 loaded_is_another() {
   [[ -r /sys/module/$1/srcversion && $(<"/sys/module/$1/srcversion") != "$(modinfo -F srcversion "$1" 2>/dev/null)" ]]
 }

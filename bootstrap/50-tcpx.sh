@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Brings TCPX, by which NCCL receives into GPU memory on A3 High and A3 Edge with a kernel of Google's own: the plugin, and the
-# receive manager, which has to live as long as a job and is therefore started by whoever starts jobs.
+# Installs TCPX, with which NCCL receives into GPU memory on A3 High and A3 Edge with Google's own kernel: the plugin and the
+# receive manager. The receive manager runs as long as a job, so the scheduler starts and stops it.
 #
 # Reads:  TCPX_PLUGIN, TCPX_MANAGER  images: us-central1-docker.pkg.dev/mine/gpudirect/gpudirect-tcpx/NAME:v3.1.9
-# Proves: the running kernel is one with TCPX, the NCCL plugin lies in /var/lib/tcpx/lib64, the image of the receive manager is here.
+# Proves: the running kernel supports TCPX, the NCCL plugin is in /var/lib/tcpx/lib64, the image of the receive manager is present.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -23,37 +23,37 @@ main() {
   need_variables TCPX_PLUGIN TCPX_MANAGER
 
   [[ $(uname -r) == *tcpx* ]] ||
-    refuse "kernel $(uname -r) has no TCPX; name an image with Google's own kernel (linux-image-gcp-tcpx), or let A3 High use TCPXO"
+    refuse "kernel $(uname -r) does not support TCPX; choose an image with Google's own kernel (linux-image-gcp-tcpx), or use TCPXO on A3 High"
   use_docker
-  bring_plugin
-  would "pull $TCPX_MANAGER, where it is not here" || pull_image "$TCPX_MANAGER"
+  install_plugin
+  would "pull $TCPX_MANAGER, if missing" || pull_image "$TCPX_MANAGER"
   put_file "$TOPOLOGY" "$(topology)" || true
-  put_start
+  write_start_script
 
   end_dry_run
-  plugin_there || die "$LIBRARIES lacks the NCCL plugin; NCCL would fall back to TCP"
+  plugin_installed || die "$LIBRARIES lacks the NCCL plugin; NCCL would fall back to TCP"
   record tcpx "${TCPX_PLUGIN##*:}"
   record tcpx_manager "$IMAGE_DIGEST"
-  proved "TCPX ${TCPX_PLUGIN##*:}: NCCL's plugin is in $LIBRARIES"
+  proved "TCPX ${TCPX_PLUGIN##*:}: the NCCL plugin is in $LIBRARIES"
 }
 
-plugin_there() { [[ -e $LIBRARIES/libnccl-net.so ]]; }
+plugin_installed() { [[ -e $LIBRARIES/libnccl-net.so ]]; }
 
-bring_plugin() {
-  if plugin_there && [[ $(cat "$LIBRARIES/.gpuinfra" 2>/dev/null) == "$TCPX_PLUGIN" ]]; then
-    unchanged "TCPX's plugin ${TCPX_PLUGIN##*:} is in $LIBRARIES"
+install_plugin() {
+  if plugin_installed && [[ $(cat "$LIBRARIES/.gpuinfra" 2>/dev/null) == "$TCPX_PLUGIN" ]]; then
+    unchanged "the TCPX plugin ${TCPX_PLUGIN##*:} is in $LIBRARIES"
     return 0
   fi
-  would "install the plugin of $TCPX_PLUGIN" && return 0
+  would "install the plugin from $TCPX_PLUGIN" && return 0
   pull_image "$TCPX_PLUGIN"
   rm -rf -- "$LIBRARIES"
   docker run --rm --network=none --volume /var/lib:/var/lib "$TCPX_PLUGIN" install --install-nccl
   record tcpx_plugin "$IMAGE_DIGEST"
   printf '%s\n' "$TCPX_PLUGIN" >"$LIBRARIES/.gpuinfra"
-  changed "installed the plugin of $TCPX_PLUGIN in $LIBRARIES"
+  changed "installed the plugin from $TCPX_PLUGIN in $LIBRARIES"
 }
 
-# Which GPUs each interface serves, and by which of its queues. The manager knows the names of COS, not those of Ubuntu.
+# The GPUs that each interface serves, and its queues for them. The manager has presets for COS's interface names only, not for Ubuntu's.
 topology() {
   local rail nic first second
   for rail in "${RAILS[@]}"; do
@@ -78,8 +78,8 @@ interface_at() {
   printf '%s' "${found:-enp$((16#${1:5:2}))s0f0}"
 }
 
-# For a scheduler's prolog and epilog; the pair of plugin and manager is the lock's, because they are released together.
-put_start() {
+# A script for a scheduler's prolog and epilog. The lock pins plugin and manager as a pair, because they are released together.
+write_start_script() {
   put_file "$START" "#!/usr/bin/env bash
 # gpuinfra-tcpx start|stop: the receive manager of TCPX, before a job that uses more than one node and after it.
 set -euo pipefail

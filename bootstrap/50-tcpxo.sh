@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Brings TCPXO (FasTrak), by which NCCL receives into GPU memory on A3 Mega and A3 High: kernel pieces, plugin, and the
-# receive manager, which has to live as long as a job and is therefore started by whoever starts jobs.
+# Installs TCPXO (FasTrak), with which NCCL receives into GPU memory on A3 Mega and A3 High: a kernel module, the plugin and the
+# receive manager. The receive manager runs as long as a job, so the scheduler starts and stops it.
 #
 # Reads:  TCPXO_HELPER                          dmabuf-import-helper=1.1, module import_helper by dkms
 #         TCPXO_REPOSITORY, TCPXO_SUITE         https://us-apt.pkg.dev/projects/gce-ai-infra, gpudirect-tcpxo-apt
 #         TCPXO_KEY_URL, TCPXO_KEY_FINGERPRINT  the repository's key; 40 hex digits
 #         TCPXO_PLUGIN, TCPXO_MANAGER           images: us-central1-docker.pkg.dev/mine/gpudirect/gpudirect-tcpxo/NAME:v1.0.15
 #         TCPXO_ARGUMENTS                       of the receive manager on this machine: --num_hops=2 --num_nics=8
-# Proves: module import_helper is loaded and fits the kernel, the NCCL plugin and its environment lie in /var/lib/tcpxo/lib64,
-#         and the image of the receive manager is here.
+# Proves: module import_helper is loaded and matches the kernel, the NCCL plugin and its environment are in /var/lib/tcpxo/lib64,
+#         and the image of the receive manager is present.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -25,34 +25,34 @@ main() {
   need_tools apt-get dpkg dpkg-query modprobe modinfo lsmod systemctl
   need_variables TCPXO_HELPER TCPXO_PLUGIN TCPXO_MANAGER TCPXO_ARGUMENTS
 
-  bring_helper
-  show_apertures
+  install_helper
+  expose_apertures
   use_docker
-  bring_plugin
-  would "pull $TCPXO_MANAGER, where it is not here" || pull_image "$TCPXO_MANAGER"
-  put_start
+  install_plugin
+  would "pull $TCPXO_MANAGER, if missing" || pull_image "$TCPXO_MANAGER"
+  write_start_script
 
   end_dry_run
   module_fits import_helper || die "module import_helper was built for $(modinfo -F vermagic import_helper), not for $(uname -r)"
   module_loaded import_helper || die "module import_helper is not loaded"
-  plugin_there || die "$LIBRARIES lacks the NCCL plugin or nccl-env-profile.sh; NCCL would fall back to TCP"
+  plugin_installed || die "$LIBRARIES lacks the NCCL plugin or nccl-env-profile.sh; NCCL would fall back to TCP"
   record tcpxo "${TCPXO_PLUGIN##*:}"
   record tcpxo_manager "$IMAGE_DIGEST"
-  proved "TCPXO ${TCPXO_PLUGIN##*:}: import_helper is loaded, NCCL's plugin is in $LIBRARIES"
+  proved "TCPXO ${TCPXO_PLUGIN##*:}: import_helper is loaded, the NCCL plugin is in $LIBRARIES"
 }
 
-plugin_there() { [[ -e $LIBRARIES/libnccl-net.so && -r $LIBRARIES/nccl-env-profile.sh ]]; }
+plugin_installed() { [[ -e $LIBRARIES/libnccl-net.so && -r $LIBRARIES/nccl-env-profile.sh ]]; }
 
-# Unpacked, mended and only then configured: since Linux 6.13 a module names what it imports as a string, and the package is
-# older. Configuring it untouched leaves dkms with a failed build and apt with a broken package.
-bring_helper() {
+# The package is unpacked, patched and then configured: since Linux 6.13 a module names its imports as strings, and the package
+# is older. Configuring it unpatched leaves dkms with a failed build and apt with a broken package.
+install_helper() {
   local name=${TCPXO_HELPER%%=*} version=${TCPXO_HELPER#*=} work
-  if [[ $(package_version "$name") != "$version" ]] || cut_off; then
+  if [[ $(package_version "$name") != "$version" ]] || interrupted; then
     would "install $TCPXO_HELPER" && return 0
     need_variables TCPXO_REPOSITORY TCPXO_SUITE TCPXO_KEY_URL TCPXO_KEY_FINGERPRINT
     need_tools gpg curl
-    mend_source
-    # Google's own recipe takes this repository unsigned (trusted=yes); here its key is pinned.
+    patch_source
+    # Google's own recipe uses this repository unsigned (trusted=yes); here its key is pinned.
     add_repository gpudirect-tcpxo "$TCPXO_REPOSITORY" "$TCPXO_SUITE main" "$TCPXO_KEY_URL" "$TCPXO_KEY_FINGERPRINT"
     install_packages dkms
     if [[ $(package_version "$name") != "$version" ]]; then
@@ -62,8 +62,8 @@ bring_helper() {
       rm -f -- "$work/$name"_*.deb
       (cd "$work" && retry 3 "downloading $TCPXO_HELPER" apt-get "${APT_OPTIONS[@]}" download "$TCPXO_HELPER")
       dpkg --unpack "$work/$name"_*.deb
-      mend_source
-      dpkg --configure "$name" || die "dkms does not build $name for kernel $(uname -r); read /var/lib/dkms/*/*/build/make.log"
+      patch_source
+      dpkg --configure "$name" || die "dkms cannot build $name for kernel $(uname -r); read /var/lib/dkms/*/*/build/make.log"
       changed "installed $TCPXO_HELPER"
     fi
   else
@@ -72,13 +72,13 @@ bring_helper() {
   load_module import_helper
 }
 
-mend_source() {
+patch_source() {
   [[ -f $SOURCE ]] || return 0
   version_lt "$(uname -r | cut -d - -f 1)" 6.13 || sed -i 's/MODULE_IMPORT_NS(DMA_BUF)/MODULE_IMPORT_NS("DMA_BUF")/' "$SOURCE"
 }
 
-# The apertures are PCI functions whose resource files the plugin maps; udev shows them in one folder, as Google's recipe does.
-show_apertures() {
+# The apertures are PCI functions whose resource files the plugin maps; udev exposes them in one folder, as in Google's recipe.
+expose_apertures() {
   if put_file /etc/udev/rules.d/90-gpuinfra-apertures.rules \
     'ACTION=="add", SUBSYSTEM=="pci", ATTR{vendor}=="0x1ae0", ATTR{device}=="0x0084", TAG+="systemd", \
   RUN+="/usr/bin/mkdir --mode=0755 -p /dev/aperture_devices", \
@@ -91,26 +91,26 @@ show_apertures() {
   fi
 }
 
-# The image carries the plugin and an installer that copies it below /var/lib.
-bring_plugin() {
-  if plugin_there && [[ $(cat "$LIBRARIES/.gpuinfra" 2>/dev/null) == "$TCPXO_PLUGIN" ]]; then
-    unchanged "TCPXO's plugin ${TCPXO_PLUGIN##*:} is in $LIBRARIES"
+# The image contains the plugin and an installer that copies it below /var/lib.
+install_plugin() {
+  if plugin_installed && [[ $(cat "$LIBRARIES/.gpuinfra" 2>/dev/null) == "$TCPXO_PLUGIN" ]]; then
+    unchanged "the TCPXO plugin ${TCPXO_PLUGIN##*:} is in $LIBRARIES"
     return 0
   fi
-  would "install the plugin of $TCPXO_PLUGIN" && return 0
+  would "install the plugin from $TCPXO_PLUGIN" && return 0
   pull_image "$TCPXO_PLUGIN"
   rm -rf -- "$LIBRARIES"
   docker run --rm --network=none --volume /var/lib:/var/lib "$TCPXO_PLUGIN" install --install-nccl
   record tcpxo_plugin "$IMAGE_DIGEST"
-  # What the plugin's own script leaves to the host, where interfaces are not named eth0 and apertures are shown by udev.
+  # Settings that the plugin's own script leaves to the host, where interfaces are not named eth0 and udev exposes the apertures.
   printf '%s\n' 'export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices' \
     "export LD_LIBRARY_PATH=$LIBRARIES:\${LD_LIBRARY_PATH:-}" >>"$LIBRARIES/nccl-env-profile.sh"
   printf '%s\n' "$TCPXO_PLUGIN" >"$LIBRARIES/.gpuinfra"
-  changed "installed the plugin of $TCPXO_PLUGIN in $LIBRARIES"
+  changed "installed the plugin from $TCPXO_PLUGIN in $LIBRARIES"
 }
 
-# For a scheduler's prolog and epilog; the pair of plugin and manager is the lock's, because they are released together.
-put_start() {
+# A script for a scheduler's prolog and epilog. The lock pins plugin and manager as a pair, because they are released together.
+write_start_script() {
   put_file "$START" "#!/usr/bin/env bash
 # gpuinfra-tcpxo start|stop: the receive manager of TCPXO, before a job that uses more than one node and after it.
 set -euo pipefail

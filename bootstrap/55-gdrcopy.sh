@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Brings GDRCopy, by which small messages reach GPU memory without a copy engine, or proves the image's.
+# Installs GDRCopy, with which small messages reach GPU memory without a copy engine, or verifies the one in the image.
 #
-# Reads:  GDRCOPY_VERSION, _RANGE_MIN, _MAX  2.5; versions that an image may bring: 2.4, 3 (excluded)
+# Reads:  GDRCOPY_VERSION, _RANGE_MIN, _MAX  2.5; versions that an image may contain: 2.4, 3 (excluded)
 #         GDRCOPY_DEBS                       `URL SHA256; URL SHA256`: gdrdrv-dkms and libgdrapi, which are in no repository;
-#                                            empty where only the image's own is proven
-# Proves: module gdrdrv is loaded, fits this kernel, and has an accepted version.
+#                                            empty if only the image's own GDRCopy is verified
+# Proves: module gdrdrv is loaded, matches this kernel, and has an accepted version.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -15,7 +15,7 @@ main() {
   need_tools apt-get dpkg-query modprobe modinfo lsmod
   need_variables GDRCOPY_VERSION
 
-  if ! cut_off && accepted GDRCOPY "$(gdrdrv_version)" && module_fits gdrdrv; then
+  if ! interrupted && accepted GDRCOPY "$(gdrdrv_version)" && module_fits gdrdrv; then
     unchanged "GDRCopy $(gdrdrv_version) is installed; the lock accepts $(wanted GDRCOPY)"
   else
     install_gdrcopy
@@ -23,7 +23,7 @@ main() {
   load_module gdrdrv
 
   end_dry_run
-  accepted GDRCOPY "$(gdrdrv_version)" || die "gdrdrv is $(gdrdrv_version), the lock accepts $(wanted GDRCOPY)"
+  accepted GDRCOPY "$(gdrdrv_version)" || die "gdrdrv is $(gdrdrv_version), but the lock accepts $(wanted GDRCOPY)"
   module_fits gdrdrv || die "module gdrdrv was built for $(modinfo -F vermagic gdrdrv), not for $(uname -r)"
   record gdrcopy "$(gdrdrv_version)"
   proved "GDRCopy $(gdrdrv_version): module gdrdrv is loaded"
@@ -42,7 +42,7 @@ install_gdrcopy() {
     debs+=("$work/${url##*/}")
   done <<<"${GDRCOPY_DEBS//;/$'\n'}"
   begin_installing
-  mend_packages
+  repair_packages
   apt_refresh
   retry 3 "installing GDRCopy" apt-get "${APT_OPTIONS[@]}" install "${debs[@]}"
   changed "installed GDRCopy $GDRCOPY_VERSION"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Brings the Lustre client for exactly this kernel and mounts the cluster's Lustre file systems.
+# Installs the Lustre client for exactly this kernel and mounts the cluster's Lustre file systems.
 #
-# Reads:  LUSTRE_CLIENT_RANGE_MIN, _MAX     versions of the client that fit the file system: 2.12, 2.18 (excluded)
+# Reads:  LUSTRE_CLIENT_RANGE_MIN, _MAX     client versions that match the file system: 2.12, 2.18 (excluded)
 #         LUSTRE_REPOSITORY, LUSTRE_SUITE   https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu, jammy
 #         LUSTRE_KEY_URL, _KEY_FINGERPRINT  the repository's key; 40 hex digits
-#         LUSTRE_PACKAGES                   what to install, the client for this kernel first; @KERNEL@ is the running one:
+#         LUSTRE_PACKAGES                   packages, the client for this kernel first; @KERNEL@ is the running kernel:
 #                                           lustre-client-modules-@KERNEL@ lustre-client-modules-aws on AWS,
 #                                           amlfs-lustre-client-2.17.0-24-gf517bc4=@KERNEL@ on Azure
-#         LNET_EFA_DEVICES                  EFA devices that Lustre uses: 8; empty where it goes over TCP (lib-lnet.sh)
+#         LNET_EFA_DEVICES                  EFA devices for Lustre: 8; empty if Lustre uses TCP only (lib-lnet.sh)
 #         GPUINFRA_FILE_SYSTEMS             lines of `kind mount dns_name mount_name`, from node.json
-# Proves: the module fits the running kernel, each file system is mounted from its own server and takes a write, and where
-#         Lustre is to use EFA, answers come over it.
-# With the word `at-boot` it only tells LNet again what a reboot made it forget.
+# Proves: the module matches the running kernel, each file system is mounted from its own server and accepts a write, and
+#         Lustre receives messages over EFA if it should use EFA.
+# With the argument `at-boot` it only configures LNet again after a reboot.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -33,8 +33,8 @@ main() {
     return
   fi
 
-  if ! cut_off && module_fits lustre && in_range; then
-    unchanged "Lustre client $(client_version) fits kernel $(uname -r)"
+  if ! interrupted && module_fits lustre && in_range; then
+    unchanged "Lustre client $(client_version) matches kernel $(uname -r)"
   else
     install_client
   fi
@@ -49,7 +49,7 @@ main() {
 
   end_dry_run
   module_fits lustre || die "module lustre was built for $(modinfo -F vermagic lustre), not for $(uname -r)"
-  in_range || die "Lustre client is $(client_version), the lock accepts from $LUSTRE_CLIENT_RANGE_MIN up to below $LUSTRE_CLIENT_RANGE_MAX"
+  in_range || die "the Lustre client is $(client_version), but the lock accepts from $LUSTRE_CLIENT_RANGE_MIN up to below $LUSTRE_CLIENT_RANGE_MAX"
   while read -r kind mount server name; do
     [[ $kind != lustre ]] || prove_mount lustre "$mount" "$server@tcp:/$name"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
@@ -58,7 +58,7 @@ main() {
     record lnet_efa "$(lnet_up efa)"
   fi
   record lustre_client "$(client_version)"
-  proved "Lustre client $(client_version) fits kernel $(uname -r), and its file systems take writes"
+  proved "Lustre client $(client_version) matches kernel $(uname -r), and its file systems accept writes"
 }
 
 client_version() { lfs --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | sed -n 1p || true; }
@@ -73,12 +73,12 @@ install_client() {
   if ! dry_run; then
     apt_refresh
     offered "${packages[0]}" ||
-      refuse "the vendor has no Lustre client for kernel $(uname -r); it has $(known_kernels); set one of them as the lock's kernel"
+      refuse "the vendor has no Lustre client for kernel $(uname -r); available: $(known_kernels); set one of these as the lock's kernel"
   fi
   install_packages "${packages[@]}"
 }
 
-# The vendor's newest kernels, by the names of its packages, or by their versions where one name holds them all.
+# The vendor's newest kernels, from the names of its packages, or from their versions if one name has them all.
 known_kernels() {
   local before=${LUSTRE_PACKAGES%%@KERNEL@*}
   case $before in

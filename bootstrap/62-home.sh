@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Mounts the cluster's home directories by NFS: Filestore, EFS, Azure Files.
+# Mounts the cluster's home directories over NFS: Filestore, EFS, Azure Files.
 #
-# Reads:  HOME_OPTIONS           options of the mount on this cloud: nfsvers=3,hard,timeo=600,retrans=3
-#         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; of kind `home` here
-# Proves: each is mounted from its own server and takes a write.
-# Homes that the image or the cloud made on this machine are copied there first where they are not there yet, because a mount
-# hides them, and with them the keys that their users log in with.
+# Reads:  HOME_OPTIONS           mount options on this cloud: nfsvers=3,hard,timeo=600,retrans=3
+#         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; this step uses kind `home`
+# Proves: each is mounted from its own server and accepts a write.
+# Home directories that the image or the cloud created on this machine are copied to the share if they are missing there,
+# because the mount hides them together with their users' SSH keys.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -22,25 +22,25 @@ main() {
   install_packages nfs-common
   while read -r kind mount server name; do
     [[ $kind == home ]] || continue
-    keep_local_homes "$mount"
+    save_local_homes "$mount"
     mount_one nfs "$mount" "$server:$name" "$HOME_OPTIONS,$WAIT_FOR_NETWORK"
-    bring_local_homes "$mount"
+    restore_local_homes "$mount"
     mounted+=("$mount")
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
 
   end_dry_run
-  ((${#mounted[@]} > 0)) || refuse "node.json names no file system of kind home, but the plan has one; make the node anew"
+  ((${#mounted[@]} > 0)) || refuse "node.json lists no file system of kind home, but the plan has one; replace the node"
   while read -r kind mount server name; do
     [[ $kind != home ]] || prove_mount nfs "$mount" "$server:$name"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
-  proved "home directories at ${mounted[*]} take writes"
+  proved "home directories at ${mounted[*]} accept writes"
 }
 
-kept() { printf '/var/lib/gpuinfra/homes%s\n' "${1//\//-}"; }
+saved_homes() { printf '/var/lib/gpuinfra/homes%s\n' "${1//\//-}"; }
 
-keep_local_homes() {
+save_local_homes() {
   local mount=$1 copy
-  copy=$(kept "$mount")
+  copy=$(saved_homes "$mount")
   dry_run && return 0
   mountpoint -q "$mount" || ! compgen -G "$mount/*" >/dev/null || [[ -d $copy ]] || {
     rm -rf -- "$copy.new"
@@ -49,10 +49,10 @@ keep_local_homes() {
   }
 }
 
-# Nothing that is there is overwritten: another node may have been first, and its user may have worked since.
-bring_local_homes() {
+# Existing files are not overwritten: another node may have copied the home first, and its user may have changed it.
+restore_local_homes() {
   local copy home
-  copy=$(kept "$1")
+  copy=$(saved_homes "$1")
   dry_run || [[ ! -d $copy ]] && return 0
   for home in "$copy"/*/; do
     home=${home%/}

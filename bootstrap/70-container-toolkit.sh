@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Brings NVIDIA's container toolkit with CDI, or proves the one that the image brought.
+# Installs NVIDIA's container toolkit with CDI, or verifies the one in the image.
 #
 # Reads:  CONTAINER_TOOLKIT_VERSION          1.20.0
-#         CONTAINER_TOOLKIT_RANGE_MIN, _MAX  versions that an image may bring: 1.18, 2 (excluded)
+#         CONTAINER_TOOLKIT_RANGE_MIN, _MAX  versions that an image may contain: 1.18, 2 (excluded)
 #         CONTAINER_TOOLKIT_REPOSITORY       https://nvidia.github.io/libnvidia-container/stable/deb
 #         CONTAINER_TOOLKIT_KEY_URL, _KEY_FINGERPRINT  the repository's key; 40 hex digits
 # Proves: nvidia-ctk has an accepted version, and CDI lists nvidia.com/gpu=all.
-# Pulls no image: at fleet size a public registry would refuse.
+# Pulls no image: a public registry throttles a whole fleet.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -17,7 +17,7 @@ main() {
   need_tools apt-get dpkg dpkg-query systemctl
   need_variables CONTAINER_TOOLKIT_VERSION
 
-  if ! cut_off && accepted CONTAINER_TOOLKIT "$(toolkit_version)"; then
+  if ! interrupted && accepted CONTAINER_TOOLKIT "$(toolkit_version)"; then
     unchanged "container toolkit $(toolkit_version) is installed; the lock accepts $(wanted CONTAINER_TOOLKIT)"
   else
     install_toolkit
@@ -29,10 +29,10 @@ main() {
 
   end_dry_run
   accepted CONTAINER_TOOLKIT "$(toolkit_version)" ||
-    die "container toolkit is $(toolkit_version), the lock accepts $(wanted CONTAINER_TOOLKIT)"
-  lists_gpus || die "nvidia-ctk cdi list does not name nvidia.com/gpu=all: $(service_reason nvidia-cdi-refresh.service)"
+    die "the container toolkit is $(toolkit_version), but the lock accepts $(wanted CONTAINER_TOOLKIT)"
+  lists_gpus || die "nvidia-ctk cdi list does not list nvidia.com/gpu=all: $(service_reason nvidia-cdi-refresh.service)"
   record container_toolkit "$(toolkit_version)"
-  proved "container toolkit $(toolkit_version), CDI names the GPUs"
+  proved "container toolkit $(toolkit_version) is installed, and CDI lists the GPUs"
 }
 
 toolkit_version() { nvidia-ctk --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | sed -n 1p || true; }
@@ -43,22 +43,22 @@ install_toolkit() {
   need_tools gpg curl
   add_repository nvidia-container-toolkit "$CONTAINER_TOOLKIT_REPOSITORY/$(dpkg --print-architecture)" / \
     "$CONTAINER_TOOLKIT_KEY_URL" "$CONTAINER_TOOLKIT_KEY_FINGERPRINT"
-  # All four at one version: they are released together and break apart.
+  # All four packages at one version: they are released together and other combinations fail.
   install_packages "nvidia-container-toolkit=$version" "nvidia-container-toolkit-base=$version" \
     "libnvidia-container-tools=$version" "libnvidia-container1=$version"
 }
 
-# A runtime that is on the machine learns about GPUs; it is restarted only when its file changed.
+# Configures an installed runtime for GPUs, and restarts it only if its file changed.
 configure_runtime() {
   local runtime=$1 unit=$2 file=$3 before after
   command -v "$runtime" >/dev/null || return 0
-  would "let $runtime use GPUs, where it does not yet" && return 0
+  would "configure $runtime for GPUs, if needed" && return 0
   before=$(cat "$file" 2>/dev/null || true)
   nvidia-ctk runtime configure --runtime="$runtime" >/dev/null
   after=$(cat "$file" 2>/dev/null || true)
   [[ $before != "$after" ]] || return 0
   ! systemctl is-active --quiet "$unit" || systemctl restart "$unit"
-  changed "told $runtime about the GPUs in $file"
+  changed "configured $runtime for GPUs in $file"
 }
 
 refresh_cdi() {

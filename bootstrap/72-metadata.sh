@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Keeps containers from the cloud's metadata service, which hands out the node's identity, where the cloud cannot do it by itself.
+# Blocks access from containers to the cloud's metadata service, which returns the node's identity, on clouds without a hop limit.
 #
-# Reads:  METADATA_GUARDED  its addresses: 169.254.169.254 fd20:ce::254; empty where the declaration lets containers reach it
-# Proves: a table of its own drops what is forwarded there, and a unit loads it at every boot; or that neither is there.
-# What the node itself sends passes, and so does what a container on the host's network sends: both are output, not forwarded.
+# Reads:  METADATA_GUARDED  its addresses: 169.254.169.254 fd20:ce::254; empty if the declaration allows containers to reach it
+# Proves: an nftables table drops forwarded packets to these addresses, and a unit loads it at every boot; or neither exists.
+# Packets from the node itself and from containers on the host network pass: both are output, not forwarded.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -19,52 +19,52 @@ main() {
   if [[ -n ${METADATA_GUARDED:-} ]]; then
     guard
   else
-    let_through
+    allow
   fi
 }
 
 guard() {
   install_packages nftables
-  # Not restarted for another file: the proof below sees whether what is loaded is what is wanted.
+  # A changed file does not restart the unit: the check below compares the loaded rules with the required ones.
   put_file "$RULES" "$(rules)" || true
-  # User data puts it there too; a machine that was set up over SSH has it from here.
+  # User data also installs the unit; this covers machines that were set up over SSH.
   if put_file "/etc/systemd/system/$UNIT" "$(<"${BASH_SOURCE[0]%/*}/../units/$UNIT")"; then
     dry_run || systemctl daemon-reload
   fi
   service_on "$UNIT"
-  # Somebody may have flushed the rules since the unit loaded them.
+  # The rules may have been flushed since the unit loaded them.
   if ! guarded && ! would "load $RULES"; then
     systemctl restart "$UNIT"
     changed "loaded $RULES"
   fi
 
   end_dry_run
-  guarded || die "nft list table inet $TABLE does not drop what is forwarded to $METADATA_GUARDED: $(service_reason "$UNIT")"
-  proved "what containers send to the metadata service at $METADATA_GUARDED is dropped, now and at every boot"
+  guarded || die "nft list table inet $TABLE does not drop packets forwarded to $METADATA_GUARDED: $(service_reason "$UNIT")"
+  proved "packets from containers to the metadata service at $METADATA_GUARDED are dropped, now and at every boot"
 }
 
-let_through() {
+allow() {
   if [[ -e $RULES ]] || loaded; then
-    would "let containers reach the metadata service" || remove
+    would "allow containers to reach the metadata service" || remove
   else
-    unchanged "nothing keeps containers from the metadata service"
+    unchanged "containers can reach the metadata service"
   fi
 
   end_dry_run
-  ! loaded || die "table inet $TABLE is still there (nft list table inet $TABLE)"
-  proved "nothing keeps containers from the metadata service, as declared"
+  ! loaded || die "table inet $TABLE still exists (nft list table inet $TABLE)"
+  proved "containers can reach the metadata service, as declared"
 }
 
 remove() {
-  systemctl disable "$UNIT" || true # an earlier run may have come so far and no further
+  systemctl disable "$UNIT" || true # an earlier run may have stopped after this
   rm -f -- "/etc/systemd/system/$UNIT" "$RULES"
   systemctl daemon-reload
   ! loaded || nft delete table inet "$TABLE"
-  changed "removed what kept containers from the metadata service"
+  changed "removed the block between containers and the metadata service"
 }
 
-# The first two lines make loading it again the same as loading it once. Names are looked up at some clouds' metadata address too
-# (Google's), so port 53 stays open; identities are handed out over TCP only.
+# The first two lines make loading idempotent. Port 53 stays open, because some metadata addresses also resolve names
+# (Google's); identities are returned over TCP only.
 rules() {
   local address family
   printf 'table inet %s\ndelete table inet %s\ntable inet %s {\n  chain forward {\n' "$TABLE" "$TABLE" "$TABLE"
@@ -80,11 +80,11 @@ rules() {
 loaded() { command -v nft >/dev/null && nft list table inet "$TABLE" >/dev/null 2>&1; }
 
 guarded() {
-  local said address
-  said=$(nft list table inet "$TABLE" 2>/dev/null) || return 1
-  [[ $said == *"type filter hook forward"* ]] || return 1
+  local output address
+  output=$(nft list table inet "$TABLE" 2>/dev/null) || return 1
+  [[ $output == *"type filter hook forward"* ]] || return 1
   for address in $METADATA_GUARDED; do
-    grep -qE "ip6? daddr ${address//./\\.} tcp dport != 53 counter packets [0-9]+ bytes [0-9]+ drop" <<<"$said" || return 1
+    grep -qE "ip6? daddr ${address//./\\.} tcp dport != 53 counter packets [0-9]+ bytes [0-9]+ drop" <<<"$output" || return 1
   done
 }
 

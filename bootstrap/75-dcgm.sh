@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Brings NVIDIA's data center GPU manager, which diagnoses and counts, or proves the one that the image brought.
+# Installs DCGM, NVIDIA's data center GPU manager for diagnostics and counters, or verifies the one in the image.
 #
 # Reads:  DCGM_PACKAGE, DCGM_VERSION  datacenter-gpu-manager-4-cuda13, 1:4.5.2-1
-#         DCGM_RANGE_MIN, _MAX       versions that an image may bring: 4.2, 5 (excluded)
-#         CUDA_KEYRING_URL, _SHA256  package that brings NVIDIA's repository and its key
-# Proves: dcgmi answers with an accepted version, and nvidia-dcgm runs now and at the next boot.
+#         DCGM_RANGE_MIN, _MAX       versions that an image may contain: 4.2, 5 (excluded)
+#         CUDA_KEYRING_URL, _SHA256  package with NVIDIA's repository and its key
+# Proves: dcgmi reports an accepted version, and nvidia-dcgm runs now and at the next boot.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -15,20 +15,20 @@ main() {
   need_tools apt-get dpkg-query systemctl
   need_variables DCGM_PACKAGE DCGM_VERSION DCGM_RANGE_MIN DCGM_RANGE_MAX
 
-  if ! cut_off && accepted DCGM "$(dcgm_version)"; then
+  if ! interrupted && accepted DCGM "$(dcgm_version)"; then
     unchanged "DCGM $(dcgm_version) is installed; the lock accepts $(wanted DCGM)"
   else
     use_nvidia_repository
-    # Core and CUDA part at one version: the core's library loads the CUDA part of its own release.
+    # Core and CUDA package at one version: the core's library loads the CUDA library of its own release.
     install_packages "datacenter-gpu-manager-4-core=$DCGM_VERSION" "$DCGM_PACKAGE=$DCGM_VERSION"
   fi
   service_on nvidia-dcgm.service
 
   end_dry_run
-  accepted DCGM "$(dcgm_version)" || die "DCGM is $(dcgm_version), the lock accepts $(wanted DCGM)"
+  accepted DCGM "$(dcgm_version)" || die "DCGM is $(dcgm_version), but the lock accepts $(wanted DCGM)"
   systemctl is-active --quiet nvidia-dcgm.service || die "nvidia-dcgm is not active: $(service_reason nvidia-dcgm.service)"
   record dcgm "$(dcgm_version)"
-  proved "DCGM $(dcgm_version) runs"
+  proved "DCGM $(dcgm_version) is running"
 }
 
 dcgm_version() { dcgmi --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | sed -n 1p || true; }

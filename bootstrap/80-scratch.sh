@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes the machine's local NVMe disks one fast scratch folder, or proves the one that the image made.
+# Creates one scratch file system on the machine's local NVMe disks, or verifies the one in the image.
 #
-# Reads:  SCRATCH_MOUNT     where it is mounted: /mnt/nvme
+# Reads:  SCRATCH_MOUNT     mount point: /mnt/nvme
 #         SCRATCH_MODEL     pattern for the model of local disks: Amazon EC2 NVMe Instance Storage
-#         SCRATCH_OF_IMAGE  where the cloud's GPU image mounts them: /opt/dlami/nvme; empty where it does not
-# Proves: a file system on local disks is mounted, and takes a write. What is on it ends with the instance.
+#         SCRATCH_OF_IMAGE  mount point in the cloud's GPU image: /opt/dlami/nvme; empty if the image has none
+# Proves: a file system on local disks is mounted and accepts a write. Its data is lost with the instance.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 
 readonly ARRAY=/dev/md/gpuinfra-scratch
-readonly LABEL=gpuinfra-scr # XFS labels end at 12 letters
+readonly LABEL=gpuinfra-scr # XFS labels have at most 12 characters
 
 main() {
   load_versions
@@ -23,7 +23,7 @@ main() {
   if [[ -n $place ]]; then
     unchanged "local disks are mounted at $place"
   else
-    would "make one scratch of the local disks at $SCRATCH_MOUNT" || make_scratch
+    would "create scratch from the local disks at $SCRATCH_MOUNT" || make_scratch
   fi
 
   end_dry_run
@@ -31,7 +31,7 @@ main() {
   [[ -n $place ]] || die "$SCRATCH_MOUNT is not mounted"
   prove_write "$place"
   record scratch "$place"
-  proved "scratch at $place takes writes"
+  proved "scratch at $place accepts writes"
 }
 
 mounted_place() {
@@ -47,7 +47,7 @@ mounted_place() {
 make_scratch() {
   local disks target
   mapfile -t disks < <(empty_disks)
-  ((${#disks[@]} > 0)) || refuse "no empty local disk of model \"$SCRATCH_MODEL\" here (lsblk); does this machine type have any?"
+  ((${#disks[@]} > 0)) || refuse "no empty local disk of model \"$SCRATCH_MODEL\" (see lsblk); check that this machine type has local disks"
   install_packages mdadm xfsprogs
   target=${disks[0]}
   if ((${#disks[@]} > 1)); then
@@ -55,19 +55,19 @@ make_scratch() {
     [[ -e $ARRAY ]] || mdadm --create "$ARRAY" --run --level=0 --name=gpuinfra-scratch \
       --raid-devices="${#disks[@]}" "${disks[@]}"
   fi
-  # -K: no discard of terabytes first; the disks are new.
+  # -K: skip the discard of terabytes; the disks are new.
   [[ $(lsblk -dno LABEL "$target") == "$LABEL" ]] || mkfs.xfs -f -K -L "$LABEL" "$target"
   mkdir -p "$SCRATCH_MOUNT"
-  # nofail: the disks are empty after a stop, and the machine has to boot all the same.
+  # nofail: the disks are empty after a stop, and the machine must boot anyway.
   if ! grep -q "^LABEL=$LABEL " /etc/fstab; then
     printf 'LABEL=%s %s xfs defaults,noatime,nofail 0 0\n' "$LABEL" "$SCRATCH_MOUNT" >>/etc/fstab
   fi
   mount "$SCRATCH_MOUNT"
   chmod 1777 "$SCRATCH_MOUNT"
-  changed "made a scratch of ${#disks[@]} local disks at $SCRATCH_MOUNT"
+  changed "created scratch from ${#disks[@]} local disks at $SCRATCH_MOUNT"
 }
 
-# Disks of that model without a file system, partition or member mark of anything else.
+# Disks of that model without a foreign file system, partition or RAID member.
 empty_disks() {
   local name
   lsblk -dnpo NAME,MODEL | while read -r name model; do
@@ -79,8 +79,8 @@ empty_disks() {
 
 prove_write() {
   local probe=$1/.gpuinfra-$$
-  printf 'ok\n' >"$probe" || die "$1 does not take a write"
-  [[ $(<"$probe") == ok ]] || die "$1 gives back other bytes than were written"
+  printf 'ok\n' >"$probe" || die "$1 does not accept a write"
+  [[ $(<"$probe") == ok ]] || die "$1 returns other data than was written"
   rm -f -- "$probe"
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Freezes what the steps before it proved: apt changes none of it until a new lock does.
+# Holds the packages that the previous steps proved: apt does not change them until a new lock does.
 #
 # Reads:  HOLD_PATTERNS  globs over package names: nvidia-* libnccl* linux-image-*
-# Proves: no package is half installed, and every installed one that they match is held.
+# Proves: no package is half installed, and every installed package that matches is held.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -14,7 +14,7 @@ main() {
   need_variables HOLD_PATTERNS
   local patterns packages package held
 
-  mend_packages
+  repair_packages
   read -ra patterns <<<"$HOLD_PATTERNS"
   mapfile -t packages < <(packages_matching "${patterns[@]}")
   if ((${#packages[@]} > 0)); then
@@ -23,7 +23,7 @@ main() {
   rm -rf -- /var/cache/gpuinfra
 
   end_dry_run
-  [[ -z $(dpkg --audit) ]] || die "dpkg --audit still names half-installed packages"
+  [[ -z $(dpkg --audit) ]] || die "dpkg --audit still lists half-installed packages"
   held=$(apt-mark showhold)
   for package in "${packages[@]}"; do
     grep -qxF -- "$package" <<<"$held" || die "$package is not held"

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Container images from the registry of one's own that the declaration names, and from no other. Sourced by the steps that need it.
+# Container images, only from the private registry that the declaration names. Sourced by the steps that need it.
 #
-# An image is pulled with the machine's own identity, and its digest is recorded, so that a tag that moved shows between nodes.
+# Images are pulled with the machine's own identity. Their digests are recorded, so nodes that pulled a moved tag differ visibly.
 
 readonly DOCKER_LOGIN=/run/gpuinfra/docker
 
-# use_docker: the daemon runs; Ubuntu's package where the image brought none.
+# use_docker: starts the daemon; installs Ubuntu's package if the image has none.
 use_docker() {
   if ! command -v docker >/dev/null; then
     install_packages docker.io
@@ -14,7 +14,7 @@ use_docker() {
   systemctl is-active --quiet docker.service || systemctl start docker.service || die "docker does not start: $(service_reason docker.service)"
 }
 
-# pull_image REFERENCE: the image is here; its digest is in IMAGE_DIGEST.
+# pull_image REFERENCE: pulls the image if missing; IMAGE_DIGEST is its digest.
 pull_image() {
   local reference=$1
   if ! docker image inspect "$reference" >/dev/null 2>&1; then
@@ -28,16 +28,16 @@ pull_image() {
   IMAGE_DIGEST=${IMAGE_DIGEST#*@}
 }
 
-# sign_in HOST: with a token of the machine's own, which ends within the hour and is kept in memory only.
+# sign_in HOST: with a token of the machine's service account, which expires within the hour and is kept in memory only.
 sign_in() {
   local token
   need_tools curl python3
   token=$(curl -fsS --noproxy '*' --max-time 10 -H 'Metadata-Flavor: Google' \
     "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance/service-accounts/default/token" |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])' 2>/dev/null) ||
-    die "the metadata server gives no token for $1; does the node have a service account that may read that registry?"
+    die "the metadata server returned no token for $1; check that the node has a service account that may read that registry"
   mkdir -p "$DOCKER_LOGIN"
   chmod 700 "$DOCKER_LOGIN"
   docker --config "$DOCKER_LOGIN" login -u oauth2accesstoken --password-stdin "https://$1" <<<"$token" >/dev/null 2>&1 ||
-    die "$1 does not take this node's token; it needs roles/artifactregistry.reader there"
+    die "$1 does not accept this node's token; grant its service account roles/artifactregistry.reader there"
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Shared file systems: one line each in /etc/fstab, mounted from their own server, proven by a write. Sourced by the steps that mount.
 
-# shellcheck disable=SC2034  # the steps put it behind their own options
+# shellcheck disable=SC2034  # the steps append it to their own options
 readonly WAIT_FOR_NETWORK=_netdev,x-systemd.automount,x-systemd.requires=network-online.target
 
 # mount_one TYPE MOUNT SOURCE OPTIONS
@@ -15,7 +15,7 @@ mount_one() {
       changed "added $mount to /etc/fstab"
     }
   fi
-  wake "$mount"
+  trigger_automount "$mount"
   if [[ $(source_of "$type" "$mount") != "$source" ]]; then
     would "mount $mount" || {
       mkdir -p "$mount"
@@ -25,14 +25,14 @@ mount_one() {
   fi
 }
 
-# wake MOUNT: after a reboot systemd mounts it when somebody looks into it, and nobody has yet; mounting it by hand as well would fail.
-wake() {
+# trigger_automount MOUNT: after a reboot systemd mounts it on first access; mounting it again with mount would fail.
+trigger_automount() {
   local waits
   waits=$(findmnt -n -t autofs -o TARGET --mountpoint "$1" 2>/dev/null || true)
   [[ -z $waits ]] || timeout 60 ls "$1/." >/dev/null 2>&1 || true
 }
 
-# The line of this mount point is replaced, never doubled.
+# Replaces the line of this mount point, so there is never a second one.
 write_fstab() {
   local mount=$1 line=$2
   {
@@ -42,22 +42,22 @@ write_fstab() {
   mv -f -- /etc/fstab.gpuinfra-new /etc/fstab
 }
 
-# source_of TYPE MOUNT: what is mounted there. NFS 4 calls itself nfs4, whatever fstab says.
+# source_of TYPE MOUNT: the source mounted there. NFS 4 has the type nfs4, even if fstab says nfs.
 source_of() {
   local types=$1
   [[ $types != nfs ]] || types=nfs,nfs4
   findmnt -n -t "$types" -o SOURCE --mountpoint "$2" 2>/dev/null | sed -n 1p || true
 }
 
-# prove_mount TYPE MOUNT SOURCE: mounted from there, and a word comes back as it was written.
+# prove_mount TYPE MOUNT SOURCE: it is mounted from there, and a write can be read back.
 prove_mount() {
   local mount=$2 source=$3 found probe word
   found=$(source_of "$1" "$mount")
-  [[ $found == "$source" ]] || die "$mount is not mounted from $source but from ${found:-nothing}"
+  [[ $found == "$source" ]] || die "$mount is mounted from ${found:-nothing}, expected $source"
   probe=$mount/.gpuinfra-$(uname -n)-$$
   word="written at $(date -u +%FT%TZ)"
-  printf '%s\n' "$word" >"$probe" || die "$mount does not take a write"
+  printf '%s\n' "$word" >"$probe" || die "$mount does not accept a write"
   sync "$probe" 2>/dev/null || sync
-  [[ $(<"$probe") == "$word" ]] || die "$mount gives back other bytes than were written"
+  [[ $(<"$probe") == "$word" ]] || die "$mount returns other data than was written"
   rm -f -- "$probe"
 }

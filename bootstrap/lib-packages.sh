@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Packages and repositories: what is installed, what apt would bring, and what an interrupted run left. Sourced by lib.sh.
+# Packages and repositories: installed versions, available versions, and repair after an interrupted run. Sourced by lib.sh.
 
 readonly KEYRINGS=/etc/apt/keyrings
 readonly APT_OPTIONS=(
   -y -q
-  -o DPkg::Lock::Timeout=600 # cloud images start their own apt at first boot
+  -o DPkg::Lock::Timeout=600 # cloud images run their own apt at first boot
   -o Acquire::Retries=3
   -o Dpkg::Use-Pty=0
   -o Dpkg::Options::=--force-confdef
@@ -12,7 +12,7 @@ readonly APT_OPTIONS=(
   --no-install-recommends
 )
 
-# package_version NAME: the installed version, empty when it is not wholly installed.
+# package_version NAME: the installed version; empty if it is not completely installed.
 package_version() {
   local status version
   while IFS=$'\t' read -r status version; do
@@ -28,20 +28,20 @@ packages_matching() {
   done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' "$@" 2>/dev/null || true) | sort -u
 }
 
-# package_known NAME: apt has a candidate for it.
+# package_known NAME: apt has a candidate.
 package_known() { [[ -n $(package_candidate "$1") ]]; }
 
-# package_candidate NAME: the version that apt would install, empty when it knows none.
+# package_candidate NAME: the version that apt would install; empty if there is none.
 package_candidate() {
   local candidate
   candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p')
   [[ $candidate == "(none)" ]] || printf '%s\n' "$candidate"
 }
 
-# package_versions NAME: every version that apt could bring, the newest first.
+# package_versions NAME: all available versions, newest first.
 package_versions() { apt-cache madison "$1" 2>/dev/null | awk -F '|' '{ gsub(/ /, "", $2); print $2 }'; }
 
-# offered NAME[=VERSION]: apt could bring it.
+# offered NAME[=VERSION]: the package is available.
 offered() {
   [[ $1 == *=* ]] || {
     package_known "$1"
@@ -50,25 +50,25 @@ offered() {
   grep -qxF -- "${1#*=}" <<<"$(package_versions "${1%%=*}")"
 }
 
-# apt_refresh: read the repositories' lists, once per step.
+# apt_refresh: updates the package lists, once per step.
 apt_refresh() {
   [[ -z ${_APT_REFRESHED:-} ]] || return 0
   retry 4 "reading the package lists" apt-get "${APT_OPTIONS[@]}" -o APT::Update::Error-Mode=any update
   _APT_REFRESHED=1
 }
 
-# mend_packages [SPEC...]: finish what a killed run left behind; SPECs are what the step is about to install. Configuring is
-# not enough where the kill came between a package and the one it depends on; then apt has to bring the missing one.
-mend_packages() {
+# repair_packages [SPEC...]: completes what a killed run left; SPECs are the packages that the step installs next. Configuring
+# is not enough if the kill came between a package and its dependency; then apt must install the missing one.
+repair_packages() {
   local name version torn=()
-  # dpkg's own journal left over: apt refuses to work until dpkg has read it, though no package is broken.
+  # dpkg's own journal is left: apt refuses to work until dpkg has processed it, even if no package is broken.
   [[ -n $(dpkg --audit 2>/dev/null) ]] || compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null || return 0
-  would "finish half-installed packages" && return 0
+  would "complete half-installed packages" && return 0
   dpkg --force-confdef --force-confold --configure -a || true
   if [[ -n $(dpkg --audit) ]]; then
     apt_refresh
-    # Unpacked in part: only unpacking it again helps, and --fix-broken alone leaves it so.
-    # Without its version apt takes the vendor's newest, which clashes with the rest of a set, and is not what the lock says.
+    # A partly unpacked package must be unpacked again; --fix-broken alone does not do that.
+    # Without a version apt installs the vendor's newest, which conflicts with the rest of the set and the lock.
     while IFS=$'\t' read -r name version; do
       if [[ " ${*%%=*} " == *" $name "* ]]; then
         torn+=("$@")
@@ -78,14 +78,14 @@ mend_packages() {
         torn+=("$name")
       fi
     done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\t${Version}\n' 2>/dev/null | sed -n 's/^..R\t//p')
-    retry 2 "mending half-installed packages" \
+    retry 2 "repairing half-installed packages" \
       apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages --fix-broken --reinstall install "${torn[@]}"
   fi
   [[ -z $(dpkg --audit) ]] || die "packages are still half installed: $(dpkg --audit | sed -n 's/^ \([a-z0-9]\)/\1/p' | sed -n 1p)"
-  changed "finished packages that an interrupted run had left half installed"
+  changed "completed packages that an interrupted run left half installed"
 }
 
-# install_packages SPEC...: NAME, NAME=VERSION or NAME=GLOB; installs those that are not there at that version.
+# install_packages SPEC...: NAME, NAME=VERSION or NAME=GLOB; installs those that are missing or have another version.
 install_packages() {
   local spec name version installed missing=()
   for spec in "$@"; do
@@ -102,14 +102,14 @@ install_packages() {
   fi
   would "install ${missing[*]}" && return 0
   begin_installing
-  mend_packages "${missing[@]}"
+  repair_packages "${missing[@]}"
   apt_refresh
   retry 3 "installing ${missing[*]}" \
     apt-get "${APT_OPTIONS[@]}" --allow-downgrades --allow-change-held-packages install "${missing[@]}"
   changed "installed ${missing[*]}"
 }
 
-# hold PACKAGE...: apt leaves them alone from now on.
+# hold PACKAGE...: apt does not change them from now on.
 hold() {
   local name held todo=()
   held=$(apt-mark showhold)
@@ -122,7 +122,7 @@ hold() {
   changed "held ${todo[*]}"
 }
 
-# add_repository NAME URI SUITE_AND_COMPONENTS KEY_URL FINGERPRINT: signed by that key and no other.
+# add_repository NAME URI SUITE_AND_COMPONENTS KEY_URL FINGERPRINT: adds a repository that must be signed by that key.
 add_repository() {
   local name=$1 uri suite=$3 key_url=$4 fingerprint=$5 keyring=$KEYRINGS/$1.gpg
   uri=$(mirrored "$2")
@@ -134,7 +134,7 @@ add_repository() {
   fi
 }
 
-# use_nvidia_repository: by the package that brings its key and its list. CUDA_KEYRING_URL, CUDA_KEYRING_SHA256.
+# use_nvidia_repository: installs the package with its key and list. CUDA_KEYRING_URL, CUDA_KEYRING_SHA256.
 use_nvidia_repository() {
   local deb
   if [[ -z $(package_version cuda-keyring) ]]; then
@@ -147,11 +147,11 @@ use_nvidia_repository() {
     unset _APT_REFRESHED
     changed "added NVIDIA's repository"
   fi
-  # Also where the package was there: a kill may have come between the two, or an image brought it.
+  # Also if the package was already installed, by an image or by a run that was killed before this point.
   point_at_mirror /etc/apt/sources.list.d/cuda-*.list
 }
 
-# point_at_mirror LIST...: repositories that a vendor's package wrote are looked for below MIRROR_URL.
+# point_at_mirror LIST...: rewrites repositories of vendors' packages to addresses below MIRROR_URL.
 point_at_mirror() {
   local list
   [[ -n ${MIRROR_URL:-} ]] || return 0

@@ -1,7 +1,7 @@
 """Fetch the bundle from S3 with the node's own role. Arguments: bucket, key, region, SHA-256 of the tar archive, path of the tar archive to write.
 
-It travels in user data, so it is short and needs Python's standard library only.
-curl could sign too, but the curl of Ubuntu 22.04 signs S3 requests wrongly.
+It is part of user data, so it is short and uses Python's standard library only.
+curl can sign too, but the curl of Ubuntu 22.04 signs S3 requests incorrectly.
 """
 
 import email.utils
@@ -24,21 +24,21 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def metadata(path, method="GET", **headers):
-    """One answer of the metadata service, past any proxy."""
+    """One answer of the metadata service, without a proxy."""
     request = urllib.request.Request(METADATA + path, method=method, headers=headers)
     return DIRECT.open(request, timeout=5).read().decode()
 
 
 def credentials():
-    """The role's own, by IMDSv2."""
+    """The role's credentials, from IMDSv2."""
     token = metadata("/latest/api/token", "PUT", **{"X-aws-ec2-metadata-token-ttl-seconds": "300"})
     folder = "/latest/meta-data/iam/security-credentials/"
     role = metadata(folder, **{"X-aws-ec2-metadata-token": token}).split()[0]
     return json.loads(metadata(folder + role, **{"X-aws-ec2-metadata-token": token}))
 
 
-def place(bucket, key, region):
-    """Endpoint and path, by the SDKs' own variables; a bucket name with dots fits no certificate."""
+def location(bucket, key, region):
+    """Endpoint and path, from the SDKs' own variables; a bucket name with dots does not match the wildcard certificate."""
     path = urllib.parse.quote(key, safe="/-_.~")
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         if os.environ.get(name):
@@ -50,9 +50,9 @@ def place(bucket, key, region):
 
 
 def signed(bucket, key, region, offset_s):
-    """A GET of the object with Signature Version 4."""
+    """A GET request for the object, signed with Signature Version 4."""
     who = credentials()
-    base, path = place(bucket, key, region)
+    base, path = location(bucket, key, region)
     url = urllib.parse.urlsplit(base)
     path = url.path + path
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + offset_s))
@@ -76,7 +76,7 @@ def signed(bucket, key, region, offset_s):
 
 
 def main():
-    """Try until it is there."""
+    """Retry until the bundle is complete."""
     bucket, key, region, sha256, target = sys.argv[1:]
     until, pause, offset_s = time.monotonic() + PATIENCE_S, 1, 0.0
     while True:
@@ -88,17 +88,17 @@ def main():
                 break
             why = f"its SHA-256 is {found}, not {sha256}"
         except urllib.error.HTTPError as error:
-            said = error.read(2000).decode("utf-8", "replace")
-            why = f"HTTP {error.code} {said.partition('<Code>')[2].partition('</Code>')[0]}"
-            if "RequestTimeTooSkewed" in said and error.headers.get("Date"):
+            text = error.read(2000).decode("utf-8", "replace")
+            why = f"HTTP {error.code} {text.partition('<Code>')[2].partition('</Code>')[0]}"
+            if "RequestTimeTooSkewed" in text and error.headers.get("Date"):
                 offset_s = email.utils.parsedate_to_datetime(error.headers["Date"]).timestamp() - time.time()
                 why += f": this machine's clock is off by {-offset_s:.0f} s"
         except (OSError, ValueError, zlib.error, KeyError, IndexError) as error:
             why = str(error)
-        # A new role reaches S3 some seconds late, and a new NAT gateway some minutes.
+        # A new role reaches S3 after some seconds, and a new NAT gateway works after some minutes.
         if time.monotonic() + pause > until:
             sys.exit(f"s3://{bucket}/{key} cannot be fetched: {why}")
-        print(f"s3://{bucket}/{key}: {why}; again in {pause} s", file=sys.stderr, flush=True)
+        print(f"s3://{bucket}/{key}: {why}; retrying in {pause} s", file=sys.stderr, flush=True)
         time.sleep(pause)
         pause = min(pause * 2, 30)
     with pathlib.Path(target).open("wb") as handle:

@@ -1,6 +1,6 @@
 """Fetch the bundle from blob storage with the node's own identity. Arguments: container's address, name, region, SHA-256 of the tar archive, path of the tar archive to write.
 
-It travels in custom data, so it is short and needs Python's standard library only.
+It is part of custom data, so it is short and uses Python's standard library only.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def token():
-    """An access token for blob storage, past any proxy."""
+    """An access token for blob storage, requested without a proxy."""
     query = {"api-version": "2018-02-01", "resource": "https://storage.azure.com/"}
     identity = json.loads(pathlib.Path("/etc/gpuinfra/node.json").read_text(encoding="utf-8")).get("identity") or {}
     if identity.get("client_id"):
@@ -31,8 +31,8 @@ def token():
     return json.loads(DIRECT.open(request, timeout=10).read())["access_token"]
 
 
-def place(container, name):
-    """The blob's address, or the endpoint that the az command's own variable names."""
+def location(container, name):
+    """The blob's address, or its address at the endpoint that the az command's own variable sets."""
     path = "/" + urllib.parse.quote(name, safe="/-_.~")
     endpoint = os.environ.get("AZURE_STORAGE_SERVICE_ENDPOINT")
     if endpoint:
@@ -42,7 +42,7 @@ def place(container, name):
 
 
 def main():
-    """Try until it is there."""
+    """Retry until the bundle is complete."""
     container, name, _, sha256, target = sys.argv[1:]
     shown = container + "/" + name
     until, pause = time.monotonic() + PATIENCE_S, 1
@@ -50,7 +50,7 @@ def main():
         try:
             headers = {"Authorization": "Bearer " + token(), "x-ms-version": "2021-12-02"}
             with urllib.request.urlopen(
-                urllib.request.Request(place(container, name), headers=headers), timeout=60
+                urllib.request.Request(location(container, name), headers=headers), timeout=60
             ) as answer:
                 data = zlib.decompressobj(31).decompress(answer.read(), MAX_BYTES)
             found = hashlib.sha256(data).hexdigest()
@@ -62,10 +62,10 @@ def main():
             why = f"HTTP {error.code} {code}"
         except (OSError, ValueError, zlib.error, KeyError) as error:
             why = str(error)
-        # A new role assignment reaches blob storage some minutes late, and so does a new private endpoint's name.
+        # A new role assignment reaches blob storage after some minutes, and so does the name of a new private endpoint.
         if time.monotonic() + pause > until:
             sys.exit(f"{shown} cannot be fetched: {why}")
-        print(f"{shown}: {why}; again in {pause} s", file=sys.stderr, flush=True)
+        print(f"{shown}: {why}; retrying in {pause} s", file=sys.stderr, flush=True)
         time.sleep(pause)
         pause = min(pause * 2, 30)
     with pathlib.Path(target).open("wb") as handle:

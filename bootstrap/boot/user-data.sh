@@ -1,26 +1,26 @@
 #!/bin/bash
 # Made by gpuinfra: fetches this node's bundle, verifies it, and starts its units without waiting for them.
-# cloud-init runs it once, at first boot. It holds no secret: the bundle is fetched with the node's own role.
+# cloud-init runs it once, at first boot. It contains no secret: the node fetches the bundle with its own role.
 set -euo pipefail
 umask 022
 readonly HOME_OF_BUNDLES=/opt/gpuinfra
 readonly STARTED=/run/gpuinfra-started.json
 
 main() {
-  trap 'say "user data failed in line $LINENO; this node will not report"' ERR
+  trap 'log "user data failed in line $LINENO; this node will not report"' ERR
   local sha256 archive
   mkdir -p /etc/gpuinfra "$HOME_OF_BUNDLES" /var/lib/gpuinfra
   node_json >/etc/gpuinfra/node.json.new
-  # A cloud that brings a new bundle to running nodes by this script also runs it beside cloud-init at first boot.
+  # A cloud that applies a new bundle to running nodes with this script also runs it next to cloud-init at first boot.
   if cmp -s /etc/gpuinfra/node.json.new "$STARTED"; then
     rm -f /etc/gpuinfra/node.json.new
-    say "this configuration was started in this boot already"
+    log "this configuration was already started in this boot"
     return
   fi
   mv -f /etc/gpuinfra/node.json.new /etc/gpuinfra/node.json
   sha256=$(of_bundle sha256)
   if [[ ! -d $HOME_OF_BUNDLES/$sha256 ]]; then
-    say "fetching the bundle $sha256"
+    log "fetching the bundle $sha256"
     archive=$HOME_OF_BUNDLES/.$sha256.tar
     fetch "$(of_bundle bucket)" "$(of_bundle key)" "$(of_bundle region)" "$sha256" "$archive"
     unpack "$archive" "$HOME_OF_BUNDLES/$sha256"
@@ -29,10 +29,10 @@ main() {
   mv -fT "$HOME_OF_BUNDLES/.current" "$HOME_OF_BUNDLES/current"
   start_units
   cp -f /etc/gpuinfra/node.json "$STARTED"
-  say "bundle is in place; gpuinfra-bootstrap.service goes on from here"
+  log "the bundle is installed; gpuinfra-bootstrap.service continues"
 }
 
-say() {
+log() {
   echo "gpuinfra: $*"
   { echo "gpuinfra: $*" >/dev/console; } 2>/dev/null || true
 }
@@ -43,7 +43,7 @@ node = json.load(open("/etc/gpuinfra/node.json"))
 print({"region": node["region"], **node["bundle"]}[sys.argv[1]])' "$1"
 }
 
-# All of it or nothing: a kill in the middle leaves a folder that nobody reads.
+# Atomic: a kill in the middle leaves only a temporary folder.
 unpack() {
   local archive=$1 target=$2 draft
   draft=$(mktemp -d "$HOME_OF_BUNDLES/.new-XXXXXX")
@@ -59,7 +59,7 @@ start_units() {
   cp -f "$HOME_OF_BUNDLES"/current/units/gpuinfra-* /etc/systemd/system/
   units=$(cd "$HOME_OF_BUNDLES/current/units" && grep -l '^\[Install\]' gpuinfra-*)
   systemctl daemon-reload
-  # shellcheck disable=SC2086  # one word a unit
+  # shellcheck disable=SC2086  # one word per unit
   systemctl enable $units
   # shellcheck disable=SC2086
   systemctl start --no-block $units

@@ -66,7 +66,7 @@ def test_it_waits_for_role_and_network(tmp_path: Path) -> None:
     with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}, [trouble(403, denied), trouble(503), trouble(500)]) as cloud:
         got = fetch(cloud, tmp_path / "got")
     assert got.returncode == 0
-    assert "HTTP 403 AccessDenied; again in 1 s" in got.stderr
+    assert "HTTP 403 AccessDenied; retrying in 1 s" in got.stderr
     assert "HTTP 503" in got.stderr
 
 
@@ -135,7 +135,7 @@ def test_it_asks_where_the_sdks_would(
     source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8").replace("\nmain()\n", "\n")
     module: dict[str, object] = {}
     exec(compile(source, "fetch-aws.py", "exec"), module)
-    assert module["place"](bucket, "k/x", region) == expected  # type: ignore[operator]
+    assert module["location"](bucket, "k/x", region) == expected  # type: ignore[operator]
 
 
 def test_it_speaks_python_3_9() -> None:

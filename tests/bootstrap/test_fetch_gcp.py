@@ -101,7 +101,7 @@ def test_it_waits_for_grants_and_network(google: Google, tmp_path: Path) -> None
     assert got.returncode == 0, got.stderr
     assert "HTTP 403" in got.stderr
     assert "does not have storage.objects.get access" in got.stderr
-    assert "HTTP 503 ; again in 2 s" in got.stderr
+    assert "HTTP 503 ; retrying in 2 s" in got.stderr
 
 
 def test_a_damaged_object_is_not_taken(google: Google, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_there_are_no_other_boundaries(three: Node) -> None:
 
 
 INSTALLS = """
-if [[ ! -e $WORLD/installed ]] || cut_off; then
+if [[ ! -e $WORLD/installed ]] || interrupted; then
   [[ -e $WORLD/installed ]] || { begin_installing; touch "$WORLD/installed"; }
   record boot "$(installed_in_boot)"
 fi

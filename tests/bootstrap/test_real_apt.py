@@ -121,7 +121,7 @@ def test_a_kernel_that_left_the_mirror_is_replaced(bench: Bench) -> None:
     root = bench.machine(kernel=old, kernels=(old, KERNEL), headers=(KERNEL,), lustre=False)
     code, said = root.steps()
     assert code == 194, said
-    assert f"no repository has headers for kernel {old} any more" in said
+    assert f"no repository has headers for kernel {old}" in said
     root.reboot(kernel=KERNEL)
     code, said = root.steps()
     assert code == 0, said
@@ -134,5 +134,5 @@ def test_a_kernel_without_lustre_is_refused_with_the_known_ones(bench: Bench) ->
     root = bench.machine(with_lustre=("6.8.0-1036-aws", "6.8.0-1039-aws"))
     code, said = root.steps()
     assert code == 1
-    assert f"no Lustre client for kernel {KERNEL}; it has 6.8.0-1036-aws 6.8.0-1039-aws" in said
+    assert f"no Lustre client for kernel {KERNEL}; available: 6.8.0-1036-aws 6.8.0-1039-aws" in said
     assert "again in" not in said

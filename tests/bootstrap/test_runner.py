@@ -119,7 +119,7 @@ def test_an_unexpected_error_names_line_and_command(node: Node) -> None:
     """A command that fails without a word is named with its line and exit code."""
     node.step("10-odd", "\nfalse\n")
     node.run()
-    assert node.status("10-odd")["reason"] == "line 4: `false` ended with exit code 1"
+    assert node.status("10-odd")["reason"] == "line 4: `false` failed with exit code 1"
 
 
 def test_a_step_out_of_time_ends_with_all_its_children(node: Node) -> None:

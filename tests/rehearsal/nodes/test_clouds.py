@@ -111,7 +111,7 @@ def test_a_plan_with_homes_and_a_node_without_is_refused(host: NodeHost) -> None
     node.unpack()
     code, said = node.steps()
     assert code == 1
-    assert "node.json names no file system of kind home" in said
+    assert "node.json lists no file system of kind home" in said
     assert "again in" not in said
 
 

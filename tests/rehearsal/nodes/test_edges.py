@@ -27,7 +27,7 @@ def test_a_disk_that_holds_something_is_never_formatted(host: NodeHost) -> None:
     node.run("mkfs.ext4", "-L", "theirs", names[0])
     code, said = node.steps()
     assert code == 0, said
-    assert f"made a scratch of {len(names) - 1} local disks" in node.run("cat", "/var/log/gpuinfra/bootstrap.log")[1]
+    assert f"created scratch from {len(names) - 1} local disks" in node.run("cat", "/var/log/gpuinfra/bootstrap.log")[1]
     assert node.run("lsblk", "-dno", "LABEL", names[0])[1].strip() == "theirs"
 
 

@@ -61,6 +61,6 @@ def test_a_fallback_to_tcp_fails_the_step_and_the_check(host: NodeHost) -> None:
     node = node_of(host, "p5.48xlarge", "lustre-over-tcp")
     code, said = node.steps()
     assert code == 1
-    assert "nothing came in over EFA, so Lustre goes over TCP" in said
+    assert "no message was received over EFA, so Lustre uses TCP" in said
     assert "security groups" in said
     assert judged(node) == {"outcome": "fail", "reason": "no message was received over EFA: Lustre uses TCP"}
