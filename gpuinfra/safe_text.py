@@ -10,12 +10,15 @@ from __future__ import annotations
 SUBSTITUTE = "?"
 
 
-def printable(value: object) -> str:
+MAX_LINE = 400
+
+
+def printable(value: object, limit: int | None = None) -> str:
     """The text with line breaks and tabs kept and every other unprintable character replaced; empty for None."""
     text = "" if value is None else str(value).replace("\r\n", "\n")
-    return "".join(c if c.isprintable() or c in "\n\t" else SUBSTITUTE for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t" else SUBSTITUTE for c in text)[:limit]
 
 
-def one_line(value: object, limit: int = 400) -> str:
+def one_line(value: object, limit: int = MAX_LINE) -> str:
     """The text as one printable line of at most `limit` characters."""
     return " ".join(printable(value).split())[:limit]

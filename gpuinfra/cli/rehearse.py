@@ -60,8 +60,8 @@ def command(
     from gpuinfra.day import read_day
     from gpuinfra.rehearsal.run import rehearse
     from gpuinfra.rehearsal.session import Options
-    from gpuinfra.rehearsal.summary import summary_lines
-    from gpuinfra.rehearsal.view import view_for
+    from gpuinfra.report.progress import view_for
+    from gpuinfra.report.rehearsal_text import summary_lines
 
     view = view_for(sys.stderr if as_json else sys.stdout)
     options = Options(
@@ -75,6 +75,6 @@ def command(
     result = rehearse(action, options, view)
     if as_json:
         click.echo(json.dumps(result.report, indent=2, sort_keys=True, default=str))
-    for line in summary_lines(result, folder):
+    for line in summary_lines(result.report, folder, result.closing):
         view.line(line)
     return 0 if result.ok else 1

@@ -84,7 +84,7 @@ def active_stack(name: str, rehearsals: Path | None) -> Iterator[ActiveStack]:
         yield ActiveStack(name=name, resources=resources)
         return
     from gpuinfra.rehearsal.session import Options, open_session
-    from gpuinfra.rehearsal.view import view_for
+    from gpuinfra.report.progress import view_for
 
     with open_session(Options(stack=name, folder=rehearsals), view_for(sys.stderr)) as session:
         resources = session.pulumi.resources()

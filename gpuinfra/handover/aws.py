@@ -24,7 +24,8 @@ from gpuinfra.handover.ports import (
     Ports,
     PortUnavailable,
 )
-from gpuinfra.handover.text import kind_of, printable
+from gpuinfra.handover.text import kind_of
+from gpuinfra.safe_text import MAX_LINE, printable
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
@@ -213,7 +214,7 @@ class Ec2Console:
         """Its last lines; empty if EC2 has none."""
         with _cloud_errors():
             answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
-        return [printable(line) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
+        return [printable(line, MAX_LINE) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
 
 
 class StsIdentity:

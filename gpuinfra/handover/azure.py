@@ -26,7 +26,8 @@ from gpuinfra.handover.ports import (
     Ports,
     PortUnavailable,
 )
-from gpuinfra.handover.text import kind_of, moment, printable
+from gpuinfra.handover.text import kind_of, moment
+from gpuinfra.safe_text import MAX_LINE, printable
 
 API_COMPUTE, API_NICS, API_ACTIVITY = "2024-11-01", "2018-10-01", "2015-04-01"
 TEMPLATE_TAG = "gpuinfra:template"
@@ -330,4 +331,4 @@ class BootDiagnostics:
         if not url:
             return []
         text = self._rest.signed(url, CONSOLE_LIMIT).decode("utf-8", "replace")
-        return [printable(line) for line in text.splitlines()[-lines:]]
+        return [printable(line, MAX_LINE) for line in text.splitlines()[-lines:]]

@@ -24,7 +24,8 @@ from urllib.parse import quote
 
 from gpuinfra.handover.gcp_identity import GoogleIdentity
 from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, Member, Ports, PortUnavailable
-from gpuinfra.handover.text import kind_of, moment, printable
+from gpuinfra.handover.text import kind_of, moment
+from gpuinfra.safe_text import MAX_LINE, one_line, printable
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 STORAGE = "https://storage.googleapis.com"
@@ -295,7 +296,7 @@ class SerialPort:
             return []
         # A negative start counts from the end, so a long console log is not downloaded in full.
         answer = self._client.json("GET", f"{path}/serialPort", {"port": "1", "start": str(-lines * 400)})
-        return [printable(line) for line in str(answer.get("contents") or "").splitlines()[-lines:]]
+        return [printable(line, MAX_LINE) for line in str(answer.get("contents") or "").splitlines()[-lines:]]
 
 
 def group_path(group: str) -> dict[str, str]:
@@ -319,7 +320,7 @@ def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
     """A code and a message from Google as a problem of the group."""
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
-    return GroupProblem(group=group, kind=classify(message), message=printable(message), at=moment(at))
+    return GroupProblem(group=group, kind=classify(message), message=one_line(message), at=moment(at))
 
 
 def parse_key(prefix: str, entry: Mapping[str, Any]) -> EvidenceRef | None:

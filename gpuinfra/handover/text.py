@@ -7,11 +7,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 
-def printable(text: str) -> str:
-    """The text with control characters replaced by `?`, cut to 400 characters."""
-    return "".join(c if c.isprintable() else "?" for c in text.replace("\t", "    "))[:400]
-
-
 def kind_of(message: str, patterns: Iterable[tuple[str, str]]) -> str:
     """The kind of the first pattern that matches a cloud's message; `other` if none does."""
     return next((kind for pattern, kind in patterns if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")

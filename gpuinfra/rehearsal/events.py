@@ -69,6 +69,11 @@ class Progress:
         return None
 
     @property
+    def current_resources(self) -> list[tuple[str, str]]:
+        """Type and logical name of each resource in progress."""
+        return [(kind_of(urn), name_of(urn)) for urn in self.current]
+
+    @property
     def changes(self) -> int:
         """Number of changed resources, from the engine's summary."""
         return sum(count for op, count in (self.summary or {}).items() if op != "same")

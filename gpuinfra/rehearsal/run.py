@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.life import run_life
 from gpuinfra.rehearsal.session import Options, open_session
-from gpuinfra.rehearsal.view import View
+from gpuinfra.report.progress import View
 
 
 def rehearse(action: str, options: Options, view: View) -> Result:

@@ -42,7 +42,7 @@ from gpuinfra.rehearsal.folder import (
     write_project,
 )
 from gpuinfra.rehearsal.standin import StandInCloud, running_cloud
-from gpuinfra.rehearsal.view import View
+from gpuinfra.report.progress import View
 from gpuinfra.rules import load_stack
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name

@@ -19,6 +19,7 @@ from gpuinfra.remote.keys import default_keys, private_key, ssh_agent
 from gpuinfra.remote.known import HostTrust
 from gpuinfra.remote.problem import HostProblem, Kind
 from gpuinfra.remote.proxy import ProxyCommand, last_line
+from gpuinfra.safe_text import one_line
 
 WEAK = {
     "ciphers": ["3des-cbc", "aes128-cbc", "aes192-cbc", "aes256-cbc"],
@@ -269,5 +270,4 @@ def _remaining(until: float) -> float:
 
 def error_text(error: BaseException) -> str:
     """The first line of an error, without control characters."""
-    text = str(error).splitlines()[0] if str(error) else "the remote side closed the connection"
-    return "".join(c if c.isprintable() else " " for c in text)[:300]
+    return one_line((str(error).splitlines() or ["the remote side closed the connection"])[0], limit=300)

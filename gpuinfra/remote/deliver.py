@@ -22,6 +22,7 @@ from gpuinfra.remote.connection import MAX_OUTPUT_BYTES, Connection
 from gpuinfra.remote.fleet import Reschedule
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.safe_text import one_line
 
 _SOURCE = Path(agent.__file__).read_bytes()
 # The source of agent.py is sent over standard input, so that a status request writes nothing to the host.
@@ -276,9 +277,3 @@ def _no_answer(host: Host, code: int, output: str) -> HostProblem:
         f"{host.name} returned no valid answer (exit code {code}): {output}",
         "log in to the host and check its Python",
     )
-
-
-def one_line(value: object) -> str:
-    """Text of a host as one line, without control characters."""
-    text = " ".join(str(value).split())
-    return "".join(c if c.isprintable() else " " for c in text)[:400]

@@ -11,6 +11,7 @@ import tempfile
 
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.safe_text import one_line
 
 
 class ProxyCommand:
@@ -59,4 +60,4 @@ class ProxyCommand:
 def last_line(output: bytes) -> str:
     """The last non-empty line, without control characters."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "".join(c if c.isprintable() else " " for c in lines[-1][-300:]) if lines else ""
+    return one_line(lines[-1][-300:]) if lines else ""

@@ -16,9 +16,10 @@ from typing import Any
 from gpuinfra.bundle import node_part
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.remote.connect import Connector
-from gpuinfra.remote.deliver import call_agent, one_line
+from gpuinfra.remote.deliver import call_agent
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
+from gpuinfra.safe_text import one_line
 
 MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
 """Limit of the uncompressed evidence: twice what a node may write."""

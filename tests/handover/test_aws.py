@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.handover.aws import PROOF_BODY, StsIdentity, check_proof, classify, parse_caller, parse_key, printable
+from gpuinfra.handover.aws import PROOF_BODY, StsIdentity, check_proof, classify, parse_caller, parse_key
 from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
+from gpuinfra.safe_text import printable
 
 SHA = "a" * 64
 HOST = "sts.us-east-1.amazonaws.com"

@@ -7,7 +7,7 @@ from typing import Any
 from gpuinfra.rehearsal.actions import errors_of
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import Progress, Tail, kind_of, name_of
-from gpuinfra.rehearsal.view import Bars, Lines
+from gpuinfra.report.progress import Bars, Lines
 
 URN = "urn:pulumi:s::p::a:b:C$aws:ec2/vpc:Vpc::net"
 

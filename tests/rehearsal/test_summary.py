@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gpuinfra.handover.watch import NOT_DUE_TEXT
-from gpuinfra.rehearsal.actions import Result, errors_of
+from gpuinfra.rehearsal.actions import errors_of
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import Progress
 from gpuinfra.rehearsal.folder import Folder
 from gpuinfra.rehearsal.retry_hints import broken_nodes
-from gpuinfra.rehearsal.summary import summary_lines
+from gpuinfra.report.rehearsal_text import summary_lines
 
 URN = "urn:pulumi:try::gpuinfra::gpuinfra:index:GpuCluster$aws:fsx/lustreFileSystem:LustreFileSystem::train-lustre"
 CHECK = {
@@ -41,10 +41,10 @@ def node(label: str, instance_id: str, outcome: str, *checks: dict[str, Any]) ->
 def lines_after_failure(root: Path, nodes: list[dict[str, Any]], closing: tuple[str, ...] = ()) -> list[str]:
     """The summary of an `up` that failed on these nodes."""
     report = {
-        "stack": "try", "action": "up", "nodes": nodes, "engine": {"version": "3", "runs": []}, "cost": None,
+        "stack": "try", "action": "up", "ok": False, "problems": ["x"], "nodes": nodes, "engine": {"version": "3", "runs": []}, "cost": None,
         "totals": {"nodes_verified": 0, "nodes": len(nodes), "gpus_verified": 0, "gpus": 8 * len(nodes)},
     }  # fmt: skip
-    return summary_lines(Result(ok=False, report=report, problems=("x",), closing=closing), root)
+    return summary_lines(report, root, closing)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_node_table_counts_skipped_checks_and_missing_evidence(tmp_path: Pat
 def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:
     """A Capacity Block before its window succeeds, and the last lines give the reason for zero nodes."""
     report = {
-        "stack": "try", "action": "up", "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "notes": [NOT_DUE_TEXT],
+        "stack": "try", "action": "up", "ok": True, "nodes": [], "engine": {"version": "3", "runs": []}, "cost": None, "notes": [NOT_DUE_TEXT],
         "totals": {"nodes_verified": 0, "nodes": 0, "gpus_verified": 0, "gpus": 0}, "kept": [], "not_shown": [],
     }  # fmt: skip
-    assert NOT_DUE_TEXT in summary_lines(Result(ok=True, report=report), tmp_path)
+    assert NOT_DUE_TEXT in summary_lines(report, tmp_path)

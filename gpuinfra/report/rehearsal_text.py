@@ -6,31 +6,31 @@ After a failure the errors come last, where you look first.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
-from gpuinfra.rehearsal.actions import Result
+from gpuinfra.report import tables
 from gpuinfra.report.nodes import checks_text
+from gpuinfra.report.tables import Cell, Column, Table
 
 MAX_FAILED_NODES = 8
 MAX_NODES = 32
 
 
-def summary_lines(result: Result, folder: Path) -> list[str]:
-    """The summary of a result; `folder` is the folder of rehearsals."""
-    report = result.report
+def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str] = ()) -> list[str]:
+    """The summary of a report; `folder` is the folder of rehearsals, `closing` are the last lines after a failure."""
     lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
     path = _relative(folder.resolve() / report["stack"] / "report.html")
     lines.append(f"report: {path} (machine-readable: report.json beside it)")
-    if result.ok:
+    if report["ok"]:
         return [*lines, *_retained(report), *_not_shown(report), *_deployment(report)]
     lines.append(f"{report['action']} failed:")
-    for problem in result.problems:
+    for problem in report["problems"]:
         lines += [f"  {line}" for line in problem.splitlines()]
-    return [*lines, *_failed_nodes(report), *result.closing]
+    return [*lines, *_failed_nodes(report), *closing]
 
 
 def _failed_nodes(report: Mapping[str, Any]) -> list[str]:
@@ -59,18 +59,27 @@ def _engine(report: Mapping[str, Any]) -> list[str]:
 
 
 def _life(report: Mapping[str, Any]) -> list[str]:
-    return [f"{'ok    ' if s['ok'] else 'FAILED'} {s['step']}: {s['found']}" for s in report.get("life", [])]
+    rows = [
+        (Cell(badge="ok" if step["ok"] else "failed"), step["step"], step["found"]) for step in report.get("life", [])
+    ]
+    return tables.text(Table(["", "", Column(wrap=True)], rows), header=False)
 
 
 def _nodes(report: Mapping[str, Any]) -> list[str]:
     nodes = report["nodes"]
     if not nodes:
         return [note for note in report.get("notes", ()) if note == NOT_DUE_TEXT]
-    lines = [
-        f"{node['label']:<8} {node['instance_id']}  {node['group']:<16} {node['outcome']:<14} "
-        f"{node['gpus_expected']} GPUs, {checks_text(node)}"
+    rows = [
+        (
+            node["label"],
+            node["instance_id"],
+            node["group"],
+            Cell(badge=node["outcome"]),
+            f"{node['gpus_expected']} GPUs, {checks_text(node)}",
+        )
         for node in nodes[:MAX_NODES]
     ]
+    lines = tables.text(Table(["", "", "", "", Column(wrap=True)], rows), header=False)
     if len(nodes) > MAX_NODES:
         lines.append(f"and {len(nodes) - MAX_NODES} more nodes; see the report")
     sums = report["totals"]

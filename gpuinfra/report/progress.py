@@ -1,6 +1,6 @@
-"""What a person sees while a rehearsal runs: a bar on a terminal, plain lines elsewhere.
+"""Live progress of a rehearsal: two bars in a terminal, plain lines elsewhere.
 
-Every line says that it is a rehearsal. Views only show; what happened is decided elsewhere.
+Every line starts with `rehearsal:`.
 """
 
 from __future__ import annotations
@@ -9,47 +9,64 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
-from gpuinfra.rehearsal.events import Progress, kind_of, name_of
-
 PREFIX = "rehearsal: "
-PLAIN_EVERY_S = 2.0
+LINE_INTERVAL_S = 2.0
+MOST_NODES = 16
 SETTLED_STAGES = frozenset({"reported", "failed", "terminated"})
 
 
+class Progress(Protocol):
+    """What the engine has done so far."""
+
+    @property
+    def done(self) -> Mapping[str, int]:
+        """Operation -> number of finished resources."""
+        ...
+
+    @property
+    def status(self) -> Mapping[str, str]:
+        """URN -> last status line."""
+        ...
+
+    @property
+    def current_resources(self) -> Sequence[tuple[str, str]]:
+        """Type and logical name of each resource in progress."""
+        ...
+
+
 class View(Protocol):
-    """Something that shows."""
+    """Where a rehearsal shows its progress."""
 
     def line(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         ...
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
-        """An operation begins; the totals are None where nobody knows them."""
+        """Start an operation; a total is None while it is unknown."""
         ...
 
     def show(self, progress: Progress, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """How far it is."""
+        """Show the progress of the operation."""
         ...
 
     def end(self) -> None:
-        """The operation is over."""
+        """End the operation."""
         ...
 
 
 def view_for(stream: TextIO) -> View:
-    """A bar where the stream is a terminal, plain lines elsewhere."""
+    """Bars in a terminal, plain lines elsewhere."""
     return Bars(stream) if stream.isatty() else Lines(stream)
 
 
 class Lines:
-    """Plain lines for logs: what changed since the last one, not too often."""
+    """Plain lines for logs: each change once, and counts at most every two seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._said = ""
+        self._last = ""
         self._stages: dict[str, str] = {}
         self._at = 0.0
-        self._title = ""
         self._total: int | None = None
 
     def line(self, text: str) -> None:
@@ -58,21 +75,21 @@ class Lines:
         self._stream.flush()
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
-        self._title, self._total, self._said, self._at = title, resources, "", time.monotonic()
+        self._total, self._last, self._at = resources, "", time.monotonic()
         self.line(title)
 
     def show(self, progress: Progress, nodes: Sequence[Mapping[str, Any]]) -> None:
         for node in nodes:
-            who, stage = who_is(node), stage_of(node)
-            if self._stages.get(who) != stage:
-                self._stages[who] = stage
-                self.line(f"{who}: {stage}")
+            name, stage = _name(node), _stage(node)
+            if self._stages.get(name) != stage:
+                self._stages[name] = stage
+                self.line(f"{name}: {stage}")
         now = time.monotonic()
-        if now - self._at < PLAIN_EVERY_S:
+        if now - self._at < LINE_INTERVAL_S:
             return
-        text = resources_line(progress, self._total)
-        if text != self._said:
-            self._said, self._at = text, now
+        text = _counts(progress, self._total)
+        if text != self._last:
+            self._last, self._at = text, now
             self.line(text)
 
     def end(self) -> None:
@@ -80,7 +97,7 @@ class Lines:
 
 
 class Bars:
-    """Two bars and a line per node, redrawn in place."""
+    """Two bars and a line for each node, redrawn in place."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -116,16 +133,15 @@ class Bars:
         from rich.console import Group
         from rich.text import Text
 
-        now = ", ".join(sorted({kind_of(urn).rpartition(":")[2] for urn in progress.current})[:3])
-        self._bars.update(self._resources, completed=sum(progress.done.values()), text=now)
-        settled = sum(1 for node in nodes if stage_of(node) in SETTLED_STAGES)
+        types = ", ".join(sorted({kind.rpartition(":")[2] for kind, _ in progress.current_resources})[:3])
+        self._bars.update(self._resources, completed=sum(progress.done.values()), text=types)
+        settled = sum(1 for node in nodes if _stage(node) in SETTLED_STAGES)
         self._bars.update(self._nodes, completed=settled, text=f"{settled} reported", visible=bool(nodes))
-        rows = [Text(f"  {who_is(node):<34} {stage_of(node)}", style="dim") for node in nodes[:16]]
-        if len(nodes) > 16:
-            rows.append(Text(f"  and {len(nodes) - 16} more", style="dim"))
-        self._live.update(
-            Group(self._bars, *rows, *[Text(f"  {t}", style="dim") for t in list(progress.status.values())[-1:]])
-        )
+        rows = [f"{_name(node):<34} {_stage(node)}" for node in nodes[:MOST_NODES]]
+        if len(nodes) > MOST_NODES:
+            rows.append(f"and {len(nodes) - MOST_NODES} more")
+        rows += list(progress.status.values())[-1:]
+        self._live.update(Group(self._bars, *(Text(f"  {row}", style="dim") for row in rows)))
 
     def end(self) -> None:
         if self._live is not None:
@@ -133,20 +149,17 @@ class Bars:
             self._live = None
 
 
-def who_is(node: Mapping[str, Any]) -> str:
-    """`gpu-1 (i-...)`."""
+def _name(node: Mapping[str, Any]) -> str:
     return f"{node.get('label') or node.get('name')} ({node.get('instance_id')})"
 
 
-def stage_of(node: Mapping[str, Any]) -> str:
-    """Where a node is on its way."""
+def _stage(node: Mapping[str, Any]) -> str:
     return str(node.get("stage") or node.get("state") or "unknown")
 
 
-def resources_line(progress: Progress, total: int | None) -> str:
-    """How many resources are done, and what is in hand."""
+def _counts(progress: Progress, total: int | None) -> str:
     done = sum(progress.done.values())
     text = f"{done} of {total} resources" if total and total >= done else f"{done} resources"
-    waiting = [name_of(urn) for urn in progress.current][:2]
+    current = [name for _, name in progress.current_resources][:2]
     status = list(progress.status.values())[-1:]
-    return f"{text}{'; now ' + ', '.join(waiting) if waiting else ''}{'; ' + status[0] if status else ''}"
+    return f"{text}{'; now ' + ', '.join(current) if current else ''}{'; ' + status[0] if status else ''}"
