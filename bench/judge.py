@@ -40,14 +40,14 @@ def main() -> None:
     probes = healthy()
     text = probes["nvidia-smi-xml"]["stdout"]
     csv = {**P4D, "required": [name for name in CSV if name != "D2"], "skips": {}}
-    whole = cpu(lambda: judge(probes, P4D, journal=JOURNAL), NODES // 5) * 5
+    all_checks = cpu(lambda: judge(probes, P4D, journal=JOURNAL), NODES // 5) * 5
     table = cpu(lambda: judge(probes, csv, journal=JOURNAL), NODES // 5) * 5
     ours = cpu(lambda: nvsmi.parse(text), NODES // 5) * 5
     plain = cpu(lambda: plain_parse(text.encode()), NODES // 5) * 5
     print(f"{NODES} nodes of 8 GPUs, one core, CPU seconds (a fifth measured, times five)")
     print(f"csv, {len(csv['required'])} checks   {table:6.2f} s  {table / NODES * 1000:.2f} ms a node")
     print(f"XML, read           {ours:6.2f} s  {ours / plain:.1f} times a plain parse ({plain:.2f} s)")
-    print(f"all {len(P4D['required'])} checks       {whole:6.2f} s  {whole / NODES * 1000:.2f} ms a node")
+    print(f"all {len(P4D['required'])} checks       {all_checks:6.2f} s  {all_checks / NODES * 1000:.2f} ms a node")
 
 
 if __name__ == "__main__":

@@ -178,11 +178,11 @@ def _run(tool: Tool, folder: Path, parallel: int, command: str, hosts: int) -> d
 @contextlib.contextmanager
 def _servers(folder: Path, count: int) -> Iterator[None]:
     """Start servers that accept the benchmark's key, on one loopback address per host."""
-    for name in ("person", "host"):
+    for name in ("user", "host"):
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)], check=True
         )
-    shutil.copy(folder / "person.pub", folder / "authorized")
+    shutil.copy(folder / "user.pub", folder / "authorized")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation folder of sshd
     public = " ".join((folder / "host.pub").read_text().split()[:2])

@@ -57,7 +57,7 @@ def main() -> int:
         with exclusive():
             return 0 if is_installed(target) else install(target)
     except KeyboardInterrupt:
-        say("interrupted; the next run continues")
+        progress("interrupted; the next run continues")
         return 130
     except OSError as error:
         return missing(f"cannot create .venv: {error}")
@@ -68,7 +68,7 @@ def install(target: str) -> int:
     started = time.monotonic()
     venv = VENVS[target]
     python = venv / "bin" / "python"
-    say(f"installing into {venv.name}: {WHAT[target]}")
+    progress(f"installing into {venv.name}: {WHAT[target]}")
     if not works(python) or not (venv / ".base").exists():
         if venv.exists():
             shutil.rmtree(venv)
@@ -94,7 +94,7 @@ def install(target: str) -> int:
     with_uv = with_uv and run([*install, "--require-hashes", "-r", lock])
     if not with_uv:
         # pip may be configured for a private index or proxy that uv is not configured for.
-        say("uv failed; installing with pip, which takes some minutes")
+        progress("uv failed; installing with pip, which takes some minutes")
         if not run([*pip, "install", "--require-hashes", "-r", lock]):
             return missing(f"cannot install {lock.relative_to(ROOT)}; check that a Python package index can be reached")
     ours = target != "bench"
@@ -103,7 +103,7 @@ def install(target: str) -> int:
 
     for name in valid:
         write(venv / f".installed-{name}.json", fingerprint(name))
-    say(f"installed in {time.monotonic() - started:.0f} s")
+    progress(f"installed in {time.monotonic() - started:.0f} s")
     return 0
 
 
@@ -154,7 +154,7 @@ def exclusive() -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            say(f"waiting for process {file.read().strip()}, which installs into the same .venv")
+            progress(f"waiting for process {file.read().strip()}, which installs into the same .venv")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         file.truncate()
@@ -185,14 +185,14 @@ def write(path: Path, content: dict[str, str]) -> None:
     half.replace(path)
 
 
-def say(line: str) -> None:
+def progress(line: str) -> None:
     """Print one line of progress."""
     print(f"environment: {line}", file=sys.stderr, flush=True)
 
 
 def missing(line: str) -> int:
     """Print what is missing."""
-    say(line)
+    progress(line)
     return MISSING
 
 

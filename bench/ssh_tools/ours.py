@@ -16,7 +16,7 @@ from gpuinfra.remote.known import KnownHosts
 folder, parallel, count, command = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 began = time.perf_counter()
 hosts = [
-    Host(name=f"n{number}", address=address, port=port, user="root", identity=(folder / "person",))
+    Host(name=f"n{number}", address=address, port=port, user="root", identity=(folder / "user",))
     for number, (address, port) in enumerate(json.loads((folder / "hosts.json").read_text())[:count])
 ]
 connector = Connector(KnownHosts([folder / "known_hosts"]), {}, Limits(connect_s=100, handshake_s=100, login_s=100))

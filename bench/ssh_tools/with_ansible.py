@@ -28,7 +28,7 @@ settings = {
     f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={folder / 'known_hosts'}",
 }
 words = [sys.executable, "-m", "ansible", "adhoc", "all", "-i", str(folder / "inventory"), "-m", "raw", "-a", command]
-words += ["-f", str(parallel), "--private-key", str(folder / "person"), "-o"]
+words += ["-f", str(parallel), "--private-key", str(folder / "user"), "-o"]
 began = time.perf_counter()
 done = subprocess.run(words, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -18,7 +18,7 @@ async def main() -> None:
     began = time.perf_counter()
     hosts = json.loads((folder / "hosts.json").read_text())[:count]
     # Read once; file names would be read again for each host.
-    key, known = asyncssh.read_private_key(folder / "person"), asyncssh.read_known_hosts(str(folder / "known_hosts"))
+    key, known = asyncssh.read_private_key(folder / "user"), asyncssh.read_known_hosts(str(folder / "known_hosts"))
     places = asyncio.Semaphore(parallel)
 
     async def one(address: str, port: int) -> int | None:

@@ -16,7 +16,7 @@ hosts = json.loads((folder / "hosts.json").read_text())[:count]
 client = ParallelSSHClient(
     [address for address, _ in hosts],
     user="root",
-    pkey=str(folder / "person"),
+    pkey=str(folder / "user"),
     host_config=[HostConfig(port=port) for _, port in hosts],
     pool_size=parallel,
     num_retries=1,

@@ -17,7 +17,7 @@ from gpuinfra.engine import child, keep
 from gpuinfra.engine.module import CLI, HOST, Module
 from gpuinfra.errors import EnvironmentMissing
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 SDK = "github.com/pulumi/pulumi/sdk/v3"
 """The Go module that also contains the Python scripts that the host starts."""
@@ -29,23 +29,25 @@ MANY = 200
 """Number of packages to compile above which the expected duration is printed."""
 
 
-def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, say: Say) -> Path:
+def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, progress: Progress) -> Path:
     """Build the programs and add them to the cache. The caller holds `keep.lock`. Raises `EnvironmentMissing`."""
     started = time.monotonic()
-    say(f"engine: building Pulumi {module.version} from source with {go}")
+    progress(f"engine: building Pulumi {module.version} from source with {go}")
     with keep.workplace(cache, module, programs) as place:
-        wanted = _fetch(module, programs, go, say)
-        if wanted > MANY:
-            say(f"engine: {wanted} packages to compile: about 4 minutes on two cores, once; Go caches need 3 GB")
-        _compile(module, programs, go, place, wanted, say)
+        package_count = _fetch(module, programs, go, progress)
+        if package_count > MANY:
+            progress(
+                f"engine: {package_count} packages to compile: about 4 minutes on two cores, once; Go caches need 3 GB"
+            )
+        _compile(module, programs, go, place, package_count, progress)
         _copy_scripts(module, go, place)
         _check_versions(module, programs, place)
         folder = keep.keep(place, cache, module, programs)
-    say(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
+    progress(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
     return folder
 
 
-def _fetch(module: Module, programs: tuple[str, ...], go: Path, say: Say) -> int:
+def _fetch(module: Module, programs: tuple[str, ...], go: Path, progress: Progress) -> int:
     """Download the modules of the programs. Returns the number of packages to compile."""
     started = last = time.monotonic()
     modules = 0
@@ -62,17 +64,19 @@ def _fetch(module: Module, programs: tuple[str, ...], go: Path, say: Say) -> int
                 modules += 1
                 if time.monotonic() - last >= PROGRESS_EVERY_S:
                     last = time.monotonic()
-                    say(f"engine: {modules} modules downloaded, {last - started:.0f} s")
+                    progress(f"engine: {modules} modules downloaded, {last - started:.0f} s")
         if process.returncode:
             raise _failed("the Go modules of the engine cannot be downloaded", errors)
         listing.seek(0)
-        wanted = sum(line.strip() == "1" for line in listing)
+        package_count = sum(line.strip() == "1" for line in listing)
     if modules:
-        say(f"engine: {modules} modules downloaded in {time.monotonic() - started:.0f} s")
-    return wanted
+        progress(f"engine: {modules} modules downloaded in {time.monotonic() - started:.0f} s")
+    return package_count
 
 
-def _compile(module: Module, programs: tuple[str, ...], go: Path, place: Path, wanted: int, say: Say) -> None:
+def _compile(
+    module: Module, programs: tuple[str, ...], go: Path, place: Path, package_count: int, progress: Progress
+) -> None:
     started = last = time.monotonic()
     done = 0
     errors: list[str] = []
@@ -90,10 +94,10 @@ def _compile(module: Module, programs: tuple[str, ...], go: Path, place: Path, w
             done += 1
             if time.monotonic() - last >= PROGRESS_EVERY_S:
                 last = time.monotonic()
-                say(f"engine: {done} of {max(wanted, done)} packages compiled, {last - started:.0f} s")
+                progress(f"engine: {done} of {max(package_count, done)} packages compiled, {last - started:.0f} s")
     if process.returncode:
         raise _failed("the engine cannot be compiled", errors)
-    say(f"engine: {done} packages compiled and linked in {time.monotonic() - started:.0f} s")
+    progress(f"engine: {done} packages compiled and linked in {time.monotonic() - started:.0f} s")
 
 
 def _copy_scripts(module: Module, go: Path, place: Path) -> None:

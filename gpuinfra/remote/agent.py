@@ -59,7 +59,7 @@ class HostAgent:
             "running": pid is not None
             or unit.get("Job", "0") not in ("", "0")
             or unit.get("ActiveState") == "activating",
-            "said": _read(self.root / "var/log/gpuinfra/detached.log")[-500:],
+            "output": _read(self.root / "var/log/gpuinfra/detached.log")[-500:],
         }
 
     def start(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
@@ -122,8 +122,8 @@ class HostAgent:
             expectation.write_text(json.dumps(order["expectation"]), encoding="utf-8")
             words = [sys.executable, "-I", str(part), "verify", "--document", "--expectation", str(expectation)]
             done = subprocess.run([*words, *order["options"]], stdin=subprocess.DEVNULL, capture_output=True)
-        said = done.stderr.decode("utf-8", "replace")[-4000:]
-        return {"exit": done.returncode, "document": _packed(done.stdout), "said": said.splitlines()[-10:]}
+        output = done.stderr.decode("utf-8", "replace")[-4000:]
+        return {"exit": done.returncode, "document": _packed(done.stdout), "output": output.splitlines()[-10:]}
 
     def pair(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
         """Run one half of an all-reduce between two machines with the operator's node part, in a temporary folder."""
@@ -137,8 +137,8 @@ class HostAgent:
             assignment_file.write_text(json.dumps(assignment), encoding="utf-8")
             words = [sys.executable, "-I", str(part), "pair", "--assignment", str(assignment_file), *order["options"]]
             done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True)
-        said = done.stderr.decode("utf-8", "replace")[-4000:]
-        return {"exit": done.returncode, "result": done.stdout.decode("utf-8", "replace")[:65536], "said": said}
+        output = done.stderr.decode("utf-8", "replace")[-4000:]
+        return {"exit": done.returncode, "result": done.stdout.decode("utf-8", "replace")[:65536], "output": output}
 
     def clear_pairs(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
         """Remove the files that the nodes of pairs exchanged. Call it after the last pair: a partner may still read them."""
@@ -189,9 +189,9 @@ class HostAgent:
             "--root",
             str(self.root),
         ]
-        with log.open("wb") as said:
+        with log.open("wb") as output:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/"
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
             )
         # The runner writes its process id into the lock shortly after it starts; wait for that, so that the next status finds it.
         lock = self.root / "var/lib/gpuinfra/lock"

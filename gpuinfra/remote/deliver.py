@@ -207,7 +207,7 @@ class Bootstrap:
         if progress.starts >= STARTS:
             raise HostProblem(
                 Kind.STEP,
-                f"{host.name}: the runner ended {progress.starts} times without a result: {one_line(found.get('said'))}",
+                f"{host.name}: the runner ended {progress.starts} times without a result: {one_line(found.get('output'))}",
                 "read /var/log/gpuinfra/ and `journalctl -u gpuinfra-bootstrap` on the host",
             )
         return None

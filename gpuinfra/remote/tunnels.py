@@ -1,7 +1,7 @@
-"""The nodes of a stack that is up, and the tunnel of their cloud: no port 22 is open anywhere.
+"""The nodes of a deployed stack, reached through the tunnel of their cloud, because port 22 is not open.
 
-Each tunnel is the cloud's own program as a proxy command. It authenticates the person to the cloud and vouches for nothing
-behind it: the host key inside is verified against the handover like any other.
+Each tunnel is a program of the cloud that runs as a proxy command. It authenticates you to the cloud. The host key of the node is
+verified inside the tunnel, as on any other connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORT = "22"
 
 @dataclass(frozen=True, kw_only=True)
 class Bastion:
-    """Azure's way in, as the stack made it."""
+    """The Azure Bastion of a stack."""
 
     name: str
     resource_group: str
@@ -28,14 +28,14 @@ class Bastion:
 
 
 def ssm(node: Node, region: str, _: Bastion | None) -> list[str]:
-    """AWS Systems Manager; by instance id."""
+    """AWS Systems Manager Session Manager, by instance ID."""
     words = ["aws", "ssm", "start-session", "--target", node.id]
     words += ["--document-name", "AWS-StartSSHSession", "--parameters", f"portNumber={PORT}"]
     return [*words, "--region", region] if region else words
 
 
 def iap(node: Node, region: str, _: Bastion | None) -> list[str]:
-    """Google's Identity-Aware Proxy; it knows a machine by project, zone and name, and not by its number."""
+    """Google's Identity-Aware Proxy, by project, zone and instance name. It does not accept instance numbers."""
     parts = node.resource.split("/")
     names = dict(zip(parts[::2], parts[1::2], strict=False))
     name, zone = names.get("instances") or node.id, names.get("zones") or node.zone
@@ -45,14 +45,14 @@ def iap(node: Node, region: str, _: Bastion | None) -> list[str]:
 
 
 def bastion(node: Node, region: str, through: Bastion | None) -> list[str]:
-    """Azure Bastion, through `bastion.py`; by the machine's resource id."""
+    """Azure Bastion, through `bastion.py`, by the resource ID of the machine."""
     if through is None:
         raise UsageError(
-            "the stack made no Bastion; give --direct where the nodes' addresses are reachable, "
-            "or --hosts FILE with a way of yours (docs/remote.md)"
+            "the stack has no Bastion; use --direct if the private addresses of the nodes are reachable, "
+            "or --hosts FILE (docs/remote.md)"
         )
     if not node.resource:
-        raise UsageError(f"the state does not know the resource id of {node.id}; run `pulumi refresh` first")
+        raise UsageError(f"the state has no resource ID of {node.id}; run `pulumi refresh` first")
     words = [
         sys.executable,
         "-m",
@@ -71,7 +71,7 @@ TUNNELS: dict[str, Callable[[Node, str, Bastion | None], list[str]]] = {
     "gcp": iap,
     "azure": bastion,
 }
-"""Cloud -> words of the proxy command for one node."""
+"""The proxy command of a node for each cloud."""
 
 
 def hosts_of(
@@ -86,7 +86,7 @@ def hosts_of(
         address = node.address if direct else node.id
         if not address:
             continue
-        # Nothing in it is a token of a proxy command.
+        # Escape %, which starts a token of a proxy command.
         words = [] if direct else [word.replace("%", "%%") for word in TUNNELS[cloud](node, region, through)]
         hosts.append(
             Host(
@@ -105,7 +105,7 @@ def hosts_of(
 
 
 def bastion_of(resources: Sequence[Mapping[str, Any]]) -> Bastion | None:
-    """The Bastion that a stack's state holds; the first one, where there are several."""
+    """The first Bastion in the state of a stack."""
     for one in resources:
         if str(one.get("type", "")).partition("/")[0].startswith("azure-native:network") and str(one["type"]).endswith(
             ":BastionHost"

@@ -59,7 +59,7 @@ class Verify:
             answer = call_agent(connection, order, self._part, limit_s=self._limit_s, keep_bytes=MAX_EVIDENCE_BYTES)
         document = _unpacked(host, answer.get("document"))
         if answer.get("exit") not in (0, 1) or not document:
-            output = answer.get("said") or ["no output"]
+            output = answer.get("output") or ["no output"]
             raise HostProblem(
                 Kind.UNUSABLE,
                 f"{host.name} could not be checked: {one_line(output[-1])}",
@@ -74,10 +74,10 @@ def _unpacked(host: Host, text: object) -> bytes:
         unpack = zlib.decompressobj()
         data = unpack.decompress(base64.b64decode(str(text), validate=True), MAX_EVIDENCE_BYTES)
     except (binascii.Error, ValueError, zlib.error):
-        data, whole = b"", False
+        data, complete = b"", False
     else:
-        whole = unpack.eof
-    if not whole:
+        complete = unpack.eof
+    if not complete:
         raise HostProblem(
             Kind.UNUSABLE,
             f"{host.name} returned data that is not evidence",

@@ -157,11 +157,11 @@ def test_error_of_a_plugin_is_shown(stack):
 def test_import_under_a_component_leaves_a_clean_preview(stack):
     """`pulumi import --file` imports a child of a component and prints Python for it; the next preview has no changes."""
     stack.program(THING.replace("SIZE", "7"))
-    wanted = [
+    resources = [
         {"type": "trial:index:Home", "name": "home", "component": True},
         {"type": "tiny:index:Thing", "name": "thing", "id": "thing-1", "parent": "home"},
     ]
-    (stack.folder / "import.json").write_text(json.dumps({"resources": wanted}))
+    (stack.folder / "import.json").write_text(json.dumps({"resources": resources}))
     code, output = stack.run("import", "--file", "import.json", "--yes", "--protect=false")
     assert code == 0, output
     assert 'tiny.Thing("thing", size=7' in output

@@ -38,7 +38,7 @@ class Lab:
     made: int = 0
 
     def __post_init__(self) -> None:
-        self.key = self.keygen("person")
+        self.key = self.keygen("user")
         self.user = os.environ.get("USER") or subprocess.check_output(["id", "-un"], text=True).strip()
         shutil.copy(self.key.with_suffix(".pub"), self.folder / "authorized")
 

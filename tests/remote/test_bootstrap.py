@@ -132,11 +132,11 @@ def test_steps_continue_after_the_operator_is_killed(lab: Lab, machine: Callable
     assert Path(f"/proc/{runner}").exists()
     seen: list[str] = []
 
-    def said(_host: Host, stage: str) -> None:
+    def on_stage(_host: Host, stage: str) -> None:
         seen.append(stage)
         (host.root / "go").touch()
 
-    outcome = run(lab, [host], what, on_stage=said).outcomes[0]
+    outcome = run(lab, [host], what, on_stage=on_stage).outcomes[0]
     assert outcome.value == BootstrapResult(steps=1, changed=1, already=True)
     assert seen[0] == "0 of 1 steps, 10-slow runs"
     assert (host.root / "starts").read_text() == "x\n"

@@ -111,8 +111,8 @@ print(ended.interrupted, [o.value or o.problem.kind.value for o in ended.outcome
     time.sleep(0.2)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=20)[0].splitlines()[-1]
-    assert said == "True ['done', 'interrupted', 'interrupted'] 1"
+    last_line = process.communicate(timeout=20)[0].splitlines()[-1]
+    assert last_line == "True ['done', 'interrupted', 'interrupted'] 1"
     assert time.monotonic() - began < 10
 
 
@@ -191,10 +191,10 @@ def bootstrap_many(lab: Lab, count: int, parallel: int) -> None:
     connector = lab.connector(known=known, limits=Limits(connect_s=100, handshake_s=200, login_s=200))
     seen: Counter[str] = Counter()
 
-    def said(host: Host, stage: str) -> None:
+    def on_stage(host: Host, stage: str) -> None:
         seen[stage.split(" ")[0]] += 1
 
-    task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", on_stage=said)
+    task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", on_stage=on_stage)
     ended = Fleet(nodes, task, parallel=parallel, on_stop=connector.close).run()
     assert [outcome.problem for outcome in ended.outcomes if outcome.problem] == []
     assert seen["sends"] == count

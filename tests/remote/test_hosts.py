@@ -122,7 +122,7 @@ def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover() -> None
     assert (tunnelled[0].host_keys, tunnelled[0].sudo, tunnelled[0].pool) == (("ssh-ed25519 A",), True, "gpu")
     direct = hosts_of([node], cloud="aws", region="us-east-1", direct=True, user="ubuntu").hosts
     assert (direct[0].where, direct[0].proxy_command) == ("10.0.0.9:22", None)
-    with pytest.raises(UsageError, match="made no Bastion"):
+    with pytest.raises(UsageError, match="has no Bastion"):
         hosts_of([node], cloud="azure", region="r", direct=False, user="ubuntu")
     with pytest.raises(UsageError, match="deploy it first"):
         hosts_of([], cloud="aws", region="r", direct=False, user="ubuntu")

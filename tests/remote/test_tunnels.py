@@ -30,15 +30,15 @@ def relay(port, read, write):
     while d := s.recv(65536): os.write(write, d)
 """
 STDIO = """
-wanted = {wanted!r}
-if sys.argv[1:] != wanted:
+expected = {expected!r}
+if sys.argv[1:] != expected:
     sys.exit("asked for " + repr(sys.argv[1:]))
 relay({port}, 0, 1)
 """
 LISTENING = """
 words = sys.argv[1:]
 fixed, port = words[:-1], int(words[-1])
-if fixed != {wanted!r}:
+if fixed != {expected!r}:
     sys.exit("asked for " + repr(words))
 listener = socket.create_server(("127.0.0.1", port))
 print("Tunnel is ready, connect on port", port, flush=True)
@@ -71,18 +71,18 @@ def of(lab: Lab, host: Host, key: Path) -> Host:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "program", "wanted"),
+    ("cloud", "program", "expected"),
     [
         ("aws", "aws", "ssm start-session --target i-00000000000000001 --document-name AWS-StartSSHSession --parameters portNumber=22 --region somewhere-1"),
         ("gcp", "gcloud", "compute start-iap-tunnel train-gpu-0 22 --listen-on-stdin --verbosity=warning --zone a-1 --project p"),
     ],
 )  # fmt: skip
 def test_nodes_of_a_stack_are_reached_through_the_tunnel_of_their_cloud(
-    lab: Lab, play: Play, cloud: str, program: str, wanted: str
+    lab: Lab, play: Play, cloud: str, program: str, expected: str
 ) -> None:
     """The cloud's program gets the documented arguments, and the host key of the handover is verified inside the tunnel."""
     key, other = lab.keygen("host"), lab.keygen("other")
-    play(program, STDIO, wanted=wanted.split(), port=lab.serve(key=key))
+    play(program, STDIO, expected=expected.split(), port=lab.serve(key=key))
     resource = "projects/p/zones/a-1/instances/train-gpu-0" if cloud == "gcp" else ""
     node = Node(name="gpu-1", id="i-00000000000000001", zone="elsewhere", pool="gpu", resource=resource)
     found = hosts_of([node], cloud=cloud, region="somewhere-1", direct=False, user=lab.user).hosts[0]
@@ -102,8 +102,8 @@ def test_nodes_of_an_azure_stack_are_reached_through_its_bastion(lab: Lab, play:
     """The Bastion is read from the stack's state, the resource ID of the node from the handover."""
     key = lab.keygen("host")
     group = TARGET.partition("/providers/")[0]
-    wanted = [*AZ[:-2], "22", "--port"]
-    play("az", LISTENING, wanted=wanted, port=lab.serve(key=key))
+    expected = [*AZ[:-2], "22", "--port"]
+    play("az", LISTENING, expected=expected, port=lab.serve(key=key))
     door = {"type": "azure-native:network:BastionHost", "id": f"{group}/providers/Microsoft.Network/bastionHosts/door"}
     found = bastion_of([{"type": "azure-native:network:VirtualNetwork", "id": "x"}, door])
     assert found is not None
@@ -113,7 +113,7 @@ def test_nodes_of_an_azure_stack_are_reached_through_its_bastion(lab: Lab, play:
     words = [w for w in host.proxy_words() if w not in ("--subscription", found.subscription)]
     with lab.connector().connect(of(lab, Host(**{**host.__dict__, "proxy_command": tuple(words)}), key)) as connection:
         assert connection.run("echo through").output == b"through\n"
-    with pytest.raises(UsageError, match="made no Bastion"):
+    with pytest.raises(UsageError, match="has no Bastion"):
         hosts_of([node], cloud="azure", region="r", direct=False, user="u")
 
 
@@ -128,7 +128,7 @@ def behind_bastion(lab: Lab, key: Path) -> Host:
 def test_azure_bastion_is_a_proxy_command(lab: Lab, play: Play) -> None:
     """The tunnel that `az` opens on a port is relayed to standard input and output, and ends with the connection."""
     key = lab.keygen("host")
-    play("az", LISTENING, wanted=AZ, port=lab.serve(key=key))
+    play("az", LISTENING, expected=AZ, port=lab.serve(key=key))
     with lab.connector().connect(behind_bastion(lab, key)) as connection:
         assert connection.run("head -c 3000000 /dev/zero | wc -c").output.strip() == b"3000000"
         assert connection.run("cat", b"x" * 300_000).output == b"x" * 300_000

@@ -1,4 +1,4 @@
-"""A Pulumi provider of one resource, `tiny:index:Thing`, as a person would write one in Python: it keeps nothing."""
+"""A Pulumi provider of one resource, `tiny:index:Thing`, written in Python, without any state."""
 
 from __future__ import annotations
 
