@@ -204,3 +204,50 @@ def test_each_difference_is_reported(graph: dict[str, set[str] | None], message:
 def test_a_cycle_is_found() -> None:
     """Modules that import each other through a third one are one cycle."""
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
+
+
+CLOUD_MODULES = re.compile(
+    rf"gpuinfra/(clouds/({'|'.join(CLOUDS)})/|rehearsal/cloud/({'|'.join(CLOUDS)})/"
+    rf"|node/({'|'.join(CLOUDS)})\.py|handover/({'|'.join(CLOUDS)})(_\w+)?\.py)"
+)
+"""Modules of one cloud."""
+NAMES_ALLOWED = {
+    "gpuinfra/registry.py": "the table of clouds",
+    "gpuinfra/spec/target.py": "typed classes, from which type checkers read regions and zones",
+    "gpuinfra/handover/attested.py": "proofs of Azure",
+}
+"""Shared modules that name a cloud, with the reason."""
+NAMES_TO_REMOVE = (
+    # standin: a table or module for each cloud
+    "gpuinfra/rehearsal/",
+    # remote, node: the registry of handover ports and of node modules
+    "gpuinfra/handover/connect.py",
+    "gpuinfra/node/cloud.py",
+)
+"""Shared modules that still name a cloud. Their owner removes them here; the tuple ends empty."""
+
+
+def names_of_clouds(tree: ast.AST) -> list[tuple[int, str]]:
+    """Lines with a string that is the name of a cloud."""
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in CLOUDS
+    ]
+
+
+def test_only_modules_of_a_cloud_name_it() -> None:
+    """Shared modules read a cloud's facts from its profile or modules, and never compare names of clouds."""
+    found = []
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if not CLOUD_MODULES.match(name) and name not in NAMES_ALLOWED and not name.startswith(NAMES_TO_REMOVE):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found += [f"{name}:{line} names {cloud}" for line, cloud in names_of_clouds(tree)]
+    assert found == []
+
+
+def test_a_name_of_a_cloud_is_found() -> None:
+    """A comparison and a table with the name of a cloud are both found."""
+    tree = ast.parse('if cloud == "aws":\n    x = {"gcp": 1}')
+    assert names_of_clouds(tree) == [(1, "aws"), (2, "gcp")]

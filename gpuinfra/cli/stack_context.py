@@ -61,7 +61,7 @@ class ActiveStack:
 
     def hosts(self, plan: Plan, direct: bool) -> Hosts:
         """Its nodes as SSH hosts, with the host keys from their verified evidence."""
-        from gpuinfra.remote.tunnels import bastion_of, hosts_of
+        from gpuinfra.remote.tunnels import hosts_of
 
         if self.session is not None:
             return _stand_ins(self.session, self.nodes)
@@ -71,7 +71,7 @@ class ActiveStack:
             region=plan.region,
             direct=direct,
             user="ubuntu" if any(pool.image.os.startswith("ubuntu") for pool in plan.pools) else "root",
-            through=bastion_of(self.resources),
+            resources=self.resources,
         )
 
 

@@ -14,7 +14,7 @@ from gpuinfra.errors import UsageError
 from gpuinfra.inventory import Node
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
-from gpuinfra.remote.tunnels import bastion_of, hosts_of
+from gpuinfra.remote.tunnels import hosts_of
 
 from .servers import Lab, needed
 
@@ -105,12 +105,12 @@ def test_nodes_of_an_azure_stack_are_reached_through_its_bastion(lab: Lab, play:
     expected = [*AZ[:-2], "22", "--port"]
     play("az", LISTENING, expected=expected, port=lab.serve(key=key))
     door = {"type": "azure-native:network:BastionHost", "id": f"{group}/providers/Microsoft.Network/bastionHosts/door"}
-    found = bastion_of([{"type": "azure-native:network:VirtualNetwork", "id": "x"}, door])
-    assert found is not None
+    resources = [{"type": "azure-native:network:VirtualNetwork", "id": "x"}, door]
     node = Node(name="gpu-1", id="00000000-0000-4000-8000-000000000001", resource=TARGET, pool="gpu")
-    host = hosts_of([node], cloud="azure", region="r", direct=False, user="u", through=found).hosts[0]
+    host = hosts_of([node], cloud="azure", region="r", direct=False, user="u", resources=resources).hosts[0]
     assert "--subscription" in host.proxy_words()
-    words = [w for w in host.proxy_words() if w not in ("--subscription", found.subscription)]
+    subscription = TARGET.split("/")[2]
+    words = [w for w in host.proxy_words() if w not in ("--subscription", subscription)]
     with lab.connector().connect(of(lab, Host(**{**host.__dict__, "proxy_command": tuple(words)}), key)) as connection:
         assert connection.run("echo through").output == b"through\n"
     with pytest.raises(UsageError, match="has no Bastion"):

@@ -1,0 +1,15 @@
+"""SSH to nodes on AWS through Systems Manager Session Manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuinfra.inventory import Node
+
+
+def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The arguments of `aws ssm start-session` for one node."""
+    words = ["aws", "ssm", "start-session", "--target", node.id]
+    words += ["--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22"]
+    return [*words, "--region", region] if region else words
