@@ -1,4 +1,8 @@
-"""All checks in report order: presence, correctness, speed, and by id within each phase."""
+"""All checks in report order: presence, correctness, speed, and by id within each phase.
+
+To add a check, write a `Check` class in the module of its subject, add it to `CHECKS` there, and add the machines that must pass it to
+`REQUIRED` in `gpuinfra/plan/expectation.py`.
+"""
 
 from __future__ import annotations
 

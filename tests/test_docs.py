@@ -1,0 +1,40 @@
+"""The index of `docs/architecture.md` and the links of all pages point at what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROW = re.compile(r"^\| (?P<question>[^|]+\?) \| `(?P<file>[^`|]+)` \| `(?P<name>[^`|]+)` \|$", re.M)
+INDEX = [match.groupdict() for match in ROW.finditer((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_index_has_20_questions() -> None:
+    """Each row of the index names one file and one name."""
+    assert len({row["question"] for row in INDEX}) == 20
+    assert (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").count("? |") == 20
+
+
+@pytest.mark.parametrize("row", INDEX, ids=lambda row: row["file"])
+def test_file_of_a_question_defines_the_name(row: dict[str, str]) -> None:
+    """The file exists and defines the name: a function, class, method, assignment, field or price item."""
+    name = re.escape(row["name"])
+    text = (ROOT / row["file"]).read_text(encoding="utf-8")
+    defined = (
+        rf"""^\s*(async )?(def|class) {name}\b|^\s*{name}\b(:.*)? = |^\s*{name}: |\bkey="{name}"|^{name}\(\) \{{"""
+    )
+    assert re.search(defined, text, re.M), f"{row['file']} does not define {row['name']}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_exist(page: Path) -> None:
+    """Relative links and the paths of other pages in backticks name existing files."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    missing = [link for link in links if link and not (page.parent / link).exists()]
+    missing += [path for path in re.findall(r"`(docs/[\w./-]+\.md)`", text) if not (ROOT / path).exists()]
+    assert not missing
