@@ -46,8 +46,8 @@ def command(
 ) -> int:
     """Run the checks on the nodes of STACK, or on the hosts of a file, now.
 
-    Connects over SSH, runs the probes, and judges their raw output here. Nothing stays on the nodes. Without --also and
-    --burn-in the checks take seconds and do not disturb a running job.
+    Connects over SSH, runs the probes, and judges their raw output here. Nothing stays on the nodes. Checks of the phase
+    speed use the GPUs and the fabric: while jobs run, select --phase presence --phase correctness.
 
     Exit code 0 when every node is verified, 1 otherwise.
     """

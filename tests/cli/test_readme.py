@@ -1,4 +1,4 @@
-"""README and the pages under docs/ promise what is there: stacks, commands, options, files, and a program that runs."""
+"""README and docs are true: stacks, commands, options, links, and a program that runs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import click
 import pytest
 
 from gpuinfra.cli import COMMANDS
+from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, UsageError
 from gpuinfra.shipped import shipped
 from tests.clouds.recorder import record
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DEPLOYING = (ROOT / "docs" / "deploying.md").read_text()
+LIBRARY = (ROOT / "docs" / "library.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 STACKS = {path.name.split(".")[1] for path in shipped("stacks").glob("Pulumi.*.yaml")}
 
 
-def typed() -> list[tuple[str, str]]:
-    """Page and command of every line in a block that a person would type."""
+def command_lines() -> list[tuple[str, str]]:
+    """Page and command of every `gpuinfra` line in a code block."""
     found = []
     for page in PAGES:
         for block in re.findall(r"^```(?:console|bash|)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE):
@@ -30,9 +33,9 @@ def typed() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "line"), typed(), ids=lambda value: value[:60])
-def test_what_a_page_tells_to_type_is_a_command_with_these_options(page: str, line: str) -> None:
-    """Each command line of a page names a command, options that it has, and a stack that ships."""
+@pytest.mark.parametrize(("page", "line"), command_lines(), ids=lambda value: value[:60])
+def test_documented_command_lines_exist(page: str, line: str) -> None:
+    """Each command line in the docs names a command, its options, and a stack that ships."""
     _, name, *words = shlex.split(line.replace("[", "").replace("]", "").replace("...", ""))
     assert name in COMMANDS
     command = importlib.import_module(f"gpuinfra.cli.{name}").command
@@ -44,42 +47,66 @@ def test_what_a_page_tells_to_type_is_a_command_with_these_options(page: str, li
     assert set(named) <= STACKS
 
 
-def test_readme_lists_every_stack_that_ships_and_no_other() -> None:
-    """A stack that is added or renamed shows."""
-    section = README.split("| cloud | stacks | page |")[1].split("\n\n")[0]
+def test_every_shipped_stack_is_listed() -> None:
+    """The page about deploying lists each stack that ships, and no other."""
+    section = DEPLOYING.split("| cloud | stacks | page |")[1].split("\n\n")[0]
     assert set(re.findall(r"`((?:aws|azure|gcp)-[a-z0-9-]+)`", section)) == STACKS
 
 
-def test_readme_shows_the_stack_file_as_it_is() -> None:
-    """The declaration that people see first is the one that `make rehearse` runs."""
+def test_readme_shows_the_shipped_stack_file() -> None:
+    """The declaration in the README is the one that `make rehearse` runs, in at most fifteen lines."""
     (block,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
     lines = (shipped("stacks") / "Pulumi.aws-p4d.yaml").read_text().splitlines(keepends=True)
     assert block == "".join(line for line in lines if not line.startswith("#"))
     assert len(block.splitlines()) <= 15
 
 
-def test_readmes_program_runs() -> None:
-    """Nodes alone, in fifteen lines, with the network of somebody else."""
-    (program,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+def test_readme_is_short_and_states_what_is_not_proven() -> None:
+    """The README fits one and a half screens and links what is not proven."""
+    assert len(README.splitlines()) <= 75
+    assert "**Not proven:**" in README
+    assert "docs/proofs.md" in README
+
+
+def test_program_of_the_library_page_runs() -> None:
+    """Nodes in an existing network take at most fifteen lines and create no network."""
+    (program,) = re.findall(r"```python\n(.*?)```", LIBRARY, flags=re.DOTALL)
     assert len([line for line in program.splitlines() if line.strip()]) <= 15
-    recording = record(lambda: exec(compile(program, "README.md", "exec"), {}))
+    recording = record(lambda: exec(compile(program, "library.md", "exec"), {}))
     assert len(recording.of("aws:autoscaling/group:Group")) == 1
     assert not recording.of("aws:ec2/vpc:Vpc")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link of a page names a file or folder that is there."""
+def test_relative_links_resolve(page: Path) -> None:
+    """Every relative link of a page names an existing file or folder."""
     links = re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
 
 
-def test_every_command_and_every_page_is_told() -> None:
-    """README names each command of `gpuinfra --help`; the index of the documentation each page beside it."""
-    assert not [name for name in COMMANDS if f"gpuinfra {name}" not in README and name != "schema"]
-    assert "gpuinfra schema" in (ROOT / "docs" / "declaring.md").read_text()
+def test_every_command_exit_code_and_page_is_documented() -> None:
+    """docs/commands.md has each command and exit code, and the index of the documentation each page."""
+    commands = (ROOT / "docs" / "commands.md").read_text()
+    assert [name for name in COMMANDS if f"gpuinfra {name}" not in commands] == []
+    codes = set(re.findall(r"^\| (\d+) \|", commands, flags=re.MULTILINE))
+    assert codes == {
+        "0",
+        "1",
+        *(str(code) for code in (UsageError.exit_code, EnvironmentMissing.exit_code, INTERRUPTED)),
+    }
     index = (ROOT / "docs" / "README.md").read_text()
-    assert not [
-        path.name for path in (ROOT / "docs").glob("*.md") if path.name not in index and path.name != "README.md"
-    ]
+    pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"]
+    assert [name for name in pages if f"({name})" not in index] == []
+
+
+def test_every_command_has_short_and_long_help() -> None:
+    """Each line of `gpuinfra --help` starts with a capital and fits one line; each command explains itself and its options."""
+    for name, line in COMMANDS.items():
+        assert line[0].isupper(), name
+        assert not line.endswith("."), name
+        command = importlib.import_module(f"gpuinfra.cli.{name}").command
+        assert command.help, name
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        assert [one.name for one in options if not one.help] == [], name
+        assert len(options) <= 18, name
