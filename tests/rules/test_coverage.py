@@ -12,7 +12,7 @@ REFUSALS = {
     "Azure": [str(n) for n in range(1, 51)],
     "Google Cloud": [f"V{n:02}" for n in range(1, 59)],
 }
-WAYS = ("*shape*", "*plan*", "*component*", "*preflight*", "*clone*")
+WAYS = ("*schema*", "*plan*", "*component*", "*preflight*", "*clone*")
 
 
 def _rows() -> dict[str, list[tuple[str, str, str]]]:
