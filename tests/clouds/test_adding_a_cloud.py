@@ -1,4 +1,4 @@
-"""`docs/adding-a-cloud.md`, followed to the letter: one folder and one line make a cloud that is planned, priced, refused and built."""
+"""The cloud of `docs/adding-a-cloud.md`: one folder and one line are enough to plan, price, check and build a cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ assert not clouds, clouds
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of gpuinfra with the page's files and its one line."""
+    """A copy of gpuinfra with the files and the line of the page."""
     place = tmp_path_factory.mktemp("meadow")
     ignored = shutil.ignore_patterns("__pycache__", "tools", "devices")
     shutil.copytree(ROOT / "gpuinfra", place / "gpuinfra", ignore=ignored)
@@ -109,7 +109,7 @@ def test_the_new_cloud_is_planned(copy: Path) -> None:
 
 
 def test_the_price_of_the_new_cloud_is_unknown(copy: Path) -> None:
-    """A price that no record has is reported as unknown, and counts as no price."""
+    """A missing price is reported as unknown, and not counted."""
     cost = json.loads(_run(copy, "-m", "gpuinfra", "plan", _stack(copy), "--json").stdout)["cost"]
     assert cost["usd_per_hour"] == 0
     assert not cost["complete"]
@@ -119,8 +119,8 @@ def test_the_price_of_the_new_cloud_is_unknown(copy: Path) -> None:
     assert "Lustre" in text
 
 
-def test_what_the_new_cloud_does_not_sell_is_refused(copy: Path) -> None:
-    """The common rules hold at once: spot is not sold there, and the message says what is."""
+def test_capacity_that_the_new_cloud_does_not_offer_is_rejected(copy: Path) -> None:
+    """The common rules apply: spot is rejected, and the message lists the allowed kinds of capacity."""
     done = _run(copy, "-m", "gpuinfra", "plan", _stack(copy, "spot"))
     assert done.returncode == 1
     assert "capacity" in done.stderr
@@ -129,7 +129,7 @@ def test_what_the_new_cloud_does_not_sell_is_refused(copy: Path) -> None:
 
 
 def test_the_new_cloud_is_in_the_catalogue_and_the_schema(copy: Path) -> None:
-    """Its machine is listed, and the schema that is generated offers editors its region."""
+    """The catalogue lists its machine type, and the generated schema has its region."""
     assert "m8-h100" in _run(copy, "-m", "gpuinfra", "catalog", "--cloud", "meadow").stdout
     schema = _run(copy, "-c", "from gpuinfra.reference.schema import text; print(text())").stdout
     assert '"north"' in schema

@@ -1,4 +1,4 @@
-"""Clusters that other projects publish, as declarations of ours, each with what it has to express.
+"""Cluster definitions of public projects as declarations, each with the features that its plan must have.
 
 `specs/NN-name.yaml` is the declaration, the function `row_NN` its oracle. What waits for a part that gpuinfra does not
 have yet is named in `WAITING` and listed in `docs/peers.md`.
@@ -61,7 +61,7 @@ ORACLES: dict[int, Oracle] = {}
 
 
 def row(number: int) -> Callable[[Oracle], Oracle]:
-    """Name a function as the oracle of a row."""
+    """Register a function as the oracle of a row."""
 
     def keep(oracle: Oracle) -> Oracle:
         ORACLES[number] = oracle
@@ -91,8 +91,8 @@ def _lines(path: Path) -> int:
 
 
 @pytest.mark.parametrize("number", sorted(ROWS))
-def test_a_peers_cluster_is_expressed(number: int) -> None:
-    """The declaration has no error but about storage that it waits for, and its plan shows what the published cluster is about."""
+def test_public_definition_is_planned(number: int) -> None:
+    """The declaration has no errors except about unsupported storage, and its plan has the main features of the original."""
     path = SPECS[number]
     spec = read_stack(path).spec
     waits = {kind for part, kind in STORAGE.items() if part in WAITING.get(number, "")}
@@ -105,8 +105,8 @@ def test_a_peers_cluster_is_expressed(number: int) -> None:
     ORACLES[number](spec, make_plan(spec, TODAY), path)
 
 
-def test_every_row_is_there() -> None:
-    """All 41 rows have a declaration and an oracle, and what waits is listed for people."""
+def test_every_row_has_a_declaration_and_an_oracle() -> None:
+    """All 41 rows have a declaration and an oracle, and the page lists the features that they wait for."""
     assert len(ROWS) == 41
     assert set(SPECS) == ROWS == set(ORACLES)
     assert set(WAITING) <= ROWS
@@ -118,7 +118,7 @@ def test_every_row_is_there() -> None:
 
 @row(1)
 def row_1(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Four EFA devices, no public address, the group of reservations by ARN, no placement group."""
+    """Four EFA devices, no public address, the reservation group by ARN, no placement group."""
     pool = _pool(plan)
     assert _kinds(pool) == {"interface": 1, "efa-only": 4}
     group = pool.groups[0]
@@ -157,7 +157,7 @@ def row_6(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(7)
 def row_7(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """The link imports and exports by itself, to a bucket that exists, and there are no backups beside it."""
+    """The link imports and exports automatically, to an existing bucket, without backups."""
     entry = plan.file_systems[0]
     assert (entry.deployment, entry.throughput_mb_s_per_tib, entry.bucket) == ("PERSISTENT_1", 200, "my-training-data")
     assert entry.import_events == entry.export_events == ("NEW", "CHANGED", "DELETED")
@@ -166,7 +166,7 @@ def row_7(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(9)
 def row_9(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Endpoints only: no subnet for a NAT gateway, and every service that nodes ask has its endpoint."""
+    """Endpoints only: no subnet for a NAT gateway, and an endpoint for every service that nodes use."""
     assert plan.network is not None
     assert {subnet.role for subnet in plan.network.subnets} == {"nodes"}
     assert plan.network.gateway_endpoints == ("s3",)
@@ -177,7 +177,7 @@ def row_9(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(10)
 def row_10(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """An update adds what it adds and moves nothing: same names, subnets and groups before and after."""
+    """An update keeps existing names, subnets and groups."""
     value = spec.model_dump(exclude_none=True)
     more = copy.deepcopy(value)
     more["pools"][0]["capacity"] = [*more["pools"][0]["capacity"], {"kind": "spot", "count": 2}]
@@ -196,7 +196,7 @@ def row_10(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(11)
 def row_11(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Every option survives the way through YAML, model, JSON and back, and every top-level field is used."""
+    """Every option survives the round trip through YAML, model and JSON, and every top-level field is used."""
     again = ClusterSpec.model_validate_json(spec.model_dump_json())
     assert again == spec
     assert make_plan(again, TODAY) == plan
@@ -206,7 +206,7 @@ def row_11(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(13)
 def row_13(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Ten p5 in a block, EFA, local disks as one scratch."""
+    """Ten p5 in a block, EFA, local disks as one scratch file system."""
     pool = _pool(plan)
     assert pool.groups[0].max_count == 10
     assert _kinds(pool)["efa-only"] == 32
@@ -215,7 +215,7 @@ def row_13(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(14)
 def row_14(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """The network is used and not made; the reservation is targeted."""
+    """The plan uses the existing network and targets the reservation."""
     assert plan.network is not None
     assert plan.network.existing_id == "vpc-0123456789abcdef0"
     assert [subnet.existing_id for subnet in plan.network.subnets] == ["subnet-0123456789abcdef0"]
@@ -234,14 +234,14 @@ def row_p5(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(19)
 def row_19(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """The layout that is an exception: no EFA on card 0."""
+    """The layout without EFA on card 0."""
     places = [(nic.card, nic.device, nic.kind) for nic in _pool(plan).nics]
     assert places == [(0, 0, "interface"), *((card, 0, "efa-only") for card in range(1, 17))]
 
 
 @row(20)
 def row_20(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """A name, a place and a pool are enough: network, trail, budget, zone and images come from defaults."""
+    """Name, region and one pool are enough: network, trail, budget, zone and images have defaults."""
     assert plan.layers == ("foundation", "site", "cluster")
     assert plan.network is not None
     assert plan.audit.trail
@@ -253,7 +253,7 @@ def row_20(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(22)
 def row_22(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Nodes alone: the other layers are another stack's, and nothing of theirs is made again."""
+    """Nodes only: the stack creates nothing of the layers of other stacks."""
     assert plan.layers == ("cluster",)
     assert plan.network is None
     assert not any(kind.startswith(("aws:fsx", "aws:cloudtrail", "aws:ec2/vpc")) for kind in plan.resources)
@@ -261,7 +261,7 @@ def row_22(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(26)
 def row_26(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """A site without nodes holds the file system and the bucket that keeps its data."""
+    """A site without nodes has the file system and the bucket with its data."""
     assert plan.layers == ("site",)
     assert plan.pools == ()
     assert plan.resources["aws:fsx/lustreFileSystem:LustreFileSystem"] == 1
@@ -271,14 +271,14 @@ def row_26(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(27)
 def row_27(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Shorter than the 80 lines of the original, and the fabric is asked for and there."""
+    """Shorter than the 80 lines of the original, with the required fabric."""
     assert _lines(path) < 80
     assert _kinds(_pool(plan)) == {"interface": 1, "efa-only": 1}
 
 
 @row(28)
 def row_28(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Two p4d near each other, and the floor that their all-reduce has to reach."""
+    """Two p4d that are placed close together, and the minimum of their all-reduce."""
     pool = _pool(plan)
     assert pool.groups[0].placement_group
     floors = {entry["check"]: entry["at_least"] for entry in pool.expectation["floors"]}  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ def row_28(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(29)
 def row_29(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Five interfaces, four data networks at MTU 8244, TCPX, and a kernel that is pinned."""
+    """Five interfaces, four data networks at MTU 8244, TCPX, and a pinned kernel."""
     pool = _pool(plan)
     assert _kinds(pool) == {"gvnic": 5}
     assert _networks(plan) == [f"data-{n}" for n in range(4)]
@@ -328,28 +328,28 @@ def row_32(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(33)
 def row_33(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Machines without a scheduler."""
+    """Nodes without a scheduler."""
     assert len(_pool(plan).nics) == 10
     assert _pool(plan).groups[0].kind == "spot"
 
 
 @row(36)
 def row_36(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """A specific reservation, and four networks beside the main one."""
+    """A specific reservation, and four further networks."""
     assert _pool(plan).groups[0].reservation_id == "projects/my-project/reservations/a3"
     assert len(_networks(plan)) == 4
 
 
 @row(37)
 def row_37(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Eight networks beside the main one, in a tenth of the lines."""
+    """Eight further networks, in a tenth of the lines."""
     assert len(_networks(plan)) == 8
     assert _lines(path) <= 117 // 10
 
 
 @row(38)
 def row_38(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """An RDMA network of the cluster's own, a host network, and two buckets as folders."""
+    """An RDMA network that belongs to the cluster, a host network, and two mounted buckets."""
     assert _networks(plan) == ["host-1"]
     assert [network.name for network in plan.own_networks] == ["roce"]
     assert {entry.mount: entry.bucket for entry in plan.file_systems} == {
@@ -360,7 +360,7 @@ def row_38(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(40)
 def row_40(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """A queued group starts empty, has its longest run, and no placement policy."""
+    """A flex group starts empty, has a maximum run time, and no placement policy."""
     group = _pool(plan).groups[0]
     assert (group.kind, group.count, group.max_count, group.max_run_s) == ("flex", 0, 2, 604_800)
     assert group.placement_group is None
@@ -380,7 +380,7 @@ def row_42(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(43)
 def row_43(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """One machine and one file system, in fewer than 38 lines, with the range for the service's peering."""
+    """One machine and one file system, in fewer than 38 lines, with the range for the peering of the service."""
     assert _lines(path) < 38
     assert plan.network is not None
     assert plan.network.service_range
@@ -388,7 +388,7 @@ def row_43(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(46)
 def row_46(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Two A3 High from the queue, 15 minutes to arrive, and the floor of their all-gather."""
+    """Two A3 High by flex-start, a deadline of 15 minutes, and the minimum of their all-gather."""
     assert plan.handover.deadline_s == 900
     assert _pool(plan).groups[0].kind == "flex"
     floors = {entry["check"]: entry["at_least"] for entry in _pool(plan).expectation["floors"]}  # type: ignore[attr-defined]
@@ -439,7 +439,7 @@ def row_rdma(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(52)
 def row_52(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """One private network: nodes, a subnet of its own for Lustre, private endpoints, NAT as the only way out."""
+    """One private network: nodes, a subnet of its own for Lustre, private endpoints, and egress through NAT only."""
     assert plan.network is not None
     assert [(subnet.name, subnet.role) for subnet in plan.network.subnets] == [
         ("private-0", "nodes"),
@@ -452,7 +452,7 @@ def row_52(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(53)
 def row_53(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """What a healthy ND A100 v4 reaches."""
+    """Expected values of a healthy ND A100 v4."""
     floors = {entry["check"]: entry["at_least"] for entry in _pool(plan).expectation["floors"]}  # type: ignore[attr-defined]
     assert floors == {"B5": 21, "B2": 228, "N5": 180}
     assert _pool(plan).expectation["nvlinks_per_gpu"] == 12
@@ -460,7 +460,7 @@ def row_53(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(54)
 def row_54(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """What a healthy ND H100 v5 reaches."""
+    """Expected values of a healthy ND H100 v5."""
     floors = {entry["check"]: entry["at_least"] for entry in _pool(plan).expectation["floors"]}  # type: ignore[attr-defined]
     assert (floors["B5"], floors["B2"], floors["N5"]) == (48, 460, 380)
     assert _pool(plan).expectation["nvlinks_per_gpu"] == 18
@@ -468,7 +468,7 @@ def row_54(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(56)
 def row_56(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Four pools of three kinds of machines, homes and Lustre, each with its own image and steps."""
+    """Four pools of three machine types, homes and Lustre, each with its image and steps."""
     assert {pool.name: pool.image.prebuilt for pool in plan.pools} == {
         "login": False,
         "scheduler": False,
@@ -481,7 +481,7 @@ def row_56(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(59)
 def row_59(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """The same nodes on three clouds are held to the same GPU checks and figures of the board."""
+    """The same nodes on three clouds have the same GPU checks and expected values."""
     places = {
         "aws": ({"cloud": "aws", "region": "us-east-1", "zone": "use1-az6"}, "p5.48xlarge", "on_demand"),
         "azure": ({"cloud": "azure", "region": "eastus"}, "Standard_ND96isr_H100_v5", "on_demand"),
@@ -500,6 +500,6 @@ def row_59(spec: ClusterSpec, plan: Plan, path: Path) -> None:
 
 @row(61)
 def row_61(spec: ClusterSpec, plan: Plan, path: Path) -> None:
-    """Three lines are a cluster."""
+    """Three lines are enough for a cluster."""
     assert _lines(path) <= 4
     assert plan.nodes == 2

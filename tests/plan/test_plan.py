@@ -27,19 +27,19 @@ def _plan(cloud: str, **changes: Any) -> Plan:
 
 
 @pytest.mark.parametrize("name", sorted(PLANS))
-def test_a_plan_is_the_golden_one(name: str) -> None:
-    """A change of any decision shows as a change of a golden file (`python -m tests.plan.goldens` writes them)."""
+def test_plan_matches_its_golden_file(name: str) -> None:
+    """Every decision is in a golden file (`python -m tests.plan.goldens` writes them)."""
     assert text(PLANS[name]) == (FOLDER / f"{name}.json").read_text()
 
 
-def test_no_golden_file_is_left_over() -> None:
+def test_golden_files_belong_to_plans() -> None:
     """Every golden file belongs to a plan."""
     assert {path.stem for path in FOLDER.glob("*.json")} == set(PLANS)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_a_plan_does_not_depend_on_order(name: str) -> None:
-    """Pools, file systems, tags and fields may be written in any order."""
+def test_plan_does_not_depend_on_order(name: str) -> None:
+    """The order of pools, file systems, tags and fields does not change the plan."""
     spec = declaration(CASES[name])
     for seed in range(5):
         shuffled = _shuffled(copy.deepcopy(spec), random.Random(seed))
@@ -60,8 +60,8 @@ def _shuffled(spec: dict[str, Any], dice: random.Random) -> dict[str, Any]:
     [pool("a", "m7i.xlarge", 3), pool("zz", "p5.48xlarge", 4, "spot"), pool("b", "p4d.24xlarge", zone="use1-az6")],
     ids=["first by name", "last by name", "in another zone"],
 )
-def test_another_pool_moves_nothing(extra: dict[str, Any]) -> None:
-    """Adding a pool moves no name and no address of what is there."""
+def test_another_pool_changes_no_name_or_address(extra: dict[str, Any]) -> None:
+    """Adding a pool changes no name and no address of existing pools."""
     before = declaration(("aws", {"storage": lustre()}))
     after = copy.deepcopy(before)
     after["pools"].append(extra)
@@ -73,7 +73,7 @@ def test_another_pool_moves_nothing(extra: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(PLANS))
 def test_addresses_never_overlap(name: str) -> None:
-    """No two subnets share an address, all are inside the network, and each holds the nodes in it."""
+    """Subnets do not overlap, are inside the network, and have an address for each of their nodes."""
     network = PLANS[name].network
     if network is None or network.existing_id:
         return
@@ -86,8 +86,8 @@ def test_addresses_never_overlap(name: str) -> None:
     assert all(subnet.subnet_of(whole) for subnet in subnets)  # type: ignore[arg-type]
 
 
-def test_every_accepted_declaration_has_a_plan() -> None:
-    """What the rules let pass can be planned, on every cloud."""
+def test_accepted_declarations_can_be_planned() -> None:
+    """A declaration without errors has a plan, on every cloud."""
     count = 0
     for cases in ACCEPTED.values():
         for case in cases:
@@ -101,7 +101,7 @@ def test_every_accepted_declaration_has_a_plan() -> None:
 
 
 def test_every_machine_can_be_planned() -> None:
-    """Each machine type of each catalogue leads to a plan with its layout, its steps and its expectation."""
+    """Each machine type of each catalogue has a plan with its layout, steps and expectation."""
     for cloud in CLOUDS:
         profile = profile_of(cloud)
         for machine in profile.machines.values():
@@ -123,8 +123,8 @@ def test_every_machine_can_be_planned() -> None:
             assert all((shipped("bootstrap") / f"{one}.sh").is_file() for one in ids)
 
 
-def test_the_p4d_expectation_is_what_the_machine_shows() -> None:
-    """The expectation of p4d names eight A100s, twelve links each, four EFA devices, and what may be skipped."""
+def test_p4d_expectation() -> None:
+    """The expectation of p4d has eight A100 with twelve links each, four EFA devices, and allowed skips."""
     expected = _plan("aws", storage=lustre()).pools[0].expectation
     assert (expected["gpus"], expected["gpu_name"], expected["nvlinks_per_gpu"]) == (8, "NVIDIA A100-SXM4-40GB", 12)
     assert (expected["fabric_devices"], expected["fabric_provider"]) == (4, "efa")
@@ -145,10 +145,10 @@ def test_the_p4d_expectation_is_what_the_machine_shows() -> None:
     ],
 )
 @pytest.mark.parametrize("reach", [False, True])
-def test_the_node_keeps_containers_from_its_identity_where_the_cloud_does_not(
+def test_nodes_block_the_metadata_service_without_a_hop_limit(
     cloud: str, machine: str, addresses: str, reach: bool
 ) -> None:
-    """Step and check come where there is no hop limit; where containers are let in, the step stays to remove what was there."""
+    """A cloud without a hop limit gets the step and the check; if containers are allowed, the step removes the block."""
     pool = _plan(cloud, pools__0__machine=machine, pools__0__containers_reach_metadata=reach).pools[0]
     wanted = "" if reach else addresses
     assert pool.versions.get("METADATA_GUARDED", "") == wanted
@@ -158,8 +158,8 @@ def test_the_node_keeps_containers_from_its_identity_where_the_cloud_does_not(
     assert pool.metadata_hop_limit == (2 if reach else 1)
 
 
-def test_placement_follows_the_capacity() -> None:
-    """No placement group with a reservation that was not made in one; a cluster group for the pool's other nodes."""
+def test_placement_depends_on_capacity() -> None:
+    """A reservation outside a placement group has none; the other nodes of the pool have a cluster placement group."""
     plan = _plan(
         "aws", pools__0__capacity=[*reserved(), {"kind": "spot", "count": 2}, {"kind": "on_demand", "count": 2}]
     )
@@ -172,16 +172,16 @@ def test_placement_follows_the_capacity() -> None:
     assert (inside.placement_group, inside.placement_existing) == ("mine", True)
 
 
-def test_on_demand_fills_up_behind_a_reservation() -> None:
-    """Overflow is the group's own preference for reservations first; without it only reservations are used."""
+def test_overflow_uses_reservations_first() -> None:
+    """With overflow, the group uses reservations first; without it, reservations only."""
     only = _plan("aws", pools__0__capacity=reserved()).pools[0].groups[0]
     first = _plan("aws", pools__0__capacity=reserved(overflow=True)).pools[0].groups[0]
     assert only.reservation_preference == "capacity-reservations-only"
     assert first.reservation_preference == "capacity-reservations-first"
 
 
-def test_a_block_starts_empty_and_ends_early() -> None:
-    """A block's nodes wait for its window, and are gone before AWS ends them."""
+def test_block_starts_empty_and_ends_early() -> None:
+    """The nodes of a block start with its window and stop before AWS terminates them."""
     group = _plan("aws", pools__0__capacity=block()).pools[0].groups[0]
     assert (group.count, group.max_count) == (0, 2)
     assert group.starts_at == "2026-12-01T11:30:00Z"
@@ -191,7 +191,7 @@ def test_a_block_starts_empty_and_ends_early() -> None:
     assert open_now.count == 2
 
 
-def test_zones_are_chosen_where_all_machines_are_sold() -> None:
+def test_zone_offers_all_machine_types() -> None:
     """Without a zone, the plan chooses the first zone that offers every machine type, and gives the reason."""
     plan = _plan(
         "aws",
@@ -213,8 +213,8 @@ def test_zones_are_chosen_where_all_machines_are_sold() -> None:
 @pytest.mark.parametrize(
     ("cloud", "machine", "limit"), [("gcp", "a3-megagpu-8g", 1000), ("azure", "Standard_NC96ads_A100_v4", 600)]
 )
-def test_groups_grow_by_their_limit_only(cloud: str, machine: str, limit: int) -> None:
-    """4,000 nodes make ceil(nodes / limit) groups, and nothing else grows."""
+def test_groups_are_split_at_their_limit(cloud: str, machine: str, limit: int) -> None:
+    """4,000 nodes need ceil(nodes / limit) groups, and the same other resources."""
     few = _plan(cloud, pools__0__machine=machine, pools__0__capacity=[{"kind": "spot", "count": 4}])
     many = _plan(cloud, pools__0__machine=machine, pools__0__capacity=[{"kind": "spot", "count": 4000}])
     assert len(few.pools[0].groups) == 1
@@ -226,13 +226,13 @@ def test_groups_grow_by_their_limit_only(cloud: str, machine: str, limit: int) -
 
 
 def test_aws_resources_do_not_grow_with_nodes() -> None:
-    """4,000 nodes on AWS are as many resources as four."""
+    """4,000 nodes on AWS need as many resources as four."""
     few, many = (_plan("aws", pools__0__capacity=[{"kind": "spot", "count": n}]) for n in (4, 4000))
     assert few.resources == many.resources
 
 
-def test_layers_are_made_only_where_they_are_not_used() -> None:
-    """A cluster that uses another stack's foundation and site makes neither, and its nodes still know the mounts."""
+def test_used_layers_are_not_created() -> None:
+    """A cluster that uses another stack's foundation and site creates neither, and its nodes have the mounts."""
     use = {"foundation": "o/g/base", "site": "o/g/site"}
     plan = _plan("aws", use=use, storage=lustre())
     assert plan.layers == ("cluster",)
@@ -243,8 +243,8 @@ def test_layers_are_made_only_where_they_are_not_used() -> None:
     assert any(step.id == "60-lustre" for step in plan.pools[0].steps)
 
 
-def test_the_derived_budget_covers_the_month() -> None:
-    """A limit that nobody gave is the plan's own month and a tenth; a given one is taken as it is."""
+def test_derived_budget_covers_the_month() -> None:
+    """A derived limit is the price of a month plus 10 percent; a declared limit is used as it is."""
     from gpuinfra.cost import price
 
     plan = _plan("aws")

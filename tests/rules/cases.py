@@ -1,7 +1,7 @@
 """For each rule, declarations that it accepts and declarations that it rejects.
 
 A case is a cloud's base declaration and what is changed in it: path -> value. `None` takes a field away.
-Several cases of one rule stand on both sides of its boundary.
+Several cases of one rule test both sides of its limit.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ def reserved(**fields: Any) -> list[dict[str, Any]]:
 
 
 def layout(name: str, like: str, *nics: tuple[int, int, str], **fields: Any) -> Change:
-    """A machine that the declaration describes, used by its pool."""
+    """A machine type that the declaration describes, used by its pool."""
     interfaces = [{"card": card, "device": device, "kind": kind} for card, device, kind in nics]
     record = {"name": name, "like": like, "interfaces": interfaces, **fields}
     return {"machines": [record], "pools.0.machine": name}
 
 
 def gb200(*cards: int, extra: tuple[tuple[int, int, str], ...] = ()) -> Change:
-    """A layout like that of p6e-gb200, with its fabric on these cards."""
+    """A layout based on p6e-gb200, with fabric devices on these cards."""
     nics = [(0, 0, "interface"), *((card, 0, "efa-only") for card in cards), *extra]
     change = layout("p6f-gb200.36xlarge", "p6e-gb200.36xlarge", *nics)
     return {**change, "pools.0.capacity": block(count=9)}

@@ -26,8 +26,8 @@ def _rows() -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def test_every_refusal_of_the_clouds_is_kept_by_something() -> None:
-    """58 refusals of AWS, 50 of Azure and 58 of Google Cloud are each kept by a rule or by something with a reason."""
+def test_every_requirement_is_covered() -> None:
+    """The page covers 58 requirements of AWS, 50 of Azure and 58 of Google Cloud, each with a rule or another mechanism."""
     rows = _rows()
     for chapter, numbers in REFUSALS.items():
         assert [number for number, _, _ in rows[chapter]] == numbers
@@ -36,8 +36,8 @@ def test_every_refusal_of_the_clouds_is_kept_by_something() -> None:
             assert "`" in kept or any(way in kept for way in WAYS), number
 
 
-def test_every_rule_that_is_named_exists() -> None:
-    """The page names no rule that is not there."""
+def test_page_names_existing_rules() -> None:
+    """Every rule on the page exists."""
     rules = set(all_rules())
     fields = {path.rsplit(".", 1)[-1] for path in all_fields()} | {
         "stale",
@@ -52,8 +52,8 @@ def test_every_rule_that_is_named_exists() -> None:
                 assert name in rules or name in fields, (number, name)
 
 
-def test_every_rule_is_on_the_page_or_is_gpuinfras_own() -> None:
-    """A rule that keeps no refusal of a cloud keeps a sentence of gpuinfra's own, and is listed here."""
+def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
+    """A rule is on the page, or in this list because it checks a requirement of gpuinfra."""
     named = {name for listed in _rows().values() for _, _, kept in listed for name in re.findall(r"`(\w+)`", kept)}
     own = {
         "region_is_known", "names_are_unique", "mount_is_not_a_system_path", "cluster_layer_has_pools", "layer_is_created_or_used", "storage_needs_site", "storage_kind_is_supported",

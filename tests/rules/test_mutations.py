@@ -1,7 +1,7 @@
-"""Each rule is changed in one place, again and again; its accepted and rejected declarations have to notice.
+"""Mutation tests of the rules: the cases of a rule detect every change of one place.
 
-What is changed: a comparison moved by one or turned round, `and` for `or`, a `not` taken away, a condition made
-always true or always false. A change that no case notices is a gap in the cases, or is listed with the reason.
+Mutations shift or invert a comparison, swap `and` and `or`, remove a `not`, and make a condition always true or always false.
+A mutation that no case detects is a gap in the cases, or is listed with the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _sites(tree: ast.AST) -> list[ast.AST]:
 
 
 def mutants(rule: Rule) -> Iterator[tuple[str, Rule]]:
-    """Every change of one place, as what was changed and the changed rule."""
+    """Mutations of a rule, as a description and the changed rule."""
     source = inspect.getsource(rule)
     tree = ast.parse(source)
     for index, site in enumerate(_sites(tree)):
@@ -76,7 +76,7 @@ def _change(node: Any, way: str) -> bool:
 
 
 def _answers(rule: Rule, name: str) -> list[list[str] | str]:
-    """What the rule says about each of its cases, or that it broke."""
+    """The findings of a rule for each of its cases, or the type of its exception."""
     answers: list[list[str] | str] = []
     for case in (*ACCEPTED[name], *REJECTED[name]):
         spec = parse_spec(declaration(case))
@@ -88,8 +88,8 @@ def _answers(rule: Rule, name: str) -> list[list[str] | str]:
 
 
 @pytest.mark.parametrize("name", sorted(all_rules()))
-def test_no_change_of_a_rule_goes_unnoticed(name: str) -> None:
-    """A rule that is changed in one place answers differently for at least one of its declarations."""
+def test_cases_detect_every_mutation(name: str) -> None:
+    """A rule that is changed in one place returns other findings for at least one case."""
     rule = all_rules()[name]
     usual = _answers(rule, name)
     unnoticed = {what for what, changed in mutants(rule) if _answers(changed, name) == usual}

@@ -22,14 +22,14 @@ def _ids(cases: dict[str, list[Case]]) -> list[tuple[str, Case]]:
 
 
 @pytest.mark.parametrize(("rule", "case"), _ids(ACCEPTED), ids=lambda value: value if isinstance(value, str) else "")
-def test_a_rule_accepts_what_is_right(rule: str, case: Case) -> None:
-    """A declaration that keeps a rule's sentence gets no finding of that rule."""
+def test_rule_accepts_valid_declarations(rule: str, case: Case) -> None:
+    """A valid declaration gets no finding of the rule."""
     assert [str(finding) for finding in _of(rule, case)] == []
 
 
 @pytest.mark.parametrize(("rule", "case"), _ids(REJECTED), ids=lambda value: value if isinstance(value, str) else "")
-def test_a_rule_rejects_what_breaks_it(rule: str, case: Case) -> None:
-    """A declaration that breaks a rule's sentence gets a finding with a path, what was given and what to change."""
+def test_rule_rejects_invalid_declarations(rule: str, case: Case) -> None:
+    """An invalid declaration gets a finding of the rule with a path, a message and a hint."""
     found = _of(rule, case)
     assert found, f"{rule} is silent"
     for finding in found:
@@ -40,8 +40,8 @@ def test_a_rule_rejects_what_breaks_it(rule: str, case: Case) -> None:
 
 @pytest.mark.parametrize("field", ["region", "machine"])
 @pytest.mark.parametrize(("rule", "case"), [*_ids(ACCEPTED), *_ids(REJECTED)], ids=str)
-def test_nothing_follows_from_a_misspelt_word(rule: str, case: Case, field: str) -> None:
-    """A region or machine type that does not exist is told once; no rule says more about a declaration because of it."""
+def test_misspelled_value_gives_one_finding(rule: str, case: Case, field: str) -> None:
+    """An unknown region or machine type gives findings of one rule only."""
     right = declaration(case)
     wrong = copy.deepcopy(right)
     if field == "region":
@@ -54,23 +54,23 @@ def test_nothing_follows_from_a_misspelt_word(rule: str, case: Case, field: str)
     assert {name for name, _ in more} <= {f"{field}_is_known"}
 
 
-def test_every_rule_has_both_cases() -> None:
-    """No rule can be added without a declaration that it accepts and one that it rejects."""
+def test_every_rule_has_accepted_and_rejected_cases() -> None:
+    """Every rule has declarations that it accepts and declarations that it rejects."""
     rules = set(all_rules())
     assert set(ACCEPTED) == rules
     assert set(REJECTED) == rules
 
 
-def test_every_rule_is_one_sentence() -> None:
-    """A rule's docstring is the sentence it defends, which `gpuinfra explain` shows."""
+def test_rule_docstrings_are_one_paragraph() -> None:
+    """The docstring of a rule is one paragraph, which `gpuinfra explain` shows."""
     for name, rule in all_rules().items():
         text = inspect.getdoc(rule) or ""
         assert text.endswith("."), name
         assert "\n\n" not in text, name
 
 
-def test_findings_come_all_at_once_and_errors_first() -> None:
-    """One run tells everything that is wrong, errors before warnings."""
+def test_all_findings_are_returned_errors_first() -> None:
+    """One run returns all findings, errors before warnings."""
     wrong = declaration(
         ("aws", {"pools.0.machine": "p4x", "where.region": "us-esat-1", "budget": None, "network.cidr": "8.8.0.0/16"})
     )
