@@ -1,4 +1,4 @@
-"""What the commands that work on a standing cluster say of one that has just come up."""
+"""Commands on a rehearsed cluster that is up."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 
 from tests.remote.servers import sshd
 
-from .conftest import Told, command, run
+from .conftest import Finished, command, run
 
 
-def assert_commands_work_on_it(up: Told) -> None:
-    """`verify` reads its bucket and asks it over SSH, `bootstrap` finds nothing to do, `run` runs; the handover's keys are believed."""
+def assert_commands_work(up: Finished) -> None:
+    """`verify` reads the bucket and checks over SSH, `bootstrap` finds nothing to do, `run` runs, with the handover's host keys."""
     place = ("aws-p4d", "--rehearsal", "--folder", str(up.root.parent))
     page, kept = up.root / "verify.html", up.root / "kept"
     read = run(command("verify", *place, "--json", "--html", str(page), "--save", str(kept)), up.root)
@@ -44,8 +44,8 @@ def assert_commands_work_on_it(up: Told) -> None:
     assert inside.out.splitlines()[-1].endswith("gpu-3"), inside.out + inside.err
 
 
-def assert_state_is_read_through_the_engine(up: Told) -> None:
-    """A deployed stack is asked through `pulumi stack export`; here the state of the rehearsal stands in for a person's."""
+def assert_state_is_read_through_the_engine(up: Finished) -> None:
+    """The state is read with `pulumi stack export`, as for a deployed stack."""
     environment = {
         **os.environ,
         "PULUMI_BACKEND_URL": f"file://{up.root / 'state'}",
@@ -55,8 +55,8 @@ def assert_state_is_read_through_the_engine(up: Told) -> None:
     program = "from gpuinfra.cli.stack_context import _exported; from gpuinfra.inventory import nodes_of; "
     ask = "print([node.name for node in nodes_of(_exported(%r))])"
     words = [sys.executable, "-c", program + ask % "aws-p4d"]
-    told = run(words, up.root, env=environment, cwd=up.root / "project")
-    assert told.out.splitlines()[-1] == "['gpu-1', 'gpu-2', 'gpu-3', 'gpu-4']", told.out + told.err
+    result = run(words, up.root, env=environment, cwd=up.root / "project")
+    assert result.out.splitlines()[-1] == "['gpu-1', 'gpu-2', 'gpu-3', 'gpu-4']", result.out + result.err
     missing = run(
         [sys.executable, "-c", program + "_exported('nobody')"], up.root, env=environment, cwd=up.root / "project"
     )

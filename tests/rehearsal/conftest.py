@@ -1,6 +1,6 @@
-"""Whole rehearsals: the command as a person types it, in a process of its own, in a folder of the test's own.
+"""Fixtures that run `gpuinfra rehearse` in a process and a folder of its own.
 
-They need Pulumi's engine (`python -m gpuinfra.engine` gets it) and, for the nodes, user namespaces.
+They need Pulumi's engine (`python -m gpuinfra.engine` builds it) and, for nodes, user namespaces.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LIMIT_S = 550
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a command printed, how it ended, and where its rehearsal is."""
+class Finished:
+    """A finished command: exit code, output and the folder of its rehearsal."""
 
     code: int
     out: str
@@ -31,7 +31,7 @@ class Told:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The report it wrote."""
+        """The report that it wrote."""
         return dict(json.loads((self.root / "report.json").read_text(encoding="utf-8")))
 
     @property
@@ -46,8 +46,8 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "gpuinfra", *words]
 
 
-def run(words: Sequence[str], root: Path, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> Told:
-    """Run a command to its end. Python's own import of the package under test is told by PYTHONPATH."""
+def run(words: Sequence[str], root: Path, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> Finished:
+    """Run a command to its end. PYTHONPATH selects the package under test."""
     given = {**(env if env is not None else os.environ), "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(
         list(words),
@@ -59,17 +59,17 @@ def run(words: Sequence[str], root: Path, env: dict[str, str] | None = None, cwd
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    return Told(done.returncode, done.stdout, done.stderr, root)
+    return Finished(done.returncode, done.stdout, done.stderr, root)
 
 
-Rehearse = Callable[..., Told]
+Rehearse = Callable[..., Finished]
 
 
 @pytest.fixture
 def rehearse(tmp_path: Path) -> Rehearse:
-    """`rehearse("up", "aws-p4d", "--fault", ...)` in this test's own folder."""
+    """`rehearse("up", "aws-p4d", "--fault", ...)` in a folder of this test."""
 
-    def call(action: str, stack: str, *options: str, **more: Any) -> Told:
+    def call(action: str, stack: str, *options: str, **more: Any) -> Finished:
         words = command("rehearse", action, stack, "--folder", str(tmp_path / "r"), *options)
         name = Path(stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
         return run(words, tmp_path / "r" / name, **more)
@@ -79,7 +79,7 @@ def rehearse(tmp_path: Path) -> Rehearse:
 
 @pytest.fixture(scope="session")
 def needs_nodes() -> None:
-    """Skip where the system forbids the namespaces that stand-in nodes live in."""
+    """Skip on a system without the namespaces of stand-in nodes."""
     from gpuinfra.rehearsal.nodes import available
 
     able, why = available()
@@ -88,7 +88,7 @@ def needs_nodes() -> None:
 
 
 def cloud_resources(root: Path) -> list[tuple[str, str, str]]:
-    """(type, id, URN) of everything that the stand-in cloud holds, from its file."""
+    """(type, id, URN) of each resource in the stand-in cloud, from its file."""
     import sqlite3
     from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""Rehearsal folders and small projects for tests."""
+"""Rehearsal folders for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuinfra.rehearsal.folder import Folder
 
 
 def folder_in(path: Path, stack: str = "try") -> Folder:
-    """A made folder of a stack."""
+    """A created folder of a stack."""
     folder = Folder(root=path / "rehearsal" / stack, stack=stack)
     folder.make()
     return folder

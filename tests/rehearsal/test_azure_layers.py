@@ -1,4 +1,4 @@
-"""Three stacks on Azure, one cluster: foundation, site and nodes in one rehearsed subscription, taken down in reverse and brought up again."""
+"""Three stacks for one cluster on Azure: foundation, site and nodes in one rehearsed subscription."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import REPOSITORY, Rehearse, Told, cloud_resources
+from .conftest import REPOSITORY, Finished, Rehearse, cloud_resources
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 PAGE = REPOSITORY / "docs" / "azure.md"
@@ -20,7 +20,7 @@ STACKS = dict(
 
 @pytest.fixture
 def layers(tmp_path: Path) -> dict[str, str]:
-    """Paths of the three stack files, by stack."""
+    """Stack -> path of its file."""
     paths = {}
     for stack, text in STACKS.items():
         path = tmp_path / f"Pulumi.{stack}.yaml"
@@ -29,34 +29,32 @@ def layers(tmp_path: Path) -> dict[str, str]:
     return paths
 
 
-def _good(told: Told) -> Told:
-    assert told.code == 0, told.out[-4000:] + told.err
-    return told
+def _good(result: Finished) -> Finished:
+    assert result.code == 0, result.out[-4000:] + result.err
+    return result
 
 
-def _made(ground: Path, stack: str) -> dict[str, str]:
-    """URN -> id of what a stack's own state says that the cloud holds; stacks that use each other share a folder of states."""
+def _created(ground: Path, stack: str) -> dict[str, str]:
+    """URN -> id of each resource in the states of the stacks."""
     (path,) = ground.glob(f"state/.pulumi/stacks/*/{stack}.json")
     state = json.loads(path.read_text(encoding="utf-8"))["checkpoint"]["latest"].get("resources") or []
     return {one["urn"]: one["id"] for one in state if one.get("custom") and one["type"].startswith("azure-native:")}
 
 
-def test_three_layers_on_azure_come_go_and_come_back(
-    rehearse: Rehearse, layers: dict[str, str], tmp_path: Path
-) -> None:
-    """Each layer stands on the one before, and two clusters on one site leave each other alone; destroyed in reverse, each prints what it keeps; brought up again, it has the same ids, and then nothing changes."""
+def test_three_layers_on_azure(rehearse: Rehearse, layers: dict[str, str], tmp_path: Path) -> None:
+    """Each layer uses the one below, and two clusters share a site; destroyed in reverse, each lists what it retains; the next up has the same ids."""
     early = rehearse("up", layers["azure-site"])
     assert early.code == 1
-    assert "first: gpuinfra rehearse up azure-foundation" in early.err
+    assert "run: gpuinfra rehearse up azure-foundation" in early.err
 
     ground = tmp_path / "r" / "azure-foundation"  # the one cloud of stacks that use each other
     for path in layers.values():
         _good(rehearse("up", path))
-    first = {stack: _made(ground, stack) for stack in layers}
-    told = _good(rehearse("up", layers["azure-cluster"]))
-    assert set(told.report["engine"]["operations"]) == {"same"}
-    assert told.report["totals"]["nodes_verified"] == 2
-    for node in told.report["nodes"]:
+    first = {stack: _created(ground, stack) for stack in layers}
+    result = _good(rehearse("up", layers["azure-cluster"]))
+    assert set(result.report["engine"]["operations"]) == {"same"}
+    assert result.report["totals"]["nodes_verified"] == 2
+    for node in result.report["nodes"]:
         assert "L1" in {check["id"] for check in node["checks"] if check["outcome"] == "pass"}
 
     other = tmp_path / "Pulumi.azure-eval.yaml"
@@ -74,12 +72,12 @@ def test_three_layers_on_azure_come_go_and_come_back(
         kept[stack] = left
         for identity in left:
             (name,) = [urn.rsplit("::", 1)[1] for urn, one in first[stack].items() if one == identity]
-            assert f"  {name} (" in gone.out.partition("kept on purpose")[2], name
+            assert f"  {name} (" in gone.out.partition("retained resources")[2], name
     assert [len(kept[stack]) for stack in layers] == [18, 9, 0]
 
     for stack, path in layers.items():
         again = _good(rehearse("up", path))
-        now = _made(ground, stack)
+        now = _created(ground, stack)
         assert kept[stack] <= set(now.values()), stack
         assert set(now) == set(first[stack])
         assert "replace" not in str(again.report["engine"]["operations"])
@@ -88,6 +86,6 @@ def test_three_layers_on_azure_come_go_and_come_back(
 
 
 def _name(stack: str) -> str:
-    """What logical names of a layer begin with."""
+    """The prefix of logical names in a layer."""
     (name,) = re.findall(r"^    name: (\w+)$", STACKS[stack], flags=re.MULTILINE)
     return f"{name}-"

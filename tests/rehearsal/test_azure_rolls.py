@@ -1,4 +1,4 @@
-"""Changes that roll through a scale set under the real engine: tags touch nobody, software and images go node by node, another size is another set."""
+"""Rolling updates of a scale set under the real engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Rehearse, Told
+from .conftest import Finished, Rehearse
 
 NETWORK = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/corp"
 STACK = """\
@@ -31,9 +31,9 @@ SET = "azure-native:compute:VirtualMachineScaleSet"
 A100_80, A100_40 = "Standard_ND96amsr_A100_v4", "Standard_ND96asr_v4"
 
 
-def _good(told: Told) -> Told:
-    assert told.code == 0, told.out[-4000:] + told.err
-    return told
+def _good(result: Finished) -> Finished:
+    assert result.code == 0, result.out[-4000:] + result.err
+    return result
 
 
 def _rows(root: Path, sql: str, *args: object) -> list[tuple[Any, ...]]:
@@ -46,8 +46,8 @@ def _last_call(root: Path) -> int:
     return int(_rows(root, "SELECT coalesce(max(n), 0) FROM calls")[0][0])
 
 
-def _brought(root: Path, since: int, verb: str) -> list[tuple[str, float]]:
-    """(machine, when) of each machine that was brought to another model, in that order."""
+def _updated(root: Path, since: int, verb: str) -> list[tuple[str, float]]:
+    """(machine, time) of each machine that got another model, in order."""
     machines = [json.loads(data) for (data,) in _rows(root, "SELECT data FROM things WHERE kind = 'instance'")]
     numbers = {(one["group"], one["index"]): str(one["id"]) for one in machines}
     found = []
@@ -60,7 +60,7 @@ def _brought(root: Path, since: int, verb: str) -> list[tuple[str, float]]:
 
 
 def _verified(root: Path, machine: str, after: float) -> float:
-    """When a machine first put evidence without a failed check, after a moment."""
+    """When a machine first uploaded evidence without a failed check, after a moment."""
     sql = "SELECT key, body, modified FROM objects WHERE modified > ? ORDER BY modified"
     for key, body, modified in _rows(root, sql, after):
         if f"/{machine}/" in key and key.endswith(".json") and not key.endswith(".proof.json"):
@@ -71,8 +71,8 @@ def _verified(root: Path, machine: str, after: float) -> float:
 
 
 def _assert_one_by_one(root: Path, since: int, verb: str) -> None:
-    """Each of the three machines once, and the next one only when the one before was verified with what it got."""
-    order = _brought(root, since, verb)
+    """Each of the three machines is updated once, and each after the one before was verified."""
+    order = _updated(root, since, verb)
     assert len({machine for machine, _ in order}) == len(order) == 3
     for (machine, at), (_, following) in itertools.pairwise(order):
         assert at < _verified(root, machine, at) <= following, machine
@@ -80,8 +80,8 @@ def _assert_one_by_one(root: Path, since: int, verb: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
-def test_a_set_on_azure_rolls_from_a_verified_canary_on(rehearse: Rehearse, tmp_path: Path) -> None:
-    """A tag moves no node; another toolkit and another image go to one node of three, and on when it is verified; another size is another set, shown before."""
+def test_a_scale_set_rolls_after_a_verified_canary(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A tag moves no node; software and image go to one node of three, and to the others after it is verified; another size is another set."""
     path = tmp_path / "Pulumi.azure-guest.yaml"
 
     def declare(software: str = "", tags: str = "", machine: str = A100_80) -> str:
@@ -91,27 +91,27 @@ def test_a_set_on_azure_rolls_from_a_verified_canary_on(rehearse: Rehearse, tmp_
     root = _good(rehearse("up", declare())).root
     tags = "team: vision"
     since = _last_call(root)
-    told = _good(rehearse("up", declare(tags=tags)))
-    assert told.report["engine"]["operations"]["update"] > 5
-    assert _brought(root, since, "none") == []
+    result = _good(rehearse("up", declare(tags=tags)))
+    assert result.report["engine"]["operations"]["update"] > 5
+    assert _updated(root, since, "none") == []
 
     since = _last_call(root)
-    told = _good(rehearse("up", declare(tags=tags, software='cuda: "12.8"')))
-    assert told.report["totals"]["nodes_verified"] == 3
+    result = _good(rehearse("up", declare(tags=tags, software='cuda: "12.8"')))
+    assert result.report["totals"]["nodes_verified"] == 3
     _assert_one_by_one(root, since, "upgrade")
 
     since = _last_call(root)
-    told = _good(rehearse("up", declare(tags=tags, software='cuda: "12.8", os: ubuntu-24.04')))
-    assert told.report["totals"]["nodes_verified"] == 3
+    result = _good(rehearse("up", declare(tags=tags, software='cuda: "12.8", os: ubuntu-24.04')))
+    assert result.report["totals"]["nodes_verified"] == 3
     _assert_one_by_one(root, since, "reimage")
 
     other = declare(tags=tags, software='cuda: "12.8", os: ubuntu-24.04', machine=A100_40)
-    told = _good(rehearse("preview", other))
-    shown = [one for run in told.report["engine"]["runs"] for one in run["changed"] if "azure-native:" in one]
+    result = _good(rehearse("preview", other))
+    shown = [one for run in result.report["engine"]["runs"] for one in run["changed"] if "azure-native:" in one]
     assert {one.split("$")[-1].split("::")[0] for one in shown if one.startswith("replace ")} == {SET}, shown
     since = _last_call(root)
-    told = _good(rehearse("up", other))
-    assert {(node["machine"], node["outcome"]) for node in told.report["nodes"]} == {(A100_40, "verified")}
+    result = _good(rehearse("up", other))
+    assert {(node["machine"], node["outcome"]) for node in result.report["nodes"]} == {(A100_40, "verified")}
     done = [
         verb for verb, kind in _rows(root, "SELECT verb, type FROM calls WHERE n > ? ORDER BY n", since) if kind == SET
     ]

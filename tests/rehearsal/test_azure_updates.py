@@ -1,4 +1,4 @@
-"""Changes of a cluster on Azure under the real engine: what stops, what is replaced, what rolls."""
+"""Changes of a cluster on Azure under the real engine: rejected changes, replacements and rolling updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Rehearse, Told, cloud_resources
+from .conftest import Finished, Rehearse, cloud_resources
 
 SITE = """\
 config:
@@ -22,17 +22,15 @@ LUSTRE = "{{kind: lustre, mount: /scratch, capacity_gib: {size}, throughput_mb_s
 IMPORTED = ", bucket: auto, importer_id: 00000000-0000-4000-8000-000000000000"
 
 
-def _ids(told: Told) -> dict[str, str]:
-    """Logical name -> id of what the cloud holds."""
-    return {urn.rsplit("::", 1)[1]: identity for _, identity, urn in cloud_resources(told.root)}
+def _ids(result: Finished) -> dict[str, str]:
+    """Logical name -> id of each resource in the cloud."""
+    return {urn.rsplit("::", 1)[1]: identity for _, identity, urn in cloud_resources(result.root)}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("more", ["", IMPORTED], ids=["the only copy", "fed from a container"])
-def test_another_size_of_a_file_system_is_shown_and_stops_before_data_is_lost(
-    rehearse: Rehearse, tmp_path: Path, more: str
-) -> None:
-    """Preview calls it a replacement; `up` fails with what to do and has touched nothing; with the old size nothing is to be done."""
+def test_a_resized_file_system_is_a_replacement_and_is_rejected(rehearse: Rehearse, tmp_path: Path, more: str) -> None:
+    """Preview shows a replacement; `up` fails with a hint and changes nothing; with the old size nothing is to be done."""
     path = tmp_path / "Pulumi.azure-lab.yaml"
 
     def declare(size: int) -> None:
@@ -54,9 +52,9 @@ def test_another_size_of_a_file_system_is_shown_and_stops_before_data_is_lost(
     assert _ids(refused) == before
 
     declare(4096)
-    mended = rehearse("up", str(path))
-    assert mended.code == 0, mended.out[-4000:] + mended.err
-    assert set(mended.report["engine"]["operations"]) == {"same"}
+    again_up = rehearse("up", str(path))
+    assert again_up.code == 0, again_up.out[-4000:] + again_up.err
+    assert set(again_up.report["engine"]["operations"]) == {"same"}
 
 
 GROUND = {
@@ -71,8 +69,8 @@ GROUND = {
 
 
 @pytest.mark.long
-def test_a_kept_file_system_keeps_what_it_stands_in_and_is_taken_back(rehearse: Rehearse, tmp_path: Path) -> None:
-    """A destroy ends well and leaves the file system with network, subnet, rules and way out; the next up has the same ids, and then nothing changes."""
+def test_a_retained_file_system_retains_its_network_and_is_adopted(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Destroy succeeds and leaves the file system with network, subnet, rules and NAT gateway; the next up has the same ids."""
     path = tmp_path / "Pulumi.azure-lab.yaml"
     path.write_text(SITE.format(zone="3", storage=LUSTRE.format(size=4096, more="")), encoding="utf-8")
     first = rehearse("up", str(path))
@@ -86,7 +84,7 @@ def test_a_kept_file_system_keeps_what_it_stands_in_and_is_taken_back(rehearse: 
         name for name in left if "-flow-" in name
     } == GROUND
     for name in GROUND:
-        assert f"  {name} (" in gone.out.partition("kept on purpose")[2], name
+        assert f"  {name} (" in gone.out.partition("retained resources")[2], name
 
     again = rehearse("up", str(path))
     assert again.code == 0, again.out[-4000:] + again.err

@@ -1,4 +1,4 @@
-"""Acceptance: each fault ends in exit code 1, and the last lines name the node, the instance, the part and what to do."""
+"""Each fault ends with exit code 1, and the last lines name node, instance, part and hint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Rehearse, Told
+from .conftest import Finished, Rehearse
 
 LAST_LINES = 40
 WORDS = {
@@ -19,9 +19,9 @@ WORDS = {
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 
 
-def section(told: Told, label: str) -> str:
-    """What the output says of one node, from its heading to the next node's."""
-    lines = [line.removeprefix("rehearsal: ") for line in told.out.splitlines()]
+def section(result: Finished, label: str) -> str:
+    """The part of the output about one node, from its heading to the next node's."""
+    lines = [line.removeprefix("rehearsal: ") for line in result.out.splitlines()]
     start = next(n for n, line in enumerate(lines) if line.startswith(f"  {label} (i-") and "failed" in line)
     body = [lines[start]]
     for line in lines[start + 1 :]:
@@ -31,81 +31,81 @@ def section(told: Told, label: str) -> str:
     return "\n".join(body)
 
 
-def test_each_broken_node_is_told_apart(rehearse: Rehearse) -> None:
-    """Four nodes broken in four ways: each is named with its instance, its own finding and what to do."""
+def test_each_broken_node_has_its_own_finding(rehearse: Rehearse) -> None:
+    """Four nodes with four faults: each is named with its instance, its finding and a hint."""
     faults = [f"node:gpu-{n}:{name}" for n, name in enumerate(WORDS, start=1)]
-    told = rehearse("up", "aws-p4d", *[word for f in faults for word in ("--fault", f)])
-    assert told.code == 1, told.out + told.err
-    assert told.report["totals"]["gpus_verified"] == 0
+    result = rehearse("up", "aws-p4d", *[word for f in faults for word in ("--fault", f)])
+    assert result.code == 1, result.out + result.err
+    assert result.report["totals"]["gpus_verified"] == 0
     for number, words in enumerate(WORDS.values(), start=1):
-        text = section(told, f"gpu-{number}")
+        text = section(result, f"gpu-{number}")
         for word in (*words, "what to do: ", "i-0000"):
             assert word in text, text
-    tail = "\n".join(told.out.splitlines()[-9:])
+    tail = "\n".join(result.out.splitlines()[-9:])
     for number in range(1, 5):
         assert f"gpu-{number} (i-{number:017x}) failed: " in tail, tail
     assert tail.count("what to do: ") == 4
-    assert "Traceback" not in told.out + told.err
+    assert "Traceback" not in result.out + result.err
 
 
 @pytest.mark.long
 def test_one_missing_gpu(rehearse: Rehearse) -> None:
-    """One lost GPU fails its node and no other; the very last lines name node, instance, GPU and what to do."""
-    told = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:gpu-missing")
-    assert told.code == 1
-    assert [n["outcome"] for n in told.report["nodes"]] == ["failed", "verified", "verified", "verified"]
-    assert told.report["totals"]["gpus_verified"] == 24
-    tail = "\n".join(told.out.splitlines()[-4:])
+    """A lost GPU fails only its node; the last lines name node, instance, GPU and hint."""
+    result = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:gpu-missing")
+    assert result.code == 1
+    assert [n["outcome"] for n in result.report["nodes"]] == ["failed", "verified", "verified", "verified"]
+    assert result.report["totals"]["gpus_verified"] == 24
+    tail = "\n".join(result.out.splitlines()[-4:])
     for words in ("gpu-1 (i-00000000000000001) failed", "GPU at 0000:", "what to do: ", "rehearse destroy aws-p4d"):
         assert words in tail, tail
 
 
 @pytest.mark.long
-def test_a_silent_node_ends_at_the_deadline(rehearse: Rehearse) -> None:
-    """A node that never reports costs the deadline and not more; the end of its console log is shown."""
+def test_a_node_that_never_reports_fails_at_the_deadline(rehearse: Rehearse) -> None:
+    """The run ends at the deadline, with the end of the node's console log."""
     begun = time.monotonic()
-    told = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:never-reports", "--deadline", "50s")
-    assert told.code == 1
+    result = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:never-reports", "--deadline", "50s")
+    assert result.code == 1
     assert time.monotonic() - begun < 150
-    tail = "\n".join(told.out.splitlines()[-LAST_LINES:])
+    tail = "\n".join(result.out.splitlines()[-LAST_LINES:])
     assert "gpu-1 (i-00000000000000001): never reported" in tail
     assert "    | " in tail
-    assert told.report["nodes"][0]["outcome"] == "never reported"
-    assert told.report["nodes"][0]["console"]
+    assert result.report["nodes"][0]["outcome"] == "never reported"
+    assert result.report["nodes"][0]["console"]
 
 
 @pytest.mark.long
-def test_no_capacity_is_told_in_the_clouds_words(rehearse: Rehearse) -> None:
-    """A kind without capacity fails with EC2's own text, before the deadline, and with what to do."""
-    told = rehearse("up", "aws-p4d", "--fault", "cloud:no-capacity:spot", "--deadline", "60s")
-    assert told.code == 1
-    tail = "\n".join(told.out.splitlines()[-LAST_LINES:])
+def test_missing_capacity_is_reported_with_the_cloud_s_message(rehearse: Rehearse) -> None:
+    """A capacity kind without machines fails before the deadline, with EC2's message and a hint."""
+    result = rehearse("up", "aws-p4d", "--fault", "cloud:no-capacity:spot", "--deadline", "60s")
+    assert result.code == 1
+    tail = "\n".join(result.out.splitlines()[-LAST_LINES:])
     assert "gpu-spot-0: 2 nodes never launched" in tail
     assert "capacity" in tail
     assert "what to do: the cloud has no capacity for this machine type here" in tail
-    assert told.report["totals"] == told.report["totals"] | {"nodes": 4, "nodes_verified": 2, "gpus": 32}
+    assert result.report["totals"] == result.report["totals"] | {"nodes": 4, "nodes_verified": 2, "gpus": 32}
 
 
 @pytest.mark.long
-def test_an_error_of_the_cloud_is_mended_by_the_next_up(rehearse: Rehearse) -> None:
-    """A creation that fails once is told with its resource; the next up goes on from there and completes."""
+def test_the_next_up_continues_after_an_error_of_the_cloud(rehearse: Rehearse) -> None:
+    """A create that fails once is reported with its resource, and the next up completes."""
     fault = ("--fault", "cloud:error:LustreFileSystem:1")
-    told = rehearse("up", "aws-p4d", *fault)
-    assert told.code == 1
-    assert "aws:fsx/lustreFileSystem:LustreFileSystem" in "\n".join(told.out.splitlines()[-LAST_LINES:])
-    assert "what to do: this failure may pass: run the same command again" in told.out.splitlines()[-1]
-    assert "Traceback" not in told.out + told.err
+    result = rehearse("up", "aws-p4d", *fault)
+    assert result.code == 1
+    assert "aws:fsx/lustreFileSystem:LustreFileSystem" in "\n".join(result.out.splitlines()[-LAST_LINES:])
+    assert "what to do: the failure may be temporary: run the same command again" in result.out.splitlines()[-1]
+    assert "Traceback" not in result.out + result.err
     again = rehearse("up", "aws-p4d", *fault)
     assert again.code == 0, again.out + again.err
     assert again.report["totals"]["gpus_verified"] == 32
 
 
 @pytest.mark.long
-def test_faults_on_google_cloud_are_told_as_on_aws(rehearse: Rehearse) -> None:
-    """A lost GPU, a missing gVNIC and a stock-out in one run: each with its node or group, Google's words and what to do."""
+def test_faults_on_google_cloud(rehearse: Rehearse) -> None:
+    """A lost GPU, a missing gVNIC and a stock-out in one run: each with its node or group, Google's message and a hint."""
     faults = ("node:gpu-1:gpu-missing", "node:gpu-2:gvnic-missing", "cloud:no-capacity:spot")
-    told = rehearse("up", "gcp-a3high", *[word for f in faults for word in ("--fault", f)], "--deadline", "80s")
-    assert told.code == 1, told.out + told.err
+    result = rehearse("up", "gcp-a3high", *[word for f in faults for word in ("--fault", f)], "--deadline", "80s")
+    assert result.code == 1, result.out + result.err
     for words in (
         "gpu-1 (1000000000000000001): failed",
         "G1 gpu_count: found 7, expected 8 GPUs",
@@ -113,23 +113,23 @@ def test_faults_on_google_cloud_are_told_as_on_aws(rehearse: Rehearse) -> None:
         "gpu-spot-0: 2 nodes never launched: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ",
         "what to do: the cloud has no capacity for this machine type here",
     ):
-        assert words in told.out, words
-    assert told.report["totals"]["gpus_verified"] == 0
+        assert words in result.out, words
+    assert result.report["totals"]["gpus_verified"] == 0
 
 
 @pytest.mark.long
-def test_a_silent_node_of_google_shows_its_serial_port(rehearse: Rehearse) -> None:
-    """The end of what it said comes from Compute Engine's serial port, after a creation that failed once was mended."""
+def test_the_console_of_a_node_on_google_cloud_is_its_serial_port(rehearse: Rehearse) -> None:
+    """A node that never reports shows the end of its serial port output; the up before failed once and continued."""
     fault = ("--fault", "cloud:error:lustre/instance:Instance:1")
-    told = rehearse("up", "gcp-a3high", *fault)
-    assert told.code == 1
-    assert "googleapi: Error 503: The service is currently unavailable" in told.out
+    result = rehearse("up", "gcp-a3high", *fault)
+    assert result.code == 1
+    assert "googleapi: Error 503: The service is currently unavailable" in result.out
     silent = (*fault, "--fault", "node:gpu-1:never-reports", "--deadline", "100s")
-    told = rehearse("up", "gcp-a3high", *silent)
-    assert told.code == 1
-    assert [n["outcome"] for n in told.report["nodes"]] == ["never reported", "verified", "verified", "verified"]
-    assert "gpu-1 (1000000000000000001): never reported" in told.out
-    assert any("no device got an address" in line for line in told.report["nodes"][0]["console"])
+    result = rehearse("up", "gcp-a3high", *silent)
+    assert result.code == 1
+    assert [n["outcome"] for n in result.report["nodes"]] == ["never reported", "verified", "verified", "verified"]
+    assert "gpu-1 (1000000000000000001): never reported" in result.out
+    assert any("no device got an address" in line for line in result.report["nodes"][0]["console"])
 
 
 FLEX = """
@@ -146,13 +146,13 @@ config:
 
 
 @pytest.mark.long
-def test_a_queue_that_is_not_served_is_no_failure(rehearse: Rehearse, tmp_path: Path) -> None:
-    """`up` ends well and claims no node; once there is room, the next one brings and verifies them all at once."""
+def test_queued_capacity_is_no_failure(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`up` succeeds without nodes while the request is queued, and the next one verifies all nodes at once."""
     stack = tmp_path / "Pulumi.gcp-queue.yaml"
     stack.write_text(FLEX, encoding="utf-8")
-    told = rehearse("up", str(stack), "--fault", "cloud:no-capacity:flex", "--deadline", "60s")
-    assert told.code == 0, told.out[-4000:] + told.err
-    assert "no node is due yet" in told.out
-    told = rehearse("up", str(stack))
-    assert told.code == 0, told.out[-4000:] + told.err
-    assert told.report["totals"] == told.report["totals"] | {"nodes": 2, "nodes_verified": 2}
+    result = rehearse("up", str(stack), "--fault", "cloud:no-capacity:flex", "--deadline", "60s")
+    assert result.code == 0, result.out[-4000:] + result.err
+    assert "no node is due yet" in result.out
+    result = rehearse("up", str(stack))
+    assert result.code == 0, result.out[-4000:] + result.err
+    assert result.report["totals"] == result.report["totals"] | {"nodes": 2, "nodes_verified": 2}

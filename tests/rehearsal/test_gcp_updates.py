@@ -1,4 +1,4 @@
-"""Changes of what holds data on Google Cloud, under the real engine: shown as replacement, and refused before anything is lost."""
+"""Changes of file systems on Google Cloud under the real engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Rehearse, Told, cloud_resources
+from .conftest import Finished, Rehearse, cloud_resources
 
 SITE = """\
 config:
@@ -19,15 +19,15 @@ config:
 """
 
 
-def _ids(told: Told) -> dict[str, str]:
-    """Logical name -> id of what the cloud holds."""
-    return {urn.rsplit("::", 1)[1]: identity for _, identity, urn in cloud_resources(told.root)}
+def _ids(result: Finished) -> dict[str, str]:
+    """Logical name -> id of each resource in the cloud."""
+    return {urn.rsplit("::", 1)[1]: identity for _, identity, urn in cloud_resources(result.root)}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("more", ["", ", bucket: auto"], ids=["the only copy", "fed from a bucket"])
-def test_another_tier_is_shown_and_stops_before_data_is_lost(rehearse: Rehearse, tmp_path: Path, more: str) -> None:
-    """Preview calls it a replacement; `up` fails with what to do and has touched nothing; a larger size is made in place."""
+def test_another_tier_is_a_replacement_and_is_rejected(rehearse: Rehearse, tmp_path: Path, more: str) -> None:
+    """Preview shows a replacement; `up` fails with a hint and changes nothing; a larger size is an update."""
     path = tmp_path / "Pulumi.gcp-lab.yaml"
 
     def declare(size: int, tier: int) -> None:

@@ -1,4 +1,4 @@
-"""Acceptance: `kill -9` at any moment, then the same command again: complete, nothing twice, nobody left running."""
+"""`kill -9` at any moment, then the same command again: the cluster is complete, without duplicates or leftover processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from gpuinfra.rehearsal.processes import marked
 
-from .conftest import REPOSITORY, Rehearse, Told, cloud_resources, command
+from .conftest import REPOSITORY, Finished, Rehearse, cloud_resources, command
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 FEW = (("leader", 1), ("group", 3))
@@ -25,7 +25,7 @@ EARLIEST_S, LATEST_S = 1.0, 12.0
 
 
 def kill_in_the_middle(root: Path, who: str, seed: int, stack: str = "aws-p4d") -> float:
-    """Start an up and kill it; returns after how many seconds. Whatever it printed went nowhere, as after a lost shell."""
+    """Start an up and kill it; returns after how many seconds."""
     process = subprocess.Popen(
         command("rehearse", "up", stack, "--folder", str(root.parent)),
         cwd=REPOSITORY,
@@ -48,48 +48,48 @@ def kill_in_the_middle(root: Path, who: str, seed: int, stack: str = "aws-p4d") 
     return seconds
 
 
-def assert_whole(told: Told) -> None:
-    """State and cloud hold the same things, each once, and no process is left."""
-    assert told.code == 0, told.out[-4000:] + told.err
-    assert told.report["totals"]["gpus_verified"] == 32
-    held = cloud_resources(told.root)
+def assert_complete(result: Finished) -> None:
+    """State and cloud have the same resources, each once, and no process is left."""
+    assert result.code == 0, result.out[-4000:] + result.err
+    assert result.report["totals"]["gpus_verified"] == 32
+    held = cloud_resources(result.root)
     assert [urn for urn, count in Counter(urn for _, _, urn in held).items() if count > 1] == []
-    state = [r for r in told.state if r.get("custom") and not r["type"].startswith(("pulumi:", "gpuinfra:"))]
+    state = [r for r in result.state if r.get("custom") and not r["type"].startswith(("pulumi:", "gpuinfra:"))]
     assert {(kind, identity) for kind, identity, _ in held} == {(r["type"], r["id"]) for r in state}
-    assert len({n["instance_id"] for n in told.report["nodes"]}) == 4
+    assert len({n["instance_id"] for n in result.report["nodes"]}) == 4
     time.sleep(0.2)
-    assert marked(told.root) == []
+    assert marked(result.root) == []
 
 
 @pytest.mark.parametrize(("who", "seed"), FEW)
 def test_killed_once(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
-    """One kill of the leading process or of everything at a random moment is mended by the next run."""
+    """The next run recovers after a kill of the leading process or of all processes at a random moment."""
     kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
-    assert_whole(rehearse("up", "aws-p4d"))
+    assert_complete(rehearse("up", "aws-p4d"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("who", "seed"), ALL)
 def test_killed_at_many_moments(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
-    """The same at ten moments each."""
+    """The same at ten random moments each."""
     kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
-    assert_whole(rehearse("up", "aws-p4d"))
+    assert_complete(rehearse("up", "aws-p4d"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("who", "seed"), [("leader", 30), ("group", 31), ("group", 32)])
-def test_a_cluster_on_google_cloud_is_killed(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
-    """Google's ids are paths, and its keys are never gone: what a kill left is adopted or deleted all the same."""
+def test_killed_on_google_cloud(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
+    """Google's ids are paths and its keys cannot be deleted; the next run imports or deletes what a kill left."""
     kill_in_the_middle(tmp_path / "r" / "gcp-a3high", who, seed, "gcp-a3high")
-    assert_whole(rehearse("up", "gcp-a3high"))
+    assert_complete(rehearse("up", "gcp-a3high"))
 
 
 @pytest.mark.long
 def test_killed_again_and_again(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Kills in a row, also of runs that mend an earlier one, end in the same whole cluster."""
+    """Several kills in a row, also during recovery, end in the same complete cluster."""
     for seed in range(30, 36):
         kill_in_the_middle(tmp_path / "r" / "aws-p4d", "leader", seed)
-    assert_whole(rehearse("up", "aws-p4d"))
+    assert_complete(rehearse("up", "aws-p4d"))
 
 
 def test_interrupted_in_order(tmp_path: Path) -> None:

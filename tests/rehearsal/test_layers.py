@@ -1,4 +1,4 @@
-"""Three stacks, one cluster: foundation, site and nodes joined by stack references, in one rehearsed account."""
+"""Three stacks for one cluster: foundation, site and nodes, joined by stack references, in one rehearsed account."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from .conftest import Rehearse, Told, cloud_resources
+from .conftest import Finished, Rehearse, cloud_resources
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 
 
 def test_three_layers_make_one_cluster(rehearse: Rehearse) -> None:
-    """Each layer uses what the one before made; nodes mount the site's file system; destroying the nodes leaves the rest alone."""
+    """Each layer uses the one below; nodes mount the site's file system; destroying the nodes leaves the other layers unchanged."""
     early = rehearse("up", "aws-site")
     assert early.code == 1
-    assert "first: gpuinfra rehearse up aws-foundation" in early.err
+    assert "run: gpuinfra rehearse up aws-foundation" in early.err
     for stack in ("aws-foundation", "aws-site"):
-        told = rehearse("up", stack)
-        assert told.code == 0, told.out + told.err
+        result = rehearse("up", stack)
+        assert result.code == 0, result.out + result.err
     cluster = rehearse("up", "aws-cluster")
     assert cluster.code == 0, cluster.out + cluster.err
     assert cluster.report["totals"]["nodes_verified"] == 2
@@ -33,15 +33,15 @@ def test_three_layers_make_one_cluster(rehearse: Rehearse) -> None:
     assert set(site.report["engine"]["operations"]) == {"same"}
 
 
-def test_nodes_come_into_a_network_that_is_there_already(rehearse: Rehearse) -> None:
-    """Nothing of the network is made, and the nodes are verified in the subnet that was named."""
-    told = rehearse("up", "aws-existing-network")
-    assert told.code == 0, told.out + told.err
-    assert told.report["totals"]["nodes_verified"] == 2
+def test_nodes_in_an_existing_network(rehearse: Rehearse) -> None:
+    """No network is created, and the nodes are verified in the declared subnet."""
+    result = rehearse("up", "aws-existing-network")
+    assert result.code == 0, result.out + result.err
+    assert result.report["totals"]["nodes_verified"] == 2
     assert not [
-        one for one in told.state if one["type"].startswith(("aws:ec2/vpc:", "aws:ec2/subnet:", "aws:ec2/route"))
+        one for one in result.state if one["type"].startswith(("aws:ec2/vpc:", "aws:ec2/subnet:", "aws:ec2/route"))
     ]
-    (group,) = [one for one in told.state if one["type"] == "aws:autoscaling/group:Group"]
+    (group,) = [one for one in result.state if one["type"] == "aws:autoscaling/group:Group"]
     assert group["inputs"]["vpcZoneIdentifiers"] == ["subnet-0123456789abcdef0"]
 
 
@@ -63,11 +63,11 @@ NETWORK = "gcp:compute/network:Network"
 
 
 @pytest.mark.long
-def test_three_layers_on_google_cloud_and_back(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Two clusters share a site's networks and file system; destroyed in reverse, layers keep what they print, and the next up takes it back."""
-    told = _up(rehearse, *LAYERS)
-    assert told.report["totals"]["nodes_verified"] == 2
-    for node in told.report["nodes"]:
+def test_three_layers_on_google_cloud(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Two clusters share a site; destroyed in reverse, each layer retains what it lists, and the next up adopts it."""
+    result = _up(rehearse, *LAYERS)
+    assert result.report["totals"]["nodes_verified"] == 2
+    for node in result.report["nodes"]:
         assert "L1" in {check["id"] for check in node["checks"] if check["outcome"] == "pass"}
 
     second = tmp_path / "Pulumi.gcp-eval.yaml"
@@ -100,26 +100,26 @@ def test_three_layers_on_google_cloud_and_back(rehearse: Rehearse, tmp_path: Pat
     assert kept == len(cloud_resources(ground)) > 10
 
     before = {(type_, identity) for type_, identity, _ in cloud_resources(ground)}
-    told = _up(rehearse, *LAYERS)
-    assert told.report["totals"]["nodes_verified"] == 2
+    result = _up(rehearse, *LAYERS)
+    assert result.report["totals"]["nodes_verified"] == 2
     assert before <= {(type_, identity) for type_, identity, _ in cloud_resources(ground)}
 
 
-def _up(rehearse: Rehearse, first: str, *then: str) -> Told:
-    """Bring stacks up one after the other, none of which replaces anything; answers what the last one told."""
-    told = rehearse("up", first)
-    assert told.code == 0, told.out[-4000:] + told.err
-    assert "replace" not in str(told.report["engine"]["operations"])
-    return _up(rehearse, *then) if then else told
+def _up(rehearse: Rehearse, first: str, *then: str) -> Finished:
+    """Bring stacks up in order, without replacements; returns the last result."""
+    result = rehearse("up", first)
+    assert result.code == 0, result.out[-4000:] + result.err
+    assert "replace" not in str(result.report["engine"]["operations"])
+    return _up(rehearse, *then) if then else result
 
 
 def _state(ground: Path, stack: str) -> list[dict[str, Any]]:
-    """Resources in the state of one of several joined stacks."""
+    """Resources in the state of one of several stacks."""
     text = (ground / f"state/.pulumi/stacks/gpuinfra/{stack}.json").read_text(encoding="utf-8")
     return list(json.loads(text)["checkpoint"]["latest"].get("resources") or [])
 
 
 def _subnets(ground: Path, stack: str) -> list[str]:
-    """What a stack's nodes are connected to, interface by interface."""
+    """Subnet of each interface of a stack's nodes."""
     (template,) = [one for one in _state(ground, stack) if one["type"] == TEMPLATE]
     return [one["subnetwork"] for one in template["inputs"]["networkInterfaces"]]

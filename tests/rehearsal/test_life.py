@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Rehearse, Told
+from .conftest import Finished, Rehearse
 
 AWS = ("aws-p5-block", "aws-existing-network")
 AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network")
@@ -15,16 +15,16 @@ GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
 @pytest.mark.usefixtures("needs_nodes")
 def test_life_of_a_p4d_cluster(rehearse: Rehearse) -> None:
     """Every step has its expected effect, under the minimum permissions."""
-    told = rehearse("life", "aws-p4d", "--under-least-permissions")
-    assert told.code == 0, told.out[-6000:] + told.err
-    steps = {s["step"]: s for s in told.report["life"]}
+    result = rehearse("life", "aws-p4d", "--under-least-permissions")
+    assert result.code == 0, result.out[-6000:] + result.err
+    steps = {s["step"]: s for s in result.report["life"]}
     assert list(steps) == [
         "preview", "up", "up again", "add a node", "drift", "replace a node", "destroy", "adopt", "up after destroy",
     ]  # fmt: skip
     assert all(s["ok"] for s in steps.values())
     assert "no changes, nodes untouched" in steps["up again"]["found"]
-    assert told.report["totals"]["nodes_verified"] == 5
-    under = told.report["permissions"]
+    assert result.report["totals"]["nodes_verified"] == 5
+    under = result.report["permissions"]
     assert (under["refused"], under["unused"]) == ([], [])
 
 
@@ -57,23 +57,23 @@ def test_life_of_other_clusters_on_aws(rehearse: Rehearse, stack: str) -> None:
 def test_life_of_three_layers_on_aws(rehearse: Rehearse) -> None:
     """Each layer runs on the layers below it, under its own policy; a layer without nodes has no steps about nodes."""
     for layer in ("aws-foundation", "aws-site"):
-        told = rehearse("life", layer, "--under-least-permissions")
-        assert told.code == 0, told.out[-6000:] + told.err
-        assert [s["step"] for s in told.report["life"]] == [
+        result = rehearse("life", layer, "--under-least-permissions")
+        assert result.code == 0, result.out[-6000:] + result.err
+        assert [s["step"] for s in result.report["life"]] == [
             "preview", "up", "up again", "drift", "destroy", "adopt", "up after destroy",
         ]  # fmt: skip
-        assert (told.report["permissions"]["refused"], told.report["permissions"]["unused"]) == ([], [])
+        assert (result.report["permissions"]["refused"], result.report["permissions"]["unused"]) == ([], [])
     assert_lived(rehearse("life", "aws-cluster", "--under-least-permissions"))
 
 
-def assert_lived(told: Told) -> None:
+def assert_lived(result: Finished) -> None:
     """Every step has its expected effect, and the operator and the nodes used every permission and no other."""
-    assert told.code == 0, told.out[-6000:] + told.err
-    steps = {s["step"]: s for s in told.report["life"]}
+    assert result.code == 0, result.out[-6000:] + result.err
+    steps = {s["step"]: s for s in result.report["life"]}
     assert all(s["ok"] for s in steps.values())
     assert "replace a node" in steps
     assert "no changes, nodes untouched" in steps["up again"]["found"]
-    assert told.report["totals"]["nodes_verified"] == told.report["totals"]["nodes"] > 1
-    under, rights = told.report["permissions"], told.report["rights"]
+    assert result.report["totals"]["nodes_verified"] == result.report["totals"]["nodes"] > 1
+    under, rights = result.report["permissions"], result.report["rights"]
     assert (under["refused"], under["unused"]) == ([], [])
     assert (rights["refused"], rights["unused"]) == ([], [])

@@ -1,4 +1,4 @@
-"""A rehearsal reads the named stack file and nothing else of a person's, and reaches nothing outside this machine."""
+"""A rehearsal reads only the named stack file of the user's files, and reaches nothing outside this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 class Watched:
-    """Files and folders whose every opening is seen, by the kernel's own inotify."""
+    """Files and folders whose accesses are recorded with inotify."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -53,7 +53,7 @@ class Watched:
             self._names[number] = path
 
     def touched(self) -> set[str]:
-        """What was opened, read, written, made or removed so far."""
+        """Paths opened, read, written, created or deleted so far."""
         found: set[str] = set()
         while True:
             try:
@@ -73,7 +73,7 @@ class Watched:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A person's HOME full of traps."""
+    """A user's HOME with trap files."""
     for name, text in TRAPS.items():
         path = tmp_path / "home" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,8 +81,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def theirs(home: Path) -> dict[str, str]:
-    """A person's environment: credentials, state and proxies of their own. Only the engine's cache is really used."""
+def user_environment(home: Path) -> dict[str, str]:
+    """A user's environment with credentials, state and proxies. Only the engine's cache is real."""
     find_engine()
     return {
         "PATH": os.environ["PATH"],
@@ -93,7 +93,7 @@ def theirs(home: Path) -> dict[str, str]:
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "PULUMI_ACCESS_TOKEN": "pul-trap",
         "PULUMI_BACKEND_URL": f"file://{home}/state",
-        "PULUMI_CONFIG_PASSPHRASE": "theirs",
+        "PULUMI_CONFIG_PASSPHRASE": "user_environment",
         "PULUMI_STACK": "production",
         "HTTPS_PROXY": "http://127.0.0.1:9",
         "HTTP_PROXY": "http://127.0.0.1:9",
@@ -102,17 +102,16 @@ def theirs(home: Path) -> dict[str, str]:
     }
 
 
-def test_nothing_of_a_persons_is_read_written_or_reached(home: Path, tmp_path: Path) -> None:
-    """With traps in HOME, credentials in the environment and no network but loopback, an up passes and no trap was even
-    opened."""
+def test_nothing_of_the_user_is_read_and_nothing_outside_is_reached(home: Path, tmp_path: Path) -> None:
+    """With traps in HOME, credentials in the environment and only a loopback interface, an up succeeds and opens no trap."""
     watched = Watched(sorted({p for p in home.rglob("*")}))
     before = {p: p.read_bytes() for p in home.rglob("*") if p.is_file()}
     watched.touched()
     isolated = _without_network()
     try:
         words = [*isolated, *command("rehearse", "up", "aws-p4d", "--folder", str(tmp_path / "r"))]
-        told = run(words, tmp_path / "r" / "aws-p4d", env=theirs(home))
-        assert told.code == 0, told.out[-3000:] + told.err
+        result = run(words, tmp_path / "r" / "aws-p4d", env=user_environment(home))
+        assert result.code == 0, result.out[-3000:] + result.err
         assert watched.touched() == set()
     finally:
         watched.close()
@@ -125,7 +124,7 @@ def test_nothing_of_a_persons_is_read_written_or_reached(home: Path, tmp_path: P
 
 
 def test_the_traps_work(home: Path) -> None:
-    """Reading one trap is seen, so that seeing none means something."""
+    """Reading a trap is recorded."""
     watched = Watched(sorted(home.rglob("*")))
     try:
         (home / ".aws/credentials").read_text()
@@ -135,21 +134,21 @@ def test_the_traps_work(home: Path) -> None:
 
 
 def test_stack_file_is_only_read(tmp_path: Path) -> None:
-    """The person's stack file and project are byte for byte what they were."""
+    """The user's stack file and project stay unchanged."""
     project = tmp_path / "mine"
     shutil.copytree(REPOSITORY / "stacks", project / "stacks", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(REPOSITORY / "plugin", project / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "Pulumi.yaml", project)
     before = {p: p.read_bytes() for p in project.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     words = command("rehearse", "preview", "aws-p4d", "--folder", str(tmp_path / "r"))
-    told = run(words, tmp_path / "r" / "aws-p4d", cwd=project)
-    assert told.code == 0, told.out + told.err
+    result = run(words, tmp_path / "r" / "aws-p4d", cwd=project)
+    assert result.code == 0, result.out + result.err
     after = {p: p.read_bytes() for p in project.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     assert after == before
 
 
 def _without_network() -> list[str]:
-    """Words before a command that give it a network namespace with nothing but loopback, where the system allows that."""
+    """A command prefix for a network namespace with only loopback, if the system allows it."""
     words = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", LOOPBACK_ONLY]
     if shutil.which("unshare") is None:
         return []

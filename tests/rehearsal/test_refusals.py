@@ -1,4 +1,4 @@
-"""Acceptance: a stack file with a mistake, or a command typed wrong, gives one message each and starts nothing."""
+"""An invalid stack file or command gives one message for each mistake and starts nothing."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", sorted(MISTAKES))
-def test_a_wrong_stack_file_starts_nothing(rehearse: Rehearse, tmp_path: Path, name: str) -> None:
-    """Exit code 1, the value and what is allowed, no traceback, and no folder was made."""
+def test_an_invalid_stack_file_starts_nothing(rehearse: Rehearse, tmp_path: Path, name: str) -> None:
+    """Exit code 1, the value and the allowed values, no traceback, and no folder."""
     (old, new), words = MISTAKES[name]
     assert old in GOOD
     stack = tmp_path / "Pulumi.try.yaml"
     stack.write_text(GOOD.replace(old, new), encoding="utf-8")
-    told = rehearse("up", str(stack))
-    assert told.code == 1, told.out + told.err
-    assert words in told.err
-    assert "Traceback" not in told.err
-    assert not told.root.exists()
+    result = rehearse("up", str(stack))
+    assert result.code == 1, result.out + result.err
+    assert words in result.err
+    assert "Traceback" not in result.err
+    assert not result.root.exists()
 
 
-def test_broken_yaml(rehearse: Rehearse, tmp_path: Path) -> None:
-    """YAML that is none is told with its line."""
+def test_invalid_yaml(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Invalid YAML is an error without a traceback."""
     stack = tmp_path / "Pulumi.try.yaml"
     stack.write_text("config:\n  gpuinfra:cluster: [\n", encoding="utf-8")
-    told = rehearse("up", str(stack))
-    assert told.code == 1, told.err
-    assert "Traceback" not in told.err
-    assert not told.root.exists()
+    result = rehearse("up", str(stack))
+    assert result.code == 1, result.err
+    assert "Traceback" not in result.err
+    assert not result.root.exists()
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_broken_yaml(rehearse: Rehearse, tmp_path: Path) -> None:
         (("upp", "aws-p4d"), "upp"),
     ],
 )
-def test_a_command_typed_wrong(rehearse: Rehearse, words: tuple[str, ...], said: str) -> None:
-    """Exit code 2 and what was meant."""
-    told = rehearse(*words)
-    assert told.code == 2, told.out + told.err
-    assert said in told.err
-    assert "Traceback" not in told.err
-    assert not told.root.exists()
+def test_an_invalid_command(rehearse: Rehearse, words: tuple[str, ...], said: str) -> None:
+    """Exit code 2 and the correct word."""
+    result = rehearse(*words)
+    assert result.code == 2, result.out + result.err
+    assert said in result.err
+    assert "Traceback" not in result.err
+    assert not result.root.exists()

@@ -1,4 +1,4 @@
-"""Acceptance: one command brings the p4d cluster up on the real engine and proves every GPU; again changes nothing."""
+"""`gpuinfra rehearse up` on the p4d cluster."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ import pytest
 from gpuinfra.report import report_schema
 from tests.oracle.claims import oracle, problems
 
-from .commands import assert_commands_work_on_it
-from .conftest import Rehearse, Told, cloud_resources
+from .commands import assert_commands_work
+from .conftest import Finished, Rehearse, cloud_resources
 from .validate import violations
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 
 
 @pytest.fixture
-def up(rehearse: Rehearse) -> Told:
-    """A cluster that is up, made by an operator who may do what `gpuinfra permissions` prints and no more."""
-    told = rehearse("up", "aws-p4d", "--under-least-permissions")
-    assert told.code == 0, told.out + told.err
-    return told
+def up(rehearse: Rehearse) -> Finished:
+    """A cluster that is up, created under the minimum permissions."""
+    result = rehearse("up", "aws-p4d", "--under-least-permissions")
+    assert result.code == 0, result.out + result.err
+    return result
 
 
 def journals(root: Path) -> dict[str, str]:
-    """Each node's journal, boot id included."""
+    """Instance id -> journal with the boot id."""
     return {p.parts[-6]: p.read_text() for p in root.glob("nodes/*/root/var/lib/gpuinfra/state.json")}
 
 
-def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
-    """Four of four nodes and 32 of 32 GPUs are verified; the report is complete, the state is what the oracle says,
-    and a second up changes nothing and touches no node."""
+def test_up_then_up_again(up: Finished, rehearse: Rehearse) -> None:
+    """All nodes and GPUs are verified, the report is complete, the state matches the oracle, and a second up changes nothing."""
     report = up.report
     assert report["rehearsal"] is True
     assert report["totals"]["nodes"] == report["totals"]["nodes_verified"] == 4
@@ -55,7 +54,7 @@ def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
     assert violations(report, report_schema()) == []
     for node in report["nodes"]:
         assert {"P1", "D1", "G1", "F3", "X1", "N1", "S2"} <= {c["id"] for c in node["checks"] if c["outcome"] == "pass"}
-    assert_reads_well(up, report)
+    assert_summary_is_complete(up, report)
 
     state = [r for r in up.state if not r["type"].startswith("pulumi:")]
     assert problems(state, oracle("aws-p4d")) == []
@@ -70,11 +69,11 @@ def test_up_then_up_again(up: Told, rehearse: Rehearse) -> None:
     assert journals(up.root) == before
     assert len(before) == 4
     assert again.report["totals"]["nodes_verified"] == 4
-    assert_commands_work_on_it(up)
+    assert_commands_work(up)
 
 
-def assert_reads_well(up: Told, report: dict[str, Any]) -> None:
-    """The last lines hold nodes, price, page, what was not shown and the real command; all say what this is."""
+def assert_summary_is_complete(up: Finished, report: dict[str, Any]) -> None:
+    """The last lines have nodes, price, page, what a rehearsal cannot show, and the command of a deployment."""
     lines = up.out.splitlines()
     assert all(line.startswith("rehearsal: ") for line in lines)
     tail = "\n".join(lines[-20:])
@@ -90,16 +89,16 @@ def assert_reads_well(up: Told, report: dict[str, Any]) -> None:
 
 @pytest.mark.long
 def test_plain_image_installs_everything(rehearse: Rehearse, tmp_path: Path) -> None:
-    """On plain Ubuntu every step installs, the nodes reboot where they have to, and prove themselves all the same."""
+    """On plain Ubuntu every step installs, nodes reboot where required, and all GPUs are verified."""
     text = (Path(__file__).parents[2] / "stacks" / "Pulumi.aws-p4d.yaml").read_text(encoding="utf-8")
     stack = tmp_path / "Pulumi.plain.yaml"
     indent = next(line for line in text.splitlines() if line.strip().startswith("name:")).split("name:")[0]
     stack.write_text(text.rstrip() + f"\n{indent}software: {{image: plain}}\n", encoding="utf-8")
-    told = rehearse("up", str(stack), "--json")
-    assert told.code == 0, told.err
-    report = json.loads(told.out)
+    result = rehearse("up", str(stack), "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
     assert report["totals"]["gpus_verified"] == 32
-    assert all(line.startswith("rehearsal: ") for line in told.err.splitlines())
-    driver = [s for j in journals(told.root).values() for s in json.loads(j)["steps"] if s["id"] == "30-driver"]
+    assert all(line.startswith("rehearsal: ") for line in result.err.splitlines())
+    driver = [s for j in journals(result.root).values() for s in json.loads(j)["steps"] if s["id"] == "30-driver"]
     assert len(driver) == 4
     assert all(step["changed"] for step in driver)

@@ -1,4 +1,4 @@
-"""Acceptance: the built wheel, in an environment of its own, carries everything that a program elsewhere needs."""
+"""The built wheel contains everything that a program elsewhere needs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ GpuCluster("train", ClusterSpec.model_validate({
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel in it. What gpuinfra depends on comes from the tests' own environment; of
-    gpuinfra itself there is nothing but the wheel."""
+    """A virtual environment with the wheel. Dependencies come from the tests' environment."""
     root = tmp_path_factory.mktemp("wheel")
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(root / "dist")],
@@ -44,9 +43,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("needs_nodes")
-def test_a_program_elsewhere_with_the_wheel(environment: Path, tmp_path: Path) -> None:
-    """A program outside the repository, with its declaration in Python, is rehearsed with steps, node part, plugin and
-    stand-ins from the wheel."""
+def test_a_program_outside_the_repository_runs_with_the_wheel(environment: Path, tmp_path: Path) -> None:
+    """A program with its declaration in Python is rehearsed with steps, node part, plugin and stand-ins from the wheel."""
     (tmp_path / "Pulumi.yaml").write_text("name: mine\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-east-1\n")
     (tmp_path / "__main__.py").write_text(PROGRAM)
@@ -70,8 +68,8 @@ def test_a_program_elsewhere_with_the_wheel(environment: Path, tmp_path: Path) -
     assert str(REPOSITORY) not in project
 
 
-def test_the_wheel_carries_the_files_that_are_not_python(environment: Path) -> None:
-    """Steps, plugin, stacks and the engine's module are in the wheel, found by the same function as in a checkout."""
+def test_the_wheel_has_the_files_that_are_not_python(environment: Path) -> None:
+    """Steps, plugin, stacks and the engine's module are found by the same function as in a checkout."""
     text = "from gpuinfra.shipped import shipped\nfor n in ('bootstrap','engine','plugin','stacks'): print(shipped(n))"
     env = {"PATH": os.environ["PATH"]}
     python = str(environment / "bin" / "python")

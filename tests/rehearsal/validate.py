@@ -1,4 +1,4 @@
-"""A second opinion on the report's schema: a JSON schema validator of a few lines, for the words that the schema uses."""
+"""A small JSON schema validator for the keywords of the report's schema, independent of the code that writes the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KNOWN = {
 
 
 def violations(value: Any, schema: Mapping[str, Any], path: str = "$") -> list[str]:
-    """Where a value is not what the schema says."""
+    """Where a value violates the schema."""
     assert set(schema) <= KNOWN, set(schema) - KNOWN
     found: list[str] = []
     if "const" in schema and value != schema["const"]:

@@ -11,7 +11,7 @@ import pytest
 
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
-from gpuinfra.rehearsal.nodes.ssh_ports import person
+from gpuinfra.rehearsal.nodes.ssh_ports import login_name
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun
 from gpuinfra.remote.fleet import Fleet
@@ -50,9 +50,9 @@ def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
     return Host(
         name=name,
         address="127.0.0.1",
-        port=nodes.host.doors.where()[name],
-        user=person(),
-        identity=(nodes.host.doors.key,),
+        port=nodes.host.ssh_ports.numbers()[name],
+        user=login_name(),
+        identity=(nodes.host.ssh_ports.key,),
         host_keys=tuple(" ".join(key.read_text().split()[:2]) for key in keys),
     )
 

@@ -1,13 +1,13 @@
-"""Stand-in nodes: each runs the real user data, the real steps and the real node part in namespaces of its own.
+"""Stand-in nodes: each runs the real user data, bootstrap steps and checks in namespaces of its own, without root.
 
-`host.py` keeps the nodes, `root.py` assembles what a node sees, `enter.py` goes in, `state.py` owns what a node is.
-Inside a node, `gpuinfra.rehearsal.tools` plays its init, its package manager and what else needs hardware or a vendor's server,
-and `gpuinfra.rehearsal.devices` plays its devices. No root is needed; `available()` says where the system forbids it.
+`host.py` starts and watches the nodes, `root.py` builds a node's file system, `enter.py` enters its namespaces, and `state.py`
+owns its state. In a node, `gpuinfra.rehearsal.tools` replaces init, the package manager and commands that need hardware or a
+vendor's server, and `gpuinfra.rehearsal.devices` replaces device tools.
 """
 
 from gpuinfra.rehearsal.nodes.host import NodeHost
 from gpuinfra.rehearsal.nodes.node import NodeStatus
-from gpuinfra.rehearsal.nodes.possible import available
 from gpuinfra.rehearsal.nodes.state import Instance
+from gpuinfra.rehearsal.nodes.support import available
 
 __all__ = ["Instance", "NodeHost", "NodeStatus", "available"]

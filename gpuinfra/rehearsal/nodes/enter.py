@@ -1,11 +1,11 @@
-"""Enter a stand-in node: namespaces, its own root, then its init. Standard library only, run as a file.
+"""Start a stand-in node: create namespaces, mount its root, execute its init. Standard library only, run as a file.
 
-`python -I -S enter.py CONFIG.json` makes user, mount, process, host-name and IPC namespaces, which an ordinary user may do on
-most systems, assembles the root by bind mounts and executes the node's init as process 1. It exits with init's status.
+`python -I -S enter.py CONFIG.json` creates user, mount, PID, UTS and IPC namespaces, which most systems allow without root,
+builds the root with bind mounts, and executes the node's init as process 1. It exits with the status of init.
 
-Both processes ask the kernel to be killed with their parent, so that a killed rehearsal leaves nothing running.
-The network is the host's on purpose: the stand-in cloud's services are on its loopback.
-`--probe` only tries, and prints the reason where the system says no.
+Both processes are killed with their parent, so a killed rehearsal leaves no process.
+The node shares the host's network, because the stand-in cloud listens on its loopback interface.
+`--probe` only tests whether the system allows this, and prints the reason if not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Start a node, or probe."""
     if argv == ["--probe"]:
         return _probe()
     with open(argv[0], encoding="utf-8") as file:
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
 
 
 def unshare() -> None:
-    """New namespaces, in which this user is root and nobody else exists."""
+    """Create namespaces in which this user is root and the only user."""
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC), "make namespaces")
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
@@ -70,14 +70,14 @@ def unshare() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Ask the kernel to kill this process with its parent. Set after `unshare`, which clears it."""
+    """Have the kernel kill this process with its parent. Call it after `unshare`, which clears the setting."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie this process to its parent")
     if os.getppid() != parent and os.getpid() != 1:
-        os._exit(137)  # the parent went away before the kernel knew
+        os._exit(137)  # the parent ended before prctl took effect
 
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
-    """The system call, with an error that names both sides."""
+    """The system call; errors name source and target."""
     code = _libc.mount(
         source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), data and data.encode()
     )
@@ -85,17 +85,17 @@ def mount(source: str, target: str, kind: str | None = None, flags: int = 0, dat
 
 
 def bind(source: str, target: str, read_only: bool = False) -> None:
-    """Show `source` at `target`. Recursive, because a user namespace may not leave out what is mounted below."""
+    """Bind `source` to `target`. Recursive, because a user namespace must include the mounts below."""
     mount(source, target, None, MS_BIND | MS_REC)
     if read_only:
-        kept = os.statvfs(target).f_flag & (
+        locked = os.statvfs(target).f_flag & (
             MS_NOSUID | MS_NODEV | MS_NOEXEC
-        )  # flags that a user namespace may not clear
-        mount(source, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+        )  # flags that a user namespace cannot clear
+        mount(source, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | locked)
 
 
 def _become_init(config: dict, parent: int) -> None:
-    """In the child: assemble the root, go there, and become the node's init."""
+    """In the child: mount the root, change to it, and execute the node's init."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie init to its parent")
     try:
         os.setsid()
@@ -110,12 +110,12 @@ def _become_init(config: dict, parent: int) -> None:
         _pivot(root)
         os.execve(config["argv"][0], config["argv"], config["environ"])
     except BaseException as error:
-        os.write(2, f"the node cannot be entered: {error}\n".encode())
+        os.write(2, f"the node cannot start: {error}\n".encode())
         os._exit(70)
 
 
 def _proc(root: str, files: list[dict]) -> None:
-    """The node's own /proc. Where a container forbids a new one, the host's is shown: process numbers then differ, nothing else."""
+    """Mount the node's /proc. If a container forbids that, bind the host's: only process ids differ."""
     try:
         mount("proc", root + "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except OSError:
@@ -123,7 +123,7 @@ def _proc(root: str, files: list[dict]) -> None:
     try:
         mount("devpts", root + "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
     except OSError as error:
-        sys.stderr.write(f"no pseudo-terminals, which only an interactive login misses: {error}\n")
+        sys.stderr.write(f"no pseudo-terminals, so interactive logins do not work: {error}\n")
     for item in files:
         if os.path.exists(root + item["target"]):
             bind(item["source"], root + item["target"])
@@ -142,7 +142,7 @@ def _pivot(root: str) -> None:
 
 
 def _probe() -> int:
-    """Try what a node needs; 0 if it works, else the reason on stdout."""
+    """Test what a node needs; 0 if it works, else the reason on stdout."""
     try:
         unshare()
         child = os.fork()

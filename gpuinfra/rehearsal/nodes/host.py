@@ -1,9 +1,9 @@
-"""Keeps the stand-in nodes of one rehearsal: starts, reboots, suspends and ends them, and says how far each is.
+"""Starts, reboots, suspends, terminates and watches the stand-in nodes of one rehearsal.
 
-One thread starts and watches all process trees, because the kernel ties a child's life to the thread that made it.
-What a node is lies on disk before its process starts, so a killed rehearsal is understood by the next one:
-a node that was running then is booted again with a new boot id, like a machine whose power failed; a suspended one goes on.
-At most as many nodes boot at once as there are cores.
+One thread starts and watches all process trees, because the kernel ends a child with the thread that started it.
+A node's record is on disk before its process starts, so the next rehearsal can continue after a kill: a node that was
+running boots again with a new boot id, as after a power failure, and a suspended one resumes.
+The number of nodes that boot at once is limited to the number of cores.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from typing import Any
 from gpuinfra.rehearsal.nodes import endpoints, enter, root
 from gpuinfra.rehearsal.nodes.library import Library
 from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
-from gpuinfra.rehearsal.nodes.possible import ISOLATED
-from gpuinfra.rehearsal.nodes.ssh_ports import Doors
+from gpuinfra.rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra.rehearsal.nodes.stage import stage_of
 from gpuinfra.rehearsal.nodes.state import Instance, first_state
+from gpuinfra.rehearsal.nodes.support import ISOLATED
 
 REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
 BOOT_SLOT_S = 30.0
-"""A node that has not settled by then gives its place to the next, because it may be waiting for others."""
+"""After this time the next node can boot, because this one may be waiting for other nodes."""
 
 
 class NodeHost:
-    """All nodes of one rehearsal folder."""
+    """The stand-in nodes of one rehearsal."""
 
     def __init__(self, folder: Path, *, endpoint: str, slots: int | None = None) -> None:
-        """`endpoint` is the stand-in cloud's HTTP address, `http://127.0.0.1:PORT`; it may differ at each start."""
+        """`endpoint` is the stand-in cloud's address, `http://127.0.0.1:PORT`, which can differ at each start."""
         self.folder = Path(folder).resolve()
         self.nodes_folder = self.folder / "nodes"
         self.endpoint = endpoint.rstrip("/")
@@ -55,96 +55,100 @@ class NodeHost:
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._keeper: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._stopping = False
         self._library: Library | None = None
-        self.doors = Doors(self.folder)
+        self.ssh_ports = SshPorts(self.folder)
 
     def start(self) -> None:
-        """Begin keeping; takes up what an earlier process left: suspended nodes go on, killed ones boot again."""
+        """Start the thread. Suspended nodes of an earlier process resume, killed ones boot again."""
         self.nodes_folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "filesystems").mkdir(exist_ok=True)
         self._library = Library.make(self.nodes_folder / ".lib")
-        self._keeper = threading.Thread(target=self._keep, name="stand-in nodes", daemon=True)
-        self._keeper.start()
-        self.doors.start()
-        self._ask(self._take_up)
+        self._thread = threading.Thread(target=self._run_loop, name="stand-in nodes", daemon=True)
+        self._thread.start()
+        self.ssh_ports.start()
+        self._call(self._restore)
 
     def launch(self, instance: Instance) -> None:
-        """Start a new machine. Returns at once; a known id is left as it is."""
-        self._ask(lambda: self._launch(instance))
+        """Start a new machine and return at once. A known id is ignored."""
+        self._call(lambda: self._launch(instance))
 
     def reboot(self, instance_id: str) -> None:
-        """End its processes and boot it again with a new boot id."""
-        self._ask(lambda: self._reboot(self._nodes[instance_id]))
+        """End the processes of a node and boot it with a new boot id."""
+        self._call(lambda: self._reboot(self._nodes[instance_id]))
 
     def terminate(self, instance_id: str) -> None:
-        """End it for good. Its folder moves to `nodes/.gone/`, for whoever wants to know."""
-        self._ask(lambda: self._terminate(instance_id))
+        """Terminate a node. Its folder moves to `nodes/.gone/`."""
+        self._call(lambda: self._terminate(instance_id))
 
     def suspend_all(self) -> None:
-        """End all processes without a boot change."""
-        self._ask(lambda: [self._suspend(node) for node in self._nodes.values()])
+        """End the processes of all nodes. Their boot ids stay."""
+        self._call(lambda: [self._suspend(node) for node in self._nodes.values()])
 
     def resume_all(self) -> None:
-        """Go on with suspended nodes: same boot id, daemons and timers again, nothing that already ran."""
-        self._ask(lambda: [self._want(node, resume=True) for node in self._nodes.values() if node.power == "suspended"])
+        """Resume suspended nodes: same boot id, services and timers start again, completed jobs do not."""
+        self._call(
+            lambda: [
+                self._request_start(node, resume=True) for node in self._nodes.values() if node.power == "suspended"
+            ]
+        )
 
     def close(self) -> None:
-        """Suspend all and stop keeping."""
-        if self._keeper is None:
+        """Suspend all nodes and stop the thread."""
+        if self._thread is None:
             return
-        self.doors.stop()
+        self.ssh_ports.stop()
         self.suspend_all()
         self._stopping = True
         self._wake()
-        self._keeper.join(timeout=10)
-        self._keeper = None
+        self._thread.join(timeout=10)
+        self._thread = None
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
     def status(self) -> list[NodeStatus]:
-        """How far each node is, in launch order."""
+        """Status of each node, in launch order."""
         return [self._status(node) for node in sorted(list(self._nodes.values()), key=lambda node: node.instance.id)]
 
     def console(self, instance_id: str) -> str:
-        """What the node printed on its console since it was launched."""
+        """Console output of a node since its launch."""
         for folder in (self.nodes_folder, self.nodes_folder / ".gone"):
             with contextlib.suppress(FileNotFoundError):
                 return (folder / instance_id / "console.log").read_text(encoding="utf-8", errors="replace")
         return ""
 
     def run(self, instance_id: str, argv: Sequence[str], limit_s: float = 60.0) -> tuple[int, str]:
-        """Run a command in a running node: its exit code, and what it printed."""
+        """Run a command in a running node; returns exit code and output."""
         folder = os.open(self._nodes[instance_id].root / "run/standin", os.O_RDONLY)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.connect(
                     f"/proc/self/fd/{folder}/init.sock"
-                )  # the full path may exceed what a socket's may have
+                )  # the full path may exceed the limit of a socket path
                 connection.settimeout(limit_s + 10)
                 connection.sendall(json.dumps({"do": "run", "argv": list(argv), "limit": limit_s}).encode() + b"\n")
                 with connection.makefile() as stream:
                     answer = json.loads(stream.readline() or "{}")
         except (FileNotFoundError, ConnectionError) as error:
-            raise RuntimeError(f"{instance_id} does not run now, so it cannot run {argv[0]}: {error}") from None
+            raise RuntimeError(f"{instance_id} is not running, so it cannot run {argv[0]}: {error}") from None
         finally:
             os.close(folder)
         if "code" not in answer:
-            raise RuntimeError(f"{instance_id} did not run {argv[0]}: {answer.get('error', 'it was ended')}")
+            raise RuntimeError(f"{instance_id} did not run {argv[0]}: {answer.get('error', 'the node ended')}")
         return answer["code"], answer["output"]
 
-    # What follows runs in the keeper's thread.
+    # The methods below run in the host's thread.
 
-    def _keep(self) -> None:
+    def _run_loop(self) -> None:
         while not self._stopping or any(node.process for node in self._nodes.values()):
             for key, _ in self._selector.select(timeout=0.25):
                 if key.data is None:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wake_read, 4096)
                 else:
-                    self._hear(key.data, key.fd)
+                    self._read_messages(key.data, key.fd)
             while not self._commands.empty():
                 action, answer = self._commands.get()
                 try:
@@ -156,21 +160,21 @@ class NodeHost:
                     self._ended(node, node.process.returncode)
             self._fill_slots()
 
-    def _take_up(self) -> None:
+    def _restore(self) -> None:
         for record in sorted(self.nodes_folder.glob("*/host.json")):
             data = json.loads(record.read_text(encoding="utf-8"))
             values = {**data["instance"], "faults": tuple(data["instance"]["faults"])}
             node = Node(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
             self._nodes[node.instance.id] = node
             if node.power in ("on", "suspended"):
-                self._want(node, resume=node.power == "suspended")
+                self._request_start(node, resume=node.power == "suspended")
 
     def _launch(self, instance: Instance) -> None:
         assert self._library is not None
         if instance.id in self._nodes:
             return
         folder = self.nodes_folder / instance.id
-        if folder.exists():  # a kill between the first file and the record: begin again
+        if folder.exists():  # left by a kill before the record was written
             shutil.rmtree(folder, ignore_errors=True)
         node = Node(folder, instance)
         (folder / "standin").mkdir(parents=True)
@@ -187,13 +191,13 @@ class NodeHost:
             archive=root.ARCHIVES[instance.cloud].format(region=instance.region),
         )
         self._nodes[instance.id] = node
-        self._want(node, resume=False)
+        self._request_start(node, resume=False)
 
-    def _want(self, node: Node, *, resume: bool) -> None:
-        """Queue a start; `power` says `on` from now on, so that a kill before the start is a boot later."""
+    def _request_start(self, node: Node, *, resume: bool) -> None:
+        """Queue a start. `power` is recorded first, so that a kill before the start leads to a boot later."""
         node.power = "suspended" if resume else "on"
         node.save()
-        self.doors.open(node)
+        self.ssh_ports.open(node)
         self._waiting.append((node, resume))
 
     def _fill_slots(self) -> None:
@@ -207,7 +211,7 @@ class NodeHost:
 
     def _power_on(self, node: Node, resume: bool) -> None:
         assert self._library is not None
-        node.settled, node.slot_until = False, time.monotonic() + BOOT_SLOT_S  # before anybody sees the new boot
+        node.settled, node.slot_until = False, time.monotonic() + BOOT_SLOT_S  # before the new boot is visible
         if not resume or not node.boot_id:
             resume = False
             node.boot_id = str(uuid.uuid4())
@@ -273,19 +277,19 @@ class NodeHost:
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
 
-    def _hear(self, node: Node, fd: int) -> None:
-        """A node's init says `settled` when nothing is left to start."""
+    def _read_messages(self, node: Node, fd: int) -> None:
+        """Read messages of a node's init: `init PID`, and `settled` when all jobs are done."""
         try:
-            said = os.read(fd, 4096)
+            data = os.read(fd, 4096)
         except (BlockingIOError, OSError):
             return
-        for line in said.decode(errors="replace").splitlines():
+        for line in data.decode(errors="replace").splitlines():
             if line == "settled":
                 node.settled = True
             elif line.startswith("init "):
                 node.init_pid = int(line.split()[1])
                 (node.folder / "init.pid").write_text(str(node.init_pid), encoding="ascii")
-        if not said:
+        if not data:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(fd)
 
@@ -294,22 +298,22 @@ class NodeHost:
         if node.power != "on":
             return
         if code == REBOOT:
-            self._want(node, resume=False)
+            self._request_start(node, resume=False)
             return
         node.power = "off"
         node.save()
         if code != POWEROFF:
             with open(node.folder / "console.log", "a", encoding="utf-8") as console:
                 console.write(
-                    f"the stand-in machine stopped by itself (status {code}); the rehearsal does not start it again\n"
+                    f"the stand-in machine stopped with status {code}; the rehearsal does not start it again\n"
                 )
 
     def _kill(self, node: Node) -> None:
         process = node.process
         if process is not None and process.stdout is not None:
-            self._hear(node, process.stdout.fileno())
-            # The kernel lets init go only when all of its processes have; its parent waits for that and then ends.
-            # Before init is known there is nothing else to end, and what begins then dies with its parent.
+            self._read_messages(node, process.stdout.fileno())
+            # Killing init ends all processes of the node, and its parent after them.
+            # Before the id of init is known, its parent is the only process, and later ones end with it.
             target = node.init_pid if node.init_pid is not None and process.poll() is None else process.pid
             with contextlib.suppress(ProcessLookupError):
                 os.kill(target, signal.SIGKILL)
@@ -326,7 +330,7 @@ class NodeHost:
 
     def _reboot(self, node: Node) -> None:
         self._kill(node)
-        self._want(node, resume=False)
+        self._request_start(node, resume=False)
 
     def _suspend(self, node: Node) -> None:
         if node.power == "on":
@@ -342,7 +346,7 @@ class NodeHost:
             return
         node.power = "ended"
         node.save()
-        self.doors.close(instance_id)
+        self.ssh_ports.close(instance_id)
         self._waiting = [item for item in self._waiting if item[0] is not node]
         self._kill(node)
         gone = self.nodes_folder / ".gone"
@@ -363,10 +367,10 @@ class NodeHost:
             console_tail=tuple(tail(node.folder / "console.log")),
         )
 
-    def _ask(self, action: Callable[[], Any]) -> Any:
-        """Run `action` in the keeper's thread and wait for it."""
-        if self._keeper is None or not self._keeper.is_alive():
-            raise RuntimeError("the node host is not started")
+    def _call(self, action: Callable[[], Any]) -> Any:
+        """Run `action` in the host's thread and wait for its result."""
+        if self._thread is None or not self._thread.is_alive():
+            raise RuntimeError("the node host is not running")
         answer: Future[Any] = Future()
         self._commands.put((action, answer))
         self._wake()

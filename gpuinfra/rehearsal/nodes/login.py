@@ -1,7 +1,7 @@
-"""Step into a running stand-in node, as its root. Standard library only, run as a file by the node's sshd.
+"""Log in to a running stand-in node as its root. Standard library only, run as a file by the node's sshd.
 
-`python -I -S login.py FOLDER` joins the namespaces of the node's init and runs there what the SSH client asked for, or a
-login shell. `--tied-to PID WORDS...` becomes another program that is killed with its parent.
+`python -I -S login.py FOLDER` joins the namespaces of the node's init and runs the command of the SSH client, or a login
+shell. `--tied-to PID WORDS...` executes another program that is killed with its parent.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 NAMESPACES = ("user", "mnt", "pid", "uts", "ipc")
-"""The order matters: in its user namespace we may join the others."""
+"""The user namespace comes first, because it permits joining the others."""
 BOOTED = "/run/standin/init.sock"
-"""What the node's init makes once it answers, inside the node's own root."""
+"""Socket in the node's root that exists once its init answers."""
 GONE = 255
-"""What ssh itself ends with when there is no connection."""
+"""Exit code of ssh without a connection."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Log in, or execute another program."""
     if argv[:1] == ["--tied-to"]:
         _die_with(int(argv[1]))
         os.execv(argv[2], argv[2:])
@@ -47,14 +47,12 @@ def main(argv: list[str]) -> int:
                 session, OSError(number, f"cannot join the node's {name} namespace: {os.strerror(number)}")
             )
     if not os.path.exists(BOOTED):
-        # Between the namespaces and their root lies a moment in which "/" is still this computer's own.
-        return _switched_off(session, OSError("it has not booted yet"))
-    child = os.fork()  # a process namespace is entered by children only
+        # Between the creation of the namespaces and the change of root, "/" is still the host's.
+        return _switched_off(session, OSError("it is booting"))
+    child = os.fork()  # only children enter a PID namespace
     if child == 0:
         _become(environ)
-    _die_with(
-        parent
-    )  # now, because a change of namespaces makes the kernel forget it; the child dies with this process
+    _die_with(parent)  # again, because setns clears it; the child is killed with this process
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -64,22 +62,24 @@ def main(argv: list[str]) -> int:
 
 
 def _become(environ: dict[str, str]) -> None:
-    """In the child: the command of the SSH client, with the environment that a login there has."""
+    """In the child: execute the command of the SSH client with the environment of a login."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     command = os.environ.get("SSH_ORIGINAL_COMMAND")
-    kept = {name: os.environ[name] for name in ("TERM", "LC_ALL", "SSH_CLIENT", "SSH_CONNECTION") if name in os.environ}
-    environ = {**environ, **kept, "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash"}
+    passed_on = {
+        name: os.environ[name] for name in ("TERM", "LC_ALL", "SSH_CLIENT", "SSH_CONNECTION") if name in os.environ
+    }
+    environ = {**environ, **passed_on, "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash"}
     words = ["/bin/bash", "-c", command] if command else ["-bash"]
     try:
         os.chdir("/root")
         os.execve("/bin/bash", words, environ)
     except OSError as error:
-        os.write(2, f"the node cannot be entered: {error}\n".encode())
+        os.write(2, f"login failed: {error}\n".encode())
         os._exit(GONE)
 
 
 def _session() -> int:
-    """The sshd that serves this login; 0 where there is none. Asked before the node's /proc is the one that is seen."""
+    """Process id of the sshd of this login, 0 without one. Call it before the node's /proc is mounted."""
     parent = os.getppid()
     try:
         with open(f"/proc/{parent}/comm", encoding="ascii", errors="replace") as file:
@@ -89,15 +89,15 @@ def _session() -> int:
 
 
 def _switched_off(session: int, error: Exception) -> int:
-    """The node is not there, or went away: end the connection, as a machine that lost its power does."""
-    sys.stderr.write(f"the stand-in node does not run: {error}\n")
+    """The node is off: end the connection, as a machine without power does."""
+    sys.stderr.write(f"the stand-in node is off: {error}\n")
     if session:
         os.kill(session, signal.SIGKILL)
     return GONE
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel to kill this process with its parent."""
+    """Have the kernel kill this process with its parent."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(137)

@@ -1,4 +1,4 @@
-"""One stand-in node as its host knows it: what is on disk, what runs, and what others may know of it."""
+"""One stand-in node: its files, its process and its status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.nodes.state import Instance
 
 @dataclass(frozen=True, kw_only=True)
 class NodeStatus:
-    """How far one node is."""
+    """Status of one node."""
 
     id: str
     name: str
@@ -29,12 +29,12 @@ class NodeStatus:
 
 @dataclass
 class Node:
-    """One node; everything that must outlive this process is in `host.json`."""
+    """One node. `host.json` has everything that must outlive this process."""
 
     folder: Path
     instance: Instance
     power: str = "off"
-    """`off`, `on`, `suspended`, `ended` - what it was, or is wanted to be."""
+    """`off`, `on`, `suspended` or `ended`: the last or the requested state."""
     boot_id: str = ""
     boots: int = 0
     process: subprocess.Popen[bytes] | None = None
@@ -54,12 +54,12 @@ class Node:
 
 
 def hostname(instance: Instance) -> str:
-    """What the machine calls itself."""
+    """The host name of the machine."""
     return f"{instance.cluster}-{instance.name}"[:60]
 
 
 def empty(folder: Path) -> None:
-    """Remove what is inside; a folder that something is still mounted on cannot exist, because mounts end with their node."""
+    """Remove the content of a folder. No mounts are left in it, because they end with their node."""
     if folder.is_dir():
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):
@@ -69,15 +69,15 @@ def empty(folder: Path) -> None:
 
 
 def write_environment(node_root: Path, environ: dict[str, str]) -> None:
-    """Where a machine image would carry it: for logins in /etc/environment, for units in systemd's default environment."""
-    kept = {name: value for name, value in environ.items() if name not in ("HOME",)}
+    """Write /etc/environment, where a machine image has these variables."""
+    variables = {name: value for name, value in environ.items() if name not in ("HOME",)}
     (node_root / "etc/environment").write_text(
-        "".join(f'{name}="{value}"\n' for name, value in kept.items()), encoding="utf-8"
+        "".join(f'{name}="{value}"\n' for name, value in variables.items()), encoding="utf-8"
     )
 
 
 def tail(path: Path, lines: int = 5) -> list[str]:
-    """The last lines of a console log that say something."""
+    """The last non-empty lines of a console log."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)

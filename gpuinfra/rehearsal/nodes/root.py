@@ -1,9 +1,9 @@
-"""What a stand-in node sees: its own root folder, made once, without being root.
+"""The root file system of a stand-in node, created once and without root privileges.
 
-The host's /usr is shown read-only at /.host/usr, and the node's /usr is its own folder of links into it.
-So a package can bring a file, a command or a kernel module to its real path, and it stays there over a reboot.
-What the stand-ins play, and what a vendor's package brings, is left out of the links: a node does not have it before a step installs it.
-Everything else (/etc, /var, /opt, /root, /home, /tmp, /run, /dev, /sys) is the node's own; /proc is a new one (`enter.py`).
+The host's /usr is mounted read-only at /.host/usr, and the node's /usr is a folder of links to it. A package can therefore
+install a file, a command or a kernel module at its real path, and it survives a reboot. Stand-in commands and the files of
+vendors' packages are not linked, so a node lacks them until a step installs them.
+/etc, /var, /opt, /root, /home, /tmp, /run, /dev and /sys belong to the node; /proc is a new one (`enter.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FARMS = ("bin", "sbin", "lib", "share", "share/keyrings", "include")
-"""Folders of /usr that are the node's own, filled with links to the host's files. Others are one link each."""
+LINKED = ("bin", "sbin", "lib", "share", "share/keyrings", "include")
+"""Folders of /usr that the node owns, filled with links to the host's files. Other folders are one link each."""
 OWN = (
     "lib/modules",
     "lib/systemd",
@@ -26,7 +26,7 @@ OWN = (
     "src",
     "local",
 )
-"""Folders of /usr where nothing of the host's is shown."""
+"""Folders of /usr without any files of the host."""
 PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 _EMPTY = [
@@ -78,16 +78,16 @@ ARCHIVES = {
     "azure": "azure.archive.ubuntu.com",
     "gcp": "{region}.gce.archive.ubuntu.com",
 }
-"""Cloud -> the host of Ubuntu's archive that its images name."""
+"""Cloud -> the host of Ubuntu's archive in its images."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def build(
     root: Path, *, hidden: frozenset[str], launchers: dict[str, str], os_name: str, hostname: str, archive: str
 ) -> None:
-    """Make the node's files, once per node.
+    """Create the files of a node.
 
-    `launchers` is path -> link target of the stand-ins that are always there, `archive` the host that Ubuntu's packages come from.
+    `launchers` is path -> link target of stand-in commands that every image has, `archive` the host of Ubuntu's archive.
     """
     for name in _EMPTY:
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def build(
 
 
 def binds(root: Path, *, lib: Path, state: Path, shared: Path, console: Path) -> list[dict[str, Any]]:
-    """What is mounted into the root at each start, in this order."""
+    """The bind mounts of each start, in this order."""
     items: list[dict[str, Any]] = [{"source": "/usr", "target": "/.host/usr", "read_only": True}]
     for part in PARTS:
         if os.path.isdir(f"/{part}") and not os.path.islink(f"/{part}"):
@@ -133,7 +133,7 @@ def binds(root: Path, *, lib: Path, state: Path, shared: Path, console: Path) ->
 
 
 def proc_files(root: Path, *, boot_id: str, kernel: str) -> list[dict[str, str]]:
-    """The files of /proc that are not the host's, written afresh for this boot."""
+    """The files of /proc that differ from the host's, written for this boot."""
     folder = root.parent / "proc"
     (folder / "driver").mkdir(parents=True, exist_ok=True)
     texts = {
@@ -155,26 +155,26 @@ def _fill_usr(root: Path, hidden: frozenset[str]) -> None:
     usr = root / "usr"
     usr.mkdir(exist_ok=True)
     triplets = [entry.name for entry in os.scandir("/usr/lib") if entry.is_dir() and entry.name.endswith("-linux-gnu")]
-    farms = {*FARMS, *(f"lib/{name}" for name in triplets)}
+    linked = {*LINKED, *(f"lib/{name}" for name in triplets)}
     for name in OWN:
         (usr / name).mkdir(parents=True, exist_ok=True)
     (usr / "lib/systemd/system").mkdir(exist_ok=True)
-    _farm(usr, "/usr", {name.split("/")[0] for name in (*farms, *OWN)}, hidden)
-    for name in sorted(farms):
+    _link_all(usr, "/usr", {name.split("/")[0] for name in (*linked, *OWN)}, hidden)
+    for name in sorted(linked):
         if os.path.isdir(f"/usr/{name}") and not os.path.islink(f"/usr/{name}"):
             (usr / name).mkdir(parents=True, exist_ok=True)
-            inner = {other[len(name) + 1 :].split("/")[0] for other in (*farms, *OWN) if other.startswith(name + "/")}
-            _farm(usr / name, f"/usr/{name}", inner, hidden)
+            inner = {other[len(name) + 1 :].split("/")[0] for other in (*linked, *OWN) if other.startswith(name + "/")}
+            _link_all(usr / name, f"/usr/{name}", inner, hidden)
     for part in PARTS:
         if os.path.islink(f"/{part}"):
             _link(root / part, f"usr/{part}")
-        elif os.path.isdir(f"/{part}"):  # a system whose /bin is not in /usr yet
+        elif os.path.isdir(f"/{part}"):  # a system without merged /usr
             (root / part).mkdir(exist_ok=True)
-            _farm(root / part, f"/{part}", set(), hidden)
+            _link_all(root / part, f"/{part}", set(), hidden)
 
 
-def _farm(folder: Path, host: str, own: set[str], hidden: frozenset[str]) -> None:
-    """Link every entry of the host's folder, except what is the node's own and what it does not have yet."""
+def _link_all(folder: Path, host: str, own: set[str], hidden: frozenset[str]) -> None:
+    """Link every entry of the host's folder, except the node's own and hidden ones."""
     for name in os.listdir(host):
         if name in own or name in hidden or name.startswith(_VENDORS):
             continue
@@ -200,7 +200,7 @@ def _fill_etc(root: Path, os_name: str, hostname: str, archive: str) -> None:
         "lsb-release": f'DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\nDISTRIB_DESCRIPTION="Ubuntu {full.split(" (")[0]}"\n',
         "hostname": hostname + "\n",
         "hosts": f"127.0.0.1 localhost\n127.0.1.1 {hostname}\n",
-        "resolv.conf": "# a stand-in node asks nobody: vendors' hosts are played, everything else does not exist\n",
+        "resolv.conf": "# a stand-in node has no DNS: vendors' hosts are simulated, others do not exist\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
         "passwd": "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         "group": "root:x:0:\nadm:x:4:ubuntu\nsudo:x:27:ubuntu\nubuntu:x:1000:\nnogroup:x:65534:\n",
@@ -221,7 +221,7 @@ def _fill_etc(root: Path, os_name: str, hostname: str, archive: str) -> None:
 
 
 def _interpreter() -> dict[str, str]:
-    """The node's python3 is the one that runs this, because it is certain to be there and to start."""
+    """The node's python3 is the interpreter that runs this, because it is known to work."""
     real = os.path.realpath(os.path.join(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
     if not os.path.exists(real):
         real = os.path.realpath(sys.executable)

@@ -1,10 +1,9 @@
-"""SSH into stand-in nodes: one loopback port a node, and a real sshd for each connection.
+"""SSH to stand-in nodes: one loopback port for each node, and a real sshd for each connection.
 
-A node's door answers with the node's own host keys, those that are in its evidence, so what the handover vouches for can
-be verified here as on a deployed machine. The sshd is this computer's and runs outside of the node, because an ordinary
-user cannot run one inside (it wants to change users); its only command enters the node (`login.py`).
-It is made for one connection, as from inetd: nodes that nobody talks to cost a socket.
-Whoever holds the key of this rehearsal (`ssh/operator`, made here) gets in as root, and nobody else.
+A port answers with the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed node.
+The sshd is the host's and runs outside the node, because sshd changes users, which an unprivileged user namespace does not
+allow. Its only command enters the node (`login.py`). One sshd serves one connection, as under inetd, so an idle node costs
+one socket. Only the key of this rehearsal (`ssh/operator`) is accepted, and it logs in as root.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ from pathlib import Path
 
 from gpuinfra.rehearsal.nodes import login
 from gpuinfra.rehearsal.nodes.node import Node
-from gpuinfra.rehearsal.nodes.possible import ISOLATED
+from gpuinfra.rehearsal.nodes.support import ISOLATED
 
 HOST_KEYS = ("ed25519", "ecdsa", "rsa")
 
 
 @dataclass
-class _Door:
+class _Port:
     node: Node
     socket: socket.socket
-    port: int
+    number: int
 
 
-class Doors:
-    """The doors of all nodes of one rehearsal. Every method may be called from any thread."""
+class SshPorts:
+    """The SSH ports of all nodes of one rehearsal. Methods are thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "ssh"
         self.key = self.folder / "operator"
         self.problem = ""
-        """Why no node answers SSH here; empty when they do."""
-        self._doors: dict[str, _Door] = {}
+        """Why nodes do not answer SSH on this system; empty if they do."""
+        self._ports: dict[str, _Port] = {}
         self._sessions: list[subprocess.Popen[bytes]] = []
         self._guard = threading.Lock()
         self._selector = selectors.DefaultSelector()
@@ -54,45 +53,45 @@ class Doors:
         self._stopping = False
 
     def start(self) -> None:
-        """Make the operator's key and begin to answer; where this computer has no sshd, say so and do nothing."""
+        """Create the operator's key and accept connections. Without sshd on this system, `problem` is set."""
         self.problem = self._prepare()
-        self._thread = threading.Thread(target=self._answer, name="doors", daemon=True)
+        self._thread = threading.Thread(target=self._answer, name="ssh ports", daemon=True)
         self._thread.start()
 
     def open(self, node: Node) -> None:
-        """Give a node its port. Safe to do again."""
+        """Open the port of a node, if it is not open."""
         with self._guard:
-            if self.problem or self._stopping or node.instance.id in self._doors:
+            if self.problem or self._stopping or node.instance.id in self._ports:
                 return
             listener = socket.create_server(("127.0.0.1", 0), backlog=64)
             listener.setblocking(False)
-            door = _Door(node, listener, int(listener.getsockname()[1]))
-            self._doors[node.instance.id] = door
-            self._selector.register(listener, selectors.EVENT_READ, door)
+            port = _Port(node, listener, int(listener.getsockname()[1]))
+            self._ports[node.instance.id] = port
+            self._selector.register(listener, selectors.EVENT_READ, port)
         self._wake()
 
     def close(self, instance_id: str) -> None:
-        """A node that is gone answers no more."""
+        """Close the port of a node."""
         with self._guard:
-            door = self._doors.pop(instance_id, None)
-            if door is not None:
+            port = self._ports.pop(instance_id, None)
+            if port is not None:
                 with contextlib.suppress(KeyError, ValueError):
-                    self._selector.unregister(door.socket)
-                door.socket.close()
+                    self._selector.unregister(port.socket)
+                port.socket.close()
 
-    def where(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int]:
         """Instance id -> port on 127.0.0.1."""
         with self._guard:
-            return {id: door.port for id, door in self._doors.items()}
+            return {id: port.number for id, port in self._ports.items()}
 
     def stop(self) -> None:
-        """Close all doors, and end who is inside."""
+        """Close all ports and end all sessions."""
         with self._guard:
             self._stopping = True
         self._wake()
         if self._thread is not None:
             self._thread.join(timeout=10)
-        for id in list(self._doors):
+        for id in list(self._ports):
             self.close(id)
         for process in self._sessions:
             with contextlib.suppress(ProcessLookupError):
@@ -104,7 +103,7 @@ class Doors:
 
     def _prepare(self) -> str:
         if _sshd() is None or shutil.which("ssh-keygen") is None:
-            return "this computer has no sshd, so stand-in nodes answer no SSH; on Debian and Ubuntu: apt install openssh-server"
+            return "this system has no sshd, so stand-in nodes do not answer SSH; on Debian and Ubuntu, run: apt install openssh-server"
         if os.geteuid() == 0:
             with contextlib.suppress(OSError):  # sshd as root separates privileges there
                 Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -114,34 +113,34 @@ class Doors:
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rehearsal", "-f", str(self.key)]
             done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
             if done.returncode != 0:
-                return f"ssh-keygen made no key for this rehearsal: {done.stderr.strip()}"
+                return f"ssh-keygen failed: {done.stderr.strip()}"
         return ""
 
     def _answer(self) -> None:
         while not self._stopping:
-            # Nobody registers in the middle of a select that has begun, so a wake-up follows each registration.
+            # A running select does not see new registrations, so each registration is followed by a wake-up.
             for key, _ in self._selector.select(timeout=1.0):
                 if key.data is None:
                     with contextlib.suppress(BlockingIOError):
                         self._wake_read.recv(4096)
                 else:
-                    self._let_in(key.data)
+                    self._accept(key.data)
             self._sessions = [one for one in self._sessions if one.poll() is None]
 
-    def _let_in(self, door: _Door) -> None:
+    def _accept(self, port: _Port) -> None:
         try:
-            connection, _ = door.socket.accept()
+            connection, _ = port.socket.accept()
         except OSError:
             return
         with connection:
             connection.setblocking(True)
-            if door.node.process is None or door.node.init_pid is None:
-                return  # A machine that is off or boots refuses: the other side sees a closed connection.
-            config = self._config(door.node)
+            if port.node.process is None or port.node.init_pid is None:
+                return  # a machine that is off or booting closes the connection
+            config = self._config(port.node)
             sshd = _sshd()
             if config is None or sshd is None:
                 return
-            log = door.node.folder / "sshd.log"
+            log = port.node.folder / "sshd.log"
             words = [sshd, "-i", "-f", str(config), "-E", str(log)]
             self._sessions.append(
                 subprocess.Popen(
@@ -155,7 +154,7 @@ class Doors:
             )
 
     def _config(self, node: Node) -> Path | None:
-        """The settings of a node's sshd; None while the node has no host key yet."""
+        """The sshd configuration of a node; None while the node has no host key."""
         keys = [node.root / f"etc/ssh/ssh_host_{kind}_key" for kind in HOST_KEYS]
         keys = [key for key in keys if key.is_file()]
         if not keys:
@@ -166,7 +165,7 @@ class Doors:
         partial.write_text(
             "".join(f'HostKey "{key}"\n' for key in keys)
             + f'AuthorizedKeysFile "{self.key}.pub"\nForceCommand {enter}\n'
-            # The shell that starts the command is this computer's user's; it must not read that person's files.
+            # The host user's shell starts the command; it must not read that user's files.
             f'SetEnv "HOME={self.folder / "home"}" SHLVL=5\n'
             "PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin prohibit-password\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nHostbasedAuthentication no\n"
@@ -182,11 +181,11 @@ class Doors:
             self._wake_write.send(b".")
 
 
-def person() -> str:
-    """The only name that a door lets in: who runs the rehearsal. Inside the node that is root."""
+def login_name() -> str:
+    """The only accepted user name: the user who runs the rehearsal, who is root in the node."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _sshd() -> str | None:
-    """Where OpenSSH's server is; /usr/sbin is on few people's PATH."""
+    """Path of OpenSSH's server. /usr/sbin is often missing from PATH."""
     return shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))

@@ -1,4 +1,4 @@
-"""How far a node is, read from what it wrote: its units, and the journal of its steps."""
+"""The stage of a node, read from its systemd units and the journal of its steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ BOOTSTRAP, VERIFY = "gpuinfra-bootstrap.service", "gpuinfra-verify.service"
 
 
 def stage_of(root: Path, *, power: str, running: bool, booted: bool) -> tuple[str, str]:
-    """Stage and detail; see `NodeStatus`."""
+    """Stage and detail, as in `NodeStatus`."""
     if power in ("suspended", "off", "ended"):
         return {"suspended": ("suspended", ""), "off": ("failed", "switched off"), "ended": ("terminated", "")}[power]
     if not running:
-        return ("booting", "waiting for its turn") if booted else ("pending", "waiting for its turn")
+        return ("booting", "waiting for a boot slot") if booted else ("pending", "waiting for a boot slot")
     units = _json(root / "run/standin/units.json")
     verify = units.get(VERIFY, {})
     if verify.get("active") == "activating":
@@ -25,7 +25,7 @@ def stage_of(root: Path, *, power: str, running: bool, booted: bool) -> tuple[st
     bootstrap = units.get(BOOTSTRAP, {})
     journal = _json(root / "var/lib/gpuinfra/state.json")
     for step in journal.get("steps", []):
-        if step.get("status") == "failed":  # its checks still come: a node that failed says so in its evidence
+        if step.get("status") == "failed":  # the checks still run, and the evidence reports the failure
             return f"step {step['id']}", f"failed: {step.get('reason') or 'no reason given'}"
     for step in journal.get("steps", []):
         if step.get("status") in ("running", "reboot"):

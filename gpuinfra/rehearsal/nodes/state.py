@@ -1,23 +1,23 @@
-"""What a stand-in node is: the schema of `standin.json`, and its first version.
+"""The state of a stand-in node: the schema of `standin.json`, and its first version.
 
-Everything that a stand-in tool prints comes from this file, so a step that did not run shows, and a fault is one word in it.
-`standin.json` is always replaced in one step (`tools/state.py`); readers need no lock.
+Stand-in tools compute their output from this file, so the output shows a step that did not run. A fault is one word in it.
+`standin.json` is replaced in one step (`tools/state.py`); readers need no lock.
 
-| field | what it says |
+| field | content |
 | --- | --- |
 | `instance` | id, name (`gpu-1`, launch order), cloud, cluster, pool, region, zone |
-| `machine`, `hardware` | machine type, and what is plugged in (its cloud's catalogue) |
-| `image` | operating system, and whether it brings driver and fabric (`tools/images.json`) |
-| `kernel` | the running kernel; `kernels` those that are installed |
-| `boot_id`, `boots`, `booted` | identity and number of this boot |
-| `faults` | what is broken; the judgement never looks here |
-| `packages` | name -> version, hold, where it came from |
-| `modules`, `module_files`, `dkms` | loaded modules; kernel -> module -> facts; what DKMS has built |
-| `driver` | `userspace` and `loaded` version, `open`; None where there is none |
-| `fabric_manager`, `efa`, `persistenced` | what is installed of them |
-| `lnet` | what Lustre's network was told in this boot |
-| `nft` | tables of packet filters that were loaded in this boot |
-| `mounts` | Lustre and scratch mounts that this node's own /proc/mounts cannot show |
+| `machine`, `hardware` | machine type, and its devices (from its cloud's catalogue) |
+| `image` | operating system, and whether it includes driver and fabric (`tools/images.json`) |
+| `kernel` | the running kernel; `kernels` has the installed ones |
+| `boot_id`, `boots`, `booted` | id and number of this boot |
+| `faults` | ordered faults; checks do not read them |
+| `packages` | name -> version, hold, origin |
+| `modules`, `module_files`, `dkms` | loaded modules; kernel -> module -> facts; DKMS builds |
+| `driver` | `userspace` and `loaded` version, `open`; None without a driver |
+| `fabric_manager`, `efa`, `persistenced` | installed versions |
+| `lnet` | LNet configuration of this boot |
+| `nft` | nftables tables of this boot |
+| `mounts` | Lustre and scratch mounts, which the node's /proc/mounts cannot show |
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 NODE_FAULTS: dict[str, str] = {
     "never-reports": "the node's network never comes up, so cloud-init hangs and nothing is uploaded",
     "driver-mismatch": "the loaded kernel module is older than the driver's libraries, as after an unattended upgrade",
-    "fabric-manager-stopped": "fabric manager ends right after it started",
+    "fabric-manager-stopped": "fabric manager exits after it started",
     "lustre-mount-fails": "the file system's server does not answer",
-    "lustre-over-tcp": "a rule of a security group is missing, so Lustre falls back from EFA to TCP without a word",
-    "download-corrupt": "one byte of every vendor download is wrong",
+    "lustre-over-tcp": "a rule of a security group is missing, so Lustre silently falls back from EFA to TCP",
+    "download-corrupt": "one byte of every vendor download is corrupt",
     "repository-503": "vendors' repositories and download servers answer 503",
 }
-"""Faults that this part plays; those of devices are in `gpuinfra.rehearsal.devices`."""
+"""Faults of nodes apart from devices, whose faults are in `gpuinfra.rehearsal.devices`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One machine that the stand-in cloud started."""
+    """One machine that the stand-in cloud launched."""
 
     id: str
     machine: str
     os: str = "ubuntu-22.04"
     prebuilt: bool = True
     name: str = "node-1"
-    """Launch order within the pool: `gpu-1`; shown beside the id."""
+    """Pool and launch order: `gpu-1`."""
     pool: str = "gpu"
     cluster: str = "cluster"
     cloud: str = "aws"
@@ -62,7 +62,7 @@ class Instance:
 
 
 def first_state(instance: Instance) -> dict[str, Any]:
-    """A machine that was never booted: its image's kernel, and nothing installed yet."""
+    """The state before the first boot: the kernel of the image, and no packages."""
     images = _table("images.json")["images"]
     image = images[f"{instance.cloud}/{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
     hardware = hardware_of(instance.cloud, instance.machine)
@@ -100,7 +100,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
 
 
 def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
-    """What is plugged into a machine, from its cloud's catalogue; nothing for one that no catalogue has."""
+    """The devices of a machine type, from its cloud's catalogue; none for an unknown type."""
     machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
     machine = machines.get(machine_name)
     if machine is None:
@@ -124,7 +124,7 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
 
 
 NVSWITCHES = {"ampere": 6, "hopper": 4, "blackwell": 2}
-"""NVSwitch devices that an 8-GPU board shows. Ampere: six bridges in leptonai/gpud's recording lspci.nn.a100; the others are assumed."""
+"""NVSwitch devices of an 8-GPU board. Ampere: six bridges in leptonai/gpud's recording lspci.nn.a100; the others are assumed."""
 DISK_MODELS = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card"}
 
 

@@ -1,7 +1,7 @@
-"""Stand-in commands: what a node's steps call that needs hardware or a vendor's server.
+"""Stand-in commands: commands that a node's steps call and that need hardware or a vendor's server.
 
-Every module here runs inside a stand-in node with nothing but the standard library, isolated and without `site`, because
-hundreds of calls are made per node. They answer from the node's state (`state.py`): a step that did not run shows.
-What a package brings is data (`universe.json`), not code. What devices print is `gpuinfra.rehearsal.devices`.
-Modules import each other relatively, so that they work as `tools` in a node and as `gpuinfra.rehearsal.tools` in a test.
+A node makes hundreds of calls, so every module here uses only the standard library and runs isolated and without `site`.
+The output is computed from the node's state (`state.py`), so it shows a step that did not run.
+The content of packages is data (`universe.json`). Device tools are in `gpuinfra.rehearsal.devices`.
+Imports are relative, so that the modules work as `standin.tools` in a node and as `gpuinfra.rehearsal.tools` in a test.
 """

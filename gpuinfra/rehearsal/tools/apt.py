@@ -1,7 +1,7 @@
-"""apt-get, apt-cache and apt-mark over the package universe.
+"""apt-get, apt-cache and apt-mark over the packages of `universe.json`.
 
-A repository has to be named in a source list and its key has to be trusted before `update` finds its packages;
-pins, holds and dependencies on exact versions decide as apt does.
+`update` finds the packages of a repository only if a source list names it and its key is trusted.
+Pins, holds and dependencies on exact versions work as in apt.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _update(strict: bool) -> int:
         if found is None:
             sys.stdout.write(f"Err: {source}\n")
             worst = fail(
-                f"E: Failed to fetch {source}  Could not resolve the host's name (a stand-in node knows only vendors' repositories)",
+                f"E: Failed to fetch {source}  Could not resolve host (a stand-in node reaches only vendors' repositories)",
                 100,
             )
             continue
@@ -132,7 +132,7 @@ def _update(strict: bool) -> int:
         write_file(f"{LISTS}/{name}_Packages", source + "\n")
         sys.stdout.write(f"Get: {source} InRelease\n")
     sys.stdout.write("Reading package lists...\n")
-    del strict  # every error counts here; real apt is milder without Error-Mode=any
+    del strict  # real apt ignores some errors without Error-Mode=any
     return worst
 
 
@@ -180,7 +180,7 @@ def _install(names: list[str], options: list[str]) -> int:
 
 
 def _download(names: list[str]) -> int:
-    """`apt-get download NAME=VERSION`: the package's file in the working folder."""
+    """`apt-get download NAME=VERSION`: write the package file to the working folder."""
     universe = Universe(read_state())
     for word in names:
         name, _, wanted = word.partition("=")
@@ -205,7 +205,7 @@ def _resolve(
     installed = state["packages"].get(name)
     if name in chosen:
         if wanted and not matches(chosen[name], wanted):
-            raise LookupError(f"Unable to correct problems: {name} is wanted at {chosen[name]} and at {wanted}")
+            raise LookupError(f"Unable to correct problems: {name} is required at {chosen[name]} and at {wanted}")
         return
     if installed and (not wanted or matches(installed["version"], wanted)) and not asked:
         return
@@ -243,7 +243,7 @@ def _resolve(
 
 
 def _same(universe: Universe, name: str, version: str) -> str:
-    """The version of a sibling built from the same source."""
+    """The version of another package of the same source."""
     entry = universe.get(name) or {}
     if version in entry.get("versions", []):
         return version
@@ -261,18 +261,18 @@ def _remove(names: list[str]) -> int:
 def _upgrade() -> int:
     state = read_state()
     universe, pins = Universe(state), _pins()
-    newer_ones = {}
+    upgrades = {}
     for name, package in state["packages"].items():
         candidate = _candidate(universe, name, pins)
         if candidate and not package.get("hold") and newer(candidate, package["version"]) > 0:
-            newer_ones[name] = candidate
-    install(newer_ones)
-    sys.stdout.write(f"{len(newer_ones)} upgraded, 0 newly installed, 0 to remove.\n")
+            upgrades[name] = candidate
+    install(upgrades)
+    sys.stdout.write(f"{len(upgrades)} upgraded, 0 newly installed, 0 to remove.\n")
     return 0
 
 
 def _known(universe: Universe, name: str) -> list[str]:
-    """Versions that the lists of configured repositories offer, oldest first."""
+    """Versions in the lists of configured repositories, oldest first."""
     entry = universe.get(name)
     if entry is None or not exists(f"{LISTS}/{entry['repo']}_Packages"):
         return []
@@ -293,7 +293,7 @@ def _candidate(universe: Universe, name: str, pins: list[tuple[list[str], str, i
 
 
 def _pins() -> list[tuple[list[str], str, int]]:
-    """(package globs, version glob, priority) of every preference file."""
+    """(package globs, version glob, priority) of each preference file."""
     found = []
     for path in [*walk("/etc/apt/preferences.d"), "/etc/apt/preferences"]:
         packages: list[str] = []
@@ -312,7 +312,7 @@ def _pins() -> list[tuple[list[str], str, int]]:
 
 
 def _sources() -> list[tuple[str, str]]:
-    """(URI, keyring) of every enabled source."""
+    """(URI, keyring) of each enabled source."""
     found = []
     for path in ["/etc/apt/sources.list", *walk("/etc/apt/sources.list.d")]:
         text = read_text(path, "")

@@ -1,7 +1,7 @@
-"""cloud-init: host keys, user data once per instance, and what `cloud-init status` says.
+"""cloud-init: host keys, user data once for each instance, and `cloud-init status`.
 
 It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user scripts).
-Where instance id and user data come from on each cloud is in `datasource.py`.
+`datasource.py` reads the instance id and the user data of each cloud.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def cloud_init(argv: list[str]) -> int:
 
 def _init() -> int:
     os.makedirs(RUN, exist_ok=True)
-    _say(f"Cloud-init v. 25.2 running 'init' at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}.")
+    _print(f"Cloud-init v. 25.2 running 'init' at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}.")
     _record(stage="init", status="running")
     if "never-reports" in read_state()["faults"]:
-        _say("ci-info: no device got an address; waiting for network")
-        while True:  # the fault: an instance that nobody will ever hear of
+        _print("ci-info: no device got an address; waiting for network")
+        while True:  # the fault: an instance that never reports
             time.sleep(3600)
     try:
         instance, user_data = identity(read_state()["instance"]["cloud"])
     except (OSError, ValueError) as error:
         _record(stage="init", status="error", errors=[f"metadata service: {error}"])
-        _say(f"{_source()}: metadata service does not answer: {error}")
+        _print(f"{_source()}: metadata service does not answer: {error}")
         return 1
     folder = f"{LIB}/instances/{instance}"
     os.makedirs(f"{folder}/sem", exist_ok=True)
@@ -81,12 +81,12 @@ def _final() -> int:
         code = _run_user_data(folder)
         write_atomically(
             mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n"
-        )  # once per instance, whatever came of it
+        )  # once for each instance, also after an error
     errors = [f"('scripts_user', RuntimeError('Runparts: user-data ended with exit code {code}'))"] if code else []
     _record(stage="done", status="error" if code else "done", errors=errors)
     os.makedirs(folder, exist_ok=True)
     write_atomically(f"{folder}/boot-finished", f"{time.time():.2f}\n")
-    _say(f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource {_source()}.")
+    _print(f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource {_source()}.")
     return 1 if code else 0
 
 
@@ -97,7 +97,7 @@ def _run_user_data(folder: str) -> int:
     with open(path, "rb") as file:
         start = file.read(64)
     if not start.startswith(b"#!"):
-        _say(f"__init__.py[WARNING]: Unhandled non-multipart (text/x-not-multipart) userdata: '{start[:24]!r}...'")
+        _print(f"__init__.py[WARNING]: Unhandled non-multipart (text/x-not-multipart) userdata: '{start[:24]!r}...'")
         return 0
     script = f"{folder}/scripts/part-001"
     shutil.copyfile(path, script)
@@ -116,13 +116,13 @@ def _run_user_data(folder: str) -> int:
 
 
 def _host_keys(folder: str) -> None:
-    """As cc_ssh does at the first boot of an instance: fresh keys, fingerprints on the console."""
+    """Create host keys and print them on the console, as cc_ssh does at the first boot of an instance."""
     mark = f"{folder}/sem/config_ssh"
     if os.path.exists(mark):
         return
     generator = shutil.which("ssh-keygen")
     if generator is None:
-        _say("cc_ssh: no ssh-keygen on this system, so this node has no host keys")
+        _print("cc_ssh: this system has no ssh-keygen, so this node has no host keys")
         return
     for kind in KEYS[:1] if read_state()["image"].get("few_keys") else KEYS[:2]:
         path = f"/etc/ssh/ssh_host_{kind}_key"
@@ -136,15 +136,15 @@ def _host_keys(folder: str) -> None:
             check=False,
         )
         if done.returncode:
-            _say(f"cc_ssh: {done.stderr.strip()}")
+            _print(f"cc_ssh: {done.stderr.strip()}")
     write_atomically(mark, "done\n")
-    _say("-----BEGIN SSH HOST KEY KEYS-----")
+    _print("-----BEGIN SSH HOST KEY KEYS-----")
     for kind in KEYS:
         path = f"/etc/ssh/ssh_host_{kind}_key.pub"
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
-                _say(file.read().strip())
-    _say("-----END SSH HOST KEY KEYS-----")
+                _print(file.read().strip())
+    _print("-----END SSH HOST KEY KEYS-----")
 
 
 def _status(argv: list[str]) -> int:
@@ -193,6 +193,6 @@ def _source() -> str:
     return NAMES[read_state()["instance"]["cloud"]]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

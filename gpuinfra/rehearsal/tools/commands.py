@@ -1,4 +1,4 @@
-"""The commands of a unit: their environment, their output, their time limit."""
+"""The commands of a unit: environment, output and time limit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TIMED_OUT = 124
 
 
 class Commands:
-    """Runs what `ExecStart=` and its relatives name."""
+    """Runs the commands of `ExecStart=` and related settings."""
 
     def __init__(self, reaper: Reaper, log: Callable[[str, str, bool], None], environ: dict[str, str]) -> None:
         self.reaper, self.log, self.environ = reaper, log, environ
 
     def execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
-        """Run one command to its end; 0 where it is prefixed with `-` or its code counts as success."""
+        """Run one command to its end; returns 0 for a command with the prefix `-` and for a code that counts as success."""
         try:
             pid = self.spawn(unit, command, invocation)
         except OSError as error:
@@ -38,10 +38,8 @@ class Commands:
         return code
 
     def spawn(self, unit: Unit, command: str, invocation: str) -> int:
-        """Start one command; its output goes to the journal, and to the console where the unit says so."""
-        environ = {
-            name: value for name, value in self.environ.items() if name != "HOME"
-        }  # as systemd's own units have it
+        """Start one command. Its output goes to the journal, and to the console if the unit is configured so."""
+        environ = {name: value for name, value in self.environ.items() if name != "HOME"}  # system units have no HOME
         environ |= _environment(unit)
         environ["INVOCATION_ID"] = invocation
         argv = [_expand(word, environ) for word in shlex.split(command.lstrip("@-+!:"))]
@@ -65,7 +63,7 @@ class Commands:
 
 
 def start_limit(unit: Unit) -> float:
-    """Seconds that a start may take: none for a oneshot unless it says so, and 0 means none."""
+    """Time limit of a start in seconds. A oneshot has none by default, and 0 means none."""
     default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
     return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
 

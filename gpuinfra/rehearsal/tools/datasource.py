@@ -1,12 +1,12 @@
-"""Where cloud-init learns on each cloud who this instance is and what its user data are.
+"""The instance id and the user data that cloud-init reads on each cloud.
 
 | cloud | instance id | user data |
 | --- | --- | --- |
-| AWS | metadata service, version 2: first a token, then everything with it | `/latest/user-data` |
-| Azure | metadata service, `compute.vmId` | custom data on the provisioning disc, `ovf-env.xml`; without it `compute.userData` |
-| Google | metadata server, `instance/id` | `instance/attributes/user-data`, base64 where `user-data-encoding` says so |
+| AWS | metadata service, version 2, with a token | `/latest/user-data` |
+| Azure | metadata service, `compute.vmId` | custom data on the provisioning disc, `ovf-env.xml`, or `compute.userData` |
+| Google | metadata server, `instance/id` | `instance/attributes/user-data`, base64 if `user-data-encoding` is base64 |
 
-A stand-in node has no disc drive; Azure's disc is the path `ovf-env.xml` beside the metadata service.
+A stand-in node has no disc drive; the stand-in cloud serves Azure's disc at `ovf-env.xml` beside the metadata service.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from xml.etree import ElementTree
 LINK_LOCAL = "http://169.254.169.254"
 NAMES = {"aws": "DataSourceEc2Local", "azure": "DataSourceAzure", "gcp": "DataSourceGCELocal"}
 AZURE_VERSION = "2021-08-01"
-"""The metadata version that cloud-init asks Azure for."""
+"""The version of Azure's metadata API that cloud-init uses."""
 
 
 def identity(cloud: str) -> tuple[str, bytes]:
-    """Instance id and user data. OSError where the service does not answer, ValueError where it answers nonsense."""
+    """Instance id and user data. Raises OSError without an answer, ValueError for an invalid answer."""
     return {"aws": _aws, "azure": _azure, "gcp": _gcp}[cloud]()
 
 
 def _aws() -> tuple[str, bytes]:
     base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", LINK_LOCAL).rstrip("/")
-    token = _ask("PUT", f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}) or b""
+    token = _request("PUT", f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}) or b""
     header = {"X-aws-ec2-metadata-token": token.decode()}
-    instance = _ask("GET", f"{base}/latest/meta-data/instance-id", header) or b""
-    return instance.decode(), _ask("GET", f"{base}/latest/user-data", header) or b""
+    instance = _request("GET", f"{base}/latest/meta-data/instance-id", header) or b""
+    return instance.decode(), _request("GET", f"{base}/latest/user-data", header) or b""
 
 
 def _azure() -> tuple[str, bytes]:
     base = os.environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", LINK_LOCAL).rstrip("/")
     url = f"{base}/metadata/instance?api-version={AZURE_VERSION}&extended=true"
-    compute = json.loads(_ask("GET", url, {"Metadata": "true"}) or b"{}").get("compute", {})
-    disc = _ask("GET", f"{base}/ovf-env.xml", {})
+    compute = json.loads(_request("GET", url, {"Metadata": "true"}) or b"{}").get("compute", {})
+    disc = _request("GET", f"{base}/ovf-env.xml", {})
     return compute["vmId"], _custom_data(disc) or base64.b64decode(compute.get("userData") or "")
 
 
@@ -58,14 +58,14 @@ def _custom_data(disc: bytes | None) -> bytes:
 def _gcp() -> tuple[str, bytes]:
     base = f"http://{os.environ.get('GCE_METADATA_HOST', 'metadata.google.internal')}/computeMetadata/v1/instance"
     header = {"Metadata-Flavor": "Google"}
-    instance = _ask("GET", f"{base}/id", header) or b""
-    data = _ask("GET", f"{base}/attributes/user-data", header) or b""
-    encoding = _ask("GET", f"{base}/attributes/user-data-encoding", header)
+    instance = _request("GET", f"{base}/id", header) or b""
+    data = _request("GET", f"{base}/attributes/user-data", header) or b""
+    encoding = _request("GET", f"{base}/attributes/user-data-encoding", header)
     return instance.decode(), base64.b64decode(data) if encoding == b"base64" else data
 
 
-def _ask(method: str, url: str, headers: dict[str, str]) -> bytes | None:
-    """The answer, None for 404; patient, because a network comes up slowly."""
+def _request(method: str, url: str, headers: dict[str, str]) -> bytes | None:
+    """The answer, None for 404. Retries, because the network can come up late."""
     problem: OSError | None = None
     for pause in (0.1, 0.3, 1, 2, 4):
         try:

@@ -1,4 +1,4 @@
-"""lsblk, blkid, mdadm and mkfs over the local disks that the machine type has; nothing of the host's disks is shown or touched."""
+"""lsblk, blkid, mdadm and mkfs over the local disks of the machine type. The host's disks are neither listed nor changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT_DISKS = {
     "azure": ("/dev/sda", "/dev/sda1", "Virtual Disk"),
     "gcp": ("/dev/nvme0n1", "/dev/nvme0n1p1", "nvme_card-pd"),
 }
-"""Cloud -> name of the boot disk, of its root partition, and the model that it shows."""
+"""Cloud -> boot disk, root partition, disk model."""
 
 
 def disks(state: State) -> list[dict]:
@@ -133,7 +133,7 @@ def mdadm(argv: list[str]) -> int:
 
 
 def mkfs(argv: list[str], kind: str) -> int:
-    """Format a disk that this machine has."""
+    """Format a disk of the node."""
     label, device, rest = "", "", iter(argv)
     for word in rest:
         if word == "-L":

@@ -1,4 +1,4 @@
-"""dpkg and dpkg-query over the node's installed packages."""
+"""dpkg and dpkg-query over the installed packages of the node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RELATIONS = {
 
 
 def dpkg(argv: list[str]) -> int:
-    """The actions that steps use."""
+    """The actions that bootstrap steps use."""
     words = [word for word in argv if not word.startswith("--force")]
     action, rest = (words[0], words[1:]) if words else ("", [])
     if action in ("-i", "--install", "--unpack"):
@@ -48,7 +48,7 @@ def dpkg(argv: list[str]) -> int:
     if action in ("-c", "--contents", "-I", "--info"):
         sys.stdout.write(read_text(rest[0], ""))
         return 0
-    return fail(f"dpkg: error: the stand-in has no action {action}", 2)
+    return fail(f"dpkg: error: the stand-in does not support {action}", 2)
 
 
 def dpkg_query(argv: list[str]) -> int:

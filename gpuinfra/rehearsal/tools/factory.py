@@ -1,4 +1,4 @@
-"""The first boot's disk: what an image brings (`images.json`), put there by the same code that installs packages later."""
+"""The disk of the first boot: the packages and files of an image (`images.json`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BASE_UNITS = "/usr/lib/systemd/system"
 
 
 def build() -> None:
-    """Lay down the base units, then the image's packages at its versions."""
+    """Install the base units, then the packages of the image."""
     state = read_state()
     images = table("images.json")
     kind = "prebuilt" if state["image"]["prebuilt"] else "plain"
@@ -40,11 +40,11 @@ def build() -> None:
         from .vendor import install_efa
 
         install_efa(image["efa"], universe.data["efa"][image["efa"]])
-    change_state(_whole)
+    change_state(_mark_complete)
 
 
 def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str]) -> None:
-    """A package and what it needs; an image is complete, whatever its repositories."""
+    """Choose a package and its dependencies. An image can contain packages without their repository."""
     entry = universe.get(name)
     if entry is None or name in chosen:
         return
@@ -57,7 +57,7 @@ def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str])
     chosen[name] = version
 
 
-def _whole(state: State) -> None:
+def _mark_complete(state: State) -> None:
     """Nothing of an image is loaded before it boots. Only now is the disk whole: a kill before this lays it down again."""
     state["modules"] = []
     kernel.describe_driver(state)

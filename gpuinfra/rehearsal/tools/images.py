@@ -1,7 +1,7 @@
-"""docker on a stand-in node: signing in, pulling, and running the installers that Google's GPUDirect images are.
+"""docker on a stand-in node: login, pull, and running the installers in Google's GPUDirect images.
 
-`images` of `universe.json` says which images exist in a registry, whoever's it is, and what each writes when it runs.
-An image is there after it was pulled, and it is pulled only with a registry that was signed in to.
+`images` of `universe.json` has the images of a registry and the files that each installs.
+A pull requires a login to the registry, and a run requires a pull.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _VALUED = (
 )
 
 
-def plays(argv: list[str]) -> bool:
-    """Whether a command line is one of those that are played."""
+def handles(argv: list[str]) -> bool:
+    """Whether a command line is handled here."""
     words = _words(argv)[0]
     return words[:1] in ([word] for word in _WORDS) or words[:2] == ["image", "inspect"]
 
 
-def play(argv: list[str]) -> int:
-    """Play it."""
+def run(argv: list[str]) -> int:
+    """Run a command line that `handles` accepts."""
     words, options = _words(argv)
     if not unit_active("docker.service"):
         return fail("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?")
@@ -55,7 +55,7 @@ def play(argv: list[str]) -> int:
 
 
 def info() -> int:
-    """`docker info --format '{{json .}}'`: the runtimes that its configuration names."""
+    """`docker info --format '{{json .}}'`: the runtimes of its configuration."""
     if not unit_active("docker.service"):
         return fail("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?")
     import json
@@ -81,7 +81,7 @@ def _words(argv: list[str]) -> tuple[list[str], dict[str, str]]:
     for word in rest:
         name, equals, value = word.partition("=")
         if words[:1] == ["run"] and len(words) > 1:
-            words.append(word)  # what follows an image's name is for the image
+            words.append(word)  # words after the image are its arguments
         elif name in _VALUED:
             options[name] = value if equals else next(rest, "")
         elif not word.startswith("-"):

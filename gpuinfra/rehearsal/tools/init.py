@@ -1,7 +1,7 @@
-"""Process 1 of a stand-in node: what kernel, udev and systemd do at boot, and the socket that `systemctl` speaks to.
+"""Process 1 of a stand-in node: the work of kernel, udev and systemd at boot, and the socket that `systemctl` uses.
 
-`init boot` starts the enabled units of a fresh boot; `init resume` goes on after a suspension.
-Exit codes: 40 reboot, 41 power off (`nodes/host.py`). What it says on stdout is for the node host: `settled` when nothing is left to start.
+`init boot` starts the enabled units of a new boot; `init resume` continues after a suspension.
+Exit codes: 40 reboot, 41 power off (`nodes/host.py`). On stdout it prints `settled` for the node host when all jobs are done.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Init:
         self.settled = False
 
     def run(self, resume: bool) -> int:
-        """Until a reboot is asked for."""
+        """Run until a reboot or power off is requested."""
         signals = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         threading.Thread(target=self._console, daemon=True).start()
@@ -59,7 +59,7 @@ class Init:
         return self.ending
 
     def log(self, source: str, text: str, console: bool) -> None:
-        """To the journal, and to the console where a unit or systemd itself writes there."""
+        """Write a line to the journal, and to the console if `console` is set."""
         unit, _, ident = source.partition("\t")
         with self._journal_lock:
             with open(JOURNAL, "a", encoding="utf-8") as file:
@@ -68,10 +68,10 @@ class Init:
                 os.write(2, f"[{time.monotonic() - self.began:12.6f}] {ident or unit}: {text}\n".encode())
 
     def _work(self, resume: bool) -> None:
-        """Everything that takes time, away from the thread that reaps."""
+        """Boot or resume, in a thread of its own because the main thread reaps."""
         make_folder(os.path.dirname(JOURNAL))
         make_folder("/run/lock")
-        make_folder("/run/systemd/system")  # how programs see that systemd runs: sd_booted(3)
+        make_folder("/run/systemd/system")  # programs detect systemd by it: sd_booted(3)
         if not resume:
             write_file("/run/standin/booted", f"{time.time():.3f}")
         threading.Thread(target=self._serve, daemon=True).start()
@@ -102,13 +102,13 @@ class Init:
                 os.write(1, b"settled\n")
 
     def _console(self) -> None:
-        """What is written to /dev/console goes to the machine's console log."""
+        """Copy /dev/console to the machine's console log."""
         descriptor = os.open("/dev/console", os.O_RDWR)
         while True:
             os.write(2, os.read(descriptor, 65536))
 
     def _serve(self) -> None:
-        """Answer `systemctl`."""
+        """Serve `systemctl`."""
         if os.path.lexists(SOCKET):
             os.unlink(SOCKET)
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -129,7 +129,7 @@ class Init:
                 stream.write(json.dumps(answer).encode() + b"\n")
                 stream.flush()
             except OSError:
-                pass  # the asking process was ended by what it asked for
+                pass  # the request ended the process that sent it
 
     def _do(self, asked: dict) -> dict:
         do, names = asked["do"], asked.get("units", [])
@@ -161,7 +161,7 @@ class Init:
         return {"error": f"unknown: {do}"}
 
     def _run_command(self, argv: list[str], limit: float) -> dict:
-        """Run a command as somebody logged in would; for the rehearsal's own needs and for tests."""
+        """Run a command as in a login; for the rehearsal and for tests."""
         invocation = uuid.uuid4().hex
         with tempfile.TemporaryFile(dir="/tmp") as output:
             try:
@@ -175,7 +175,7 @@ class Init:
             return {"code": 124 if code is None else code, "output": output.read(1 << 20).decode(errors="replace")}
 
     def _shut_down(self) -> None:
-        """SIGTERM to everything, a moment, then the kernel ends the rest with process 1."""
+        """Send SIGTERM to all processes and wait briefly. The kernel kills the rest with process 1."""
         try:
             os.kill(-1, signal.SIGTERM)
         except ProcessLookupError:

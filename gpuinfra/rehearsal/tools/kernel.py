@@ -1,4 +1,4 @@
-"""Kernel, modules and what appears with them: modprobe, lsmod, modinfo, depmod, dkms, uname, mokutil, and the boot's cold plug."""
+"""Kernel and modules: modprobe, rmmod, lsmod, modinfo, uname, mokutil, and loading modules at boot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from .state import RUN, State, change_state, exists, fail, read_state, read_text, unit_active, walk, write_file
 
-NEEDS = {
+DEPENDENCIES = {
     "nvidia_uvm": ["nvidia"],
     "nvidia_modeset": ["nvidia"],
     "nvidia_drm": ["nvidia_modeset"],
@@ -25,12 +25,12 @@ NEEDS = {
 }
 SIZES = {"nvidia": 14000000, "nvidia_uvm": 2076672, "efa": 98304, "lustre": 1073152}
 NETWORK = {"aws": ["ena"], "azure": ["mlx5_core", "mlx5_ib"], "gcp": ["gve"]}
-"""Cloud -> modules of its network cards; on Azure the accelerated interface is Mellanox's too."""
+"""Cloud -> modules of its network cards. Azure's accelerated interface is a Mellanox card."""
 FILES_MADE = RUN + "/device-files"
 
 
 def boot() -> None:
-    """What the kernel and udev do: load the modules of what is plugged in, then what `modules-load.d` names."""
+    """Load the modules of the machine's devices, then those of `modules-load.d`."""
     state = read_state()
     forget_loaded()
     wanted = [*NETWORK[state["instance"]["cloud"]], "nvme"]
@@ -55,13 +55,13 @@ def boot() -> None:
 
 
 def load(name: str) -> tuple[int, str]:
-    """Load a module with what it needs; exit code and what modprobe would print."""
+    """Load a module with its dependencies; returns exit code and message of modprobe."""
     name = name.replace("-", "_")
     state = read_state()
     if name in state["modules"]:
         return 0, ""
     files = state["module_files"].get(state["kernel"], {})
-    order = _with_needs(name)
+    order = _with_dependencies(name)
     for item in order:
         if item not in files:
             return 1, f"modprobe: FATAL: Module {item} not found in directory /lib/modules/{state['kernel']}"
@@ -84,20 +84,20 @@ def load(name: str) -> tuple[int, str]:
 
 
 def srcversion(name: str, facts: dict) -> str:
-    """What tells two builds of a module apart, as `modinfo` and /sys show it."""
+    """The id of a module build, as `modinfo` and /sys show it."""
     from zlib import crc32
 
     return f"{crc32(repr((name, facts.get('version'), facts.get('package'))).encode()):08X}"
 
 
 def forget_loaded() -> None:
-    """At boot nothing is loaded yet."""
+    """Remove the modules of the previous boot from /sys."""
     for path in [path for path in walk("/sys/module") if path.endswith("/srcversion")]:
         os.unlink(path)
 
 
-def place(state: State, release: str, name: str, facts: dict) -> None:
-    """A module's file for one kernel."""
+def install_module(state: State, release: str, name: str, facts: dict) -> None:
+    """Install the file of a module for one kernel."""
     folder = "updates/dkms" if facts.get("package") == "dkms" else "kernel/drivers"
     path = f"/usr/lib/modules/{release}/{folder}/{name.replace('_', '-')}.ko"
     write_file(path, f"stand-in module {name} {facts.get('version', '')}\n")
@@ -105,7 +105,7 @@ def place(state: State, release: str, name: str, facts: dict) -> None:
 
 
 def describe_driver(state: State) -> None:
-    """The facts that device tools compare: the driver's two halves, fabric manager, EFA."""
+    """Update the versions that device tools compare: the driver's two halves, fabric manager, persistence daemon."""
     from .universe import upstream
 
     packages = state["packages"]
@@ -125,17 +125,17 @@ def describe_driver(state: State) -> None:
 
 
 def _named(packages: dict, stem: str) -> dict | None:
-    """A package by NVIDIA's name, or by Canonical's, which adds the branch: nvidia-utils-580-server."""
+    """A package by NVIDIA's name or by Canonical's, which adds the branch: nvidia-utils-580-server."""
     return next((package for name, package in packages.items() if name == stem or name.startswith(stem + "-")), None)
 
 
 def refresh_devices() -> None:
-    """Let the files below /proc/driver, /sys and /dev say what the state says now."""
+    """Update device files below /proc/driver, /sys and /dev from the state."""
     from . import device_tools
 
     try:
         wanted = device_tools.files()
-    except SystemExit as error:  # a GPU that no stand-in output was made for: the node boots, its tools say so
+    except SystemExit as error:  # an unknown GPU: the node boots without device files
         os.write(2, f"stand-in devices: {error}\n".encode())
         wanted = {}
     earlier = read_text(FILES_MADE, "").splitlines()
@@ -155,7 +155,7 @@ def modprobe(argv: list[str]) -> int:
     if not names:
         return fail("modprobe: ERROR: missing parameters. See -h.")
     if "-a" not in argv and "--all" not in argv:
-        names = names[:1]  # what follows are the module's parameters
+        names = names[:1]  # the next words are parameters of the module
     if any(word in ("-n", "--dry-run", "--show-depends", "-D") for word in argv):
         return 0 if names[0].replace("-", "_") in _files() else fail(f"modprobe: FATAL: Module {names[0]} not found.")
     if remove:
@@ -173,7 +173,7 @@ def modprobe(argv: list[str]) -> int:
 def rmmod(argv: list[str]) -> int:
     for name in [word.replace("-", "_") for word in argv if not word.startswith("-")]:
         state = read_state()
-        users = [other for other in state["modules"] if name in NEEDS.get(other, [])]
+        users = [other for other in state["modules"] if name in DEPENDENCIES.get(other, [])]
         if name not in state["modules"]:
             return fail(f"rmmod: ERROR: Module {name} is not currently loaded")
         if users:
@@ -197,7 +197,7 @@ def lsmod(argv: list[str]) -> int:
     loaded = read_state()["modules"]
     rows = ["Module                  Size  Used by"]
     for name in reversed(loaded):
-        users = [other for other in loaded if name in NEEDS.get(other, [])]
+        users = [other for other in loaded if name in DEPENDENCIES.get(other, [])]
         rows.append(f"{name:<20} {SIZES.get(name, 65536):>8}  {len(users)}{' ' + ','.join(users) if users else ''}")
     sys.stdout.write("\n".join(rows) + "\n")
     return 0
@@ -282,7 +282,7 @@ def mokutil(argv: list[str]) -> int:
 
 
 def nothing(argv: list[str]) -> int:
-    """Commands whose effect nothing on a stand-in node could show: depmod, update-initramfs, update-grub."""
+    """Commands without an effect on a stand-in node: depmod, update-initramfs, update-grub."""
     del argv
     return 0
 
@@ -292,10 +292,10 @@ def _files() -> dict:
     return state["module_files"].get(state["kernel"], {})
 
 
-def _with_needs(name: str) -> list[str]:
+def _with_dependencies(name: str) -> list[str]:
     order: list[str] = []
-    for need in NEEDS.get(name, []):
-        order += [item for item in _with_needs(need) if item not in order]
+    for need in DEPENDENCIES.get(name, []):
+        order += [item for item in _with_dependencies(need) if item not in order]
     return [*order, name]
 
 

@@ -1,7 +1,7 @@
-"""`lnetctl`: Lustre's network on a stand-in node, as far as it is told which devices to use.
+"""`lnetctl`: the configuration of Lustre's network on a stand-in node, which lasts until the next boot.
 
-What it was told is gone after a boot. Messages come in over EFA once a file system is mounted while EFA is preferred;
-the fault `lustre-over-tcp` plays a security group that keeps them out.
+Messages arrive over EFA once a file system is mounted while EFA is preferred. The fault `lustre-over-tcp` simulates a
+security group that blocks them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def lnetctl(argv: list[str]) -> int:
     if argv[:2] == ["net", "add"]:
         return _add(state, _value(argv, "--net"), _value(argv, "--if"))
     if argv[:2] == ["net", "del"]:
-        return _change(lambda told: told["nets"].pop(_value(argv, "--net"), None))
+        return _change(lambda lnet: lnet["nets"].pop(_value(argv, "--net"), None))
     if argv[:2] == ["net", "show"]:
         return _show(state, _value(argv, "--net"), "-v" in argv)
     if argv[:2] == ["udsp", "add"]:
-        return _change(lambda told: told.update(prefers=_value(argv, "--src")))
+        return _change(lambda lnet: lnet.update(prefers=_value(argv, "--src")))
     if argv[:2] == ["udsp", "show"]:
-        source = told(state)["prefers"]
+        source = configuration(state)["prefers"]
         sys.stdout.write(f"udsp:\n    - idx: 0\n      src: {source}\n      dst: NA\n      rte: NA\n" if source else "")
         return 0
-    return fail(f"lnetctl: this stand-in plays no {' '.join(words[:2])}", 1)
+    return fail(f"lnetctl: the stand-in does not support {' '.join(words[:2])}", 1)
 
 
-def told(state: State) -> dict:
-    """What LNet was told in this boot. Lustre's module makes the address on TCP by itself."""
+def configuration(state: State) -> dict:
+    """The configuration of this boot. Lustre's module adds the TCP network itself."""
     kept = state.get("lnet") or {}
     if kept.get("boot_id") != state["boot_id"]:
         kept = {"boot_id": state["boot_id"], "nets": {}, "prefers": ""}
@@ -57,7 +57,7 @@ def _value(argv: list[str], name: str) -> str:
 
 def _change(what: object) -> int:
     def change(state: State) -> None:
-        state["lnet"] = told(state)
+        state["lnet"] = configuration(state)
         what(state["lnet"])  # type: ignore[operator]
 
     change_state(change)
@@ -70,7 +70,7 @@ def _add(state: State, net: str, interface: str) -> int:
         problem = "LND module kefalnd is not loaded"
     elif net == "efa" and not os.path.isdir(f"/sys/class/infiniband/{interface}"):
         problem = "cannot add network: No such device"
-    elif interface in told(state)["nets"].get(net, []):
+    elif interface in configuration(state)["nets"].get(net, []):
         problem = "cannot add network: File exists"
     if problem:
         sys.stderr.write(f'add:\n    - net:\n          errno: -22\n          descr: "{problem}"\n')
@@ -79,7 +79,7 @@ def _add(state: State, net: str, interface: str) -> int:
 
 
 def _show(state: State, only: str, whole: bool) -> int:
-    kept = told(state)
+    kept = configuration(state)
     mounted = any(item["type"] == "lustre" for item in state["mounts"])
     heard = mounted and kept["prefers"].startswith("efa") and "lustre-over-tcp" not in state["faults"]
     lines = ["net:"]

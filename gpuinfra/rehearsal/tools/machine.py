@@ -1,4 +1,4 @@
-"""Small commands that answer for the machine: journalctl, ldconfig, logger, sysctl, udevadm, timedatectl."""
+"""Commands about the machine: journalctl, ldconfig, logger, sysctl, systemd-detect-virt, timedatectl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lo
 
 
 def journalctl(argv: list[str]) -> int:
-    """The kernel's log is the devices' business; this is the rest: `-u UNIT`, `-b`, `-n N`, `-o cat`, `-t IDENT`."""
+    """`-u UNIT`, `-b`, `-n N`, `-o cat`, `-t IDENT`; the kernel log (`-k`) is a device tool."""
     if any(word in ("-k", "--dmesg") for word in argv) or any(
         word[:1] == "-" and word[1:2] != "-" and "k" in word for word in argv
     ):
@@ -52,7 +52,7 @@ def journalctl(argv: list[str]) -> int:
 
 
 def ldconfig(argv: list[str]) -> int:
-    """`-p` lists what the node's packages brought; the loader itself keeps using the host's cache."""
+    """`-p` lists the libraries of the node's packages. The loader uses the host's cache."""
     if "-p" not in argv and "--print-cache" not in argv:
         return 0
     folders = list(LIBRARIES)
@@ -71,7 +71,7 @@ def ldconfig(argv: list[str]) -> int:
 
 
 def logger(argv: list[str]) -> int:
-    """To the node's journal."""
+    """Write to the node's journal."""
     import time
 
     ident, words, rest = "root", [], iter(argv)
@@ -90,7 +90,7 @@ def logger(argv: list[str]) -> int:
 
 
 def sysctl(argv: list[str]) -> int:
-    """`-w NAME=VALUE`, `-n NAME`, `--system`: remembered by the node, the host's kernel is left alone."""
+    """`-w NAME=VALUE`, `-n NAME`, `--system`: stored in the node's state, without effect on the host's kernel."""
     values = {
         word.partition("=")[0]: word.partition("=")[2] for word in argv if "=" in word and not word.startswith("-")
     }
@@ -115,14 +115,14 @@ def sysctl(argv: list[str]) -> int:
 
 
 def detect_virt(argv: list[str]) -> int:
-    """What the machine would say of itself."""
+    """The cloud's hypervisor."""
     del argv
     sys.stdout.write({"aws": "amazon", "azure": "microsoft", "gcp": "google"}[read_state()["instance"]["cloud"]] + "\n")
     return 0
 
 
 def timedatectl(argv: list[str]) -> int:
-    """The clock is the host's."""
+    """The host's clock, reported as synchronized."""
     del argv
     sys.stdout.write("NTPSynchronized=yes\nSystem clock synchronized: yes\n")
     return 0

@@ -1,7 +1,7 @@
-"""What systemd does on a stand-in node: jobs in order, services, timers, and their states in `/run/standin/units.json`.
+"""systemd on a stand-in node: ordered jobs, services, timers, and their states in `/run/standin/units.json`.
 
-Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers behave as systemd documents them, as far as the units
-of nodes use them. Cgroups are replaced by the invocation id that every process of a unit inherits.
+Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers follow systemd's documentation, as far as the
+units of nodes use them. Instead of a cgroup, the processes of a unit share an invocation id in their environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
 
 @dataclass
 class Job:
-    """A start that was asked for and has not ended."""
+    """A requested start that has not finished."""
 
     name: str
     done: threading.Event = field(default_factory=threading.Event)
@@ -38,10 +38,10 @@ class Manager:
         self.jobs: dict[str, Job] = {}
         self.last_job = time.monotonic()
 
-    # Asking
+    # Requests
 
     def start(self, names: list[str], wait: bool = True) -> dict[str, str]:
-        """Start units with what they need; the result of each job: `done`, `failed`, `dependency`, `skipped`, `not-found`, `masked`."""
+        """Start units with their requirements; returns the result of each job: `done`, `failed`, `dependency`, `skipped`, `not-found`, `masked`."""
         jobs: dict[str, Job | str] = {}
         with self.lock:
             fresh: list[tuple[Job, Unit]] = []
@@ -61,7 +61,7 @@ class Manager:
         return results
 
     def stop(self, name: str) -> None:
-        """Stop a unit, its processes and its timer."""
+        """Stop a unit and its processes."""
         name = full_name(name)
         state = self.states.get(name)
         if state is None or state["active"] in ("inactive", "failed"):
@@ -77,11 +77,11 @@ class Manager:
         self._set(name, active="inactive", sub="dead", stopping=False, ended=time.time(), pid=0)
 
     def state(self, name: str) -> dict:
-        """What `systemctl show` would say about a unit."""
+        """The state of a unit."""
         return self.states.get(full_name(name)) or {"active": "inactive", "sub": "dead"}
 
     def resume(self) -> None:
-        """After a suspension: what ended stays ended, what ran is started again, in the same boot."""
+        """Resume after a suspension: units that ran start again in the same boot, finished ones do not."""
         earlier = loads(read_text(UNITS, "{}"))
         again = []
         with self.lock:
@@ -93,11 +93,11 @@ class Manager:
         self.start(again, wait=False)
 
     def busy(self) -> bool:
-        """Whether a job is running or waits for its turn."""
+        """Whether a job is queued or running."""
         return bool(self.jobs)
 
     def tick(self) -> None:
-        """Start what timers ask for now."""
+        """Start the services of due timers."""
         for name, state in list(self.states.items()):
             if name.endswith(".timer") and state["active"] == "active":
                 self._tick(name, state)
@@ -118,19 +118,19 @@ class Manager:
         job = Job(name)
         self.jobs[name] = job
         fresh.append((job, unit))
-        self._set(name, queued=True)  # a suspension while it waits must not lose it
-        for other in self._needs(unit):
+        self._set(name, queued=True)  # recorded, so that a suspension does not lose it
+        for other in self._requirements(unit):
             self._enqueue(other, fresh)
         return job
 
-    def _needs(self, unit: Unit) -> list[str]:
+    def _requirements(self, unit: Unit) -> list[str]:
         names = unit.words("Unit", "Requires") + unit.words("Unit", "Wants") + unit.words("Unit", "BindsTo")
         if unit.kind == "target":
             names += wanted_by(unit.name)
         return [full_name(name) for name in names]
 
     def _after(self, unit: Unit) -> set[str]:
-        """Units whose jobs go first: `After=`, their `Before=`, and a target's own members."""
+        """Units whose jobs run first: `After=`, their `Before=`, and the members of a target."""
         names = set(unit.words("Unit", "After"))
         for other in list(self.jobs):
             loaded = load(other)
@@ -140,14 +140,14 @@ class Manager:
                 names.add(other)
             if (
                 unit.kind == "target"
-                and other in self._needs(unit)
+                and other in self._requirements(unit)
                 and loaded.flag("Unit", "DefaultDependencies", True)
             ):
                 names.add(other)
         return names
 
     def _break_cycles(self, fresh: list[tuple[Job, Unit]]) -> None:
-        """systemd deletes a job of an ordering cycle and says so; a node that relied on it would wait for ever otherwise."""
+        """Delete a job of each ordering cycle and log it, as systemd does."""
         units = {unit.name: unit for _, unit in fresh}
         after = {name: {other for other in self._after(unit) if other in units} for name, unit in units.items()}
         done: set[str] = set()
@@ -180,7 +180,7 @@ class Manager:
     def _run_job(self, job: Job, unit: Unit) -> None:
         try:
             waited: set[str] = set()
-            while True:  # a job that is queued while this one waits goes first as well
+            while True:  # jobs queued in the meantime can also have to run first
                 with self.lock:
                     first = [
                         self.jobs[name]
@@ -199,7 +199,7 @@ class Manager:
                 self._set(unit.name, active="inactive", sub="dead", result="dependency", ended=time.time())
             else:
                 job.result = self._start(unit)
-        except Exception as error:  # a defect of the stand-in must not hang the node
+        except Exception as error:  # an error in the stand-in must not block the node
             self.log("systemd", f"{unit.name}: {error!r}", True)
             job.result = "failed"
             self._set(unit.name, active="failed", sub="failed", result="resources", ended=time.time())
@@ -270,7 +270,7 @@ class Manager:
         except OSError as error:
             self.log("systemd", f"{unit.name}: {error}", True)
             return self._failed(unit, 203)
-        if unit.type in ("notify", "forking", "dbus"):  # ready when it has not ended at once: it cannot tell us
+        if unit.type in ("notify", "forking", "dbus"):  # it cannot notify, so it is ready if it does not exit at once
             code = self.reaper.wait(pid, 0.15)
             if code is not None and not (unit.type == "forking" and code == 0):
                 return self._failed(unit, code)
@@ -293,7 +293,7 @@ class Manager:
         self._restart(unit, clean, self.states[unit.name].get("result", ""))
 
     def _restart(self, unit: Unit, clean: bool, result: str) -> None:
-        """`Restart=`, with its pause, and at most five times in ten seconds."""
+        """Apply `Restart=`, after `RestartSec=` and at most five times in ten seconds."""
         wanted = unit.one("Service", "Restart", "no")
         abnormal = result in ("signal", "timeout")
         if not (wanted == "always" or (wanted == "on-failure" and not clean) or (wanted == "on-abnormal" and abnormal)):

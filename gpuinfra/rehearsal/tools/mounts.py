@@ -1,7 +1,7 @@
-"""mount, umount, findmnt, mountpoint and df, for Lustre and for local disks that this machine does not really have.
+"""mount, umount, findmnt, mountpoint and df for simulated Lustre file systems and local disks.
 
-A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder of the node.
-The kernel would call both `ext4`, so these commands answer from the node's state. Other mounts go to the real commands.
+A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder of
+the node. The kernel reports both as `ext4`, so these commands answer from the node's state. Other mounts use the real commands.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ SHARED = RUN + "/filesystems"
 DISKS = "/var/lib/stand-in-disks"
 ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,relatime,discard,errors=remount-ro"}
 MS_BIND, MNT_DETACH = 4096, 2
-PLAYED = ("lustre", "nfs", "xfs", "ext4")
+SIMULATED = ("lustre", "nfs", "xfs", "ext4")
 
 
 def boot() -> None:
-    """Local disks that the image mounts, then what fstab names."""
+    """Mount the local disks of the image, then the entries of fstab."""
     state = read_state()
     place = state["image"].get("scratch")
     if place and state["hardware"]["nvme"]:
@@ -33,14 +33,14 @@ def boot() -> None:
             }
         )
     for source, target, kind, options in _fstab():
-        if kind in PLAYED and target != "/" and "noauto" not in options:
+        if kind in SIMULATED and target != "/" and "noauto" not in options:
             code, text = _mount(source, target, kind, options)
             if code:
                 os.write(2, f"systemd: Failed to mount {target}: {text}\n".encode())
 
 
 def restore() -> None:
-    """After a suspension: the bindings went with the processes, the mounts did not."""
+    """Bind again after a suspension: the bind mounts ended with the node's processes."""
     for item in read_state()["mounts"]:
         _bind(item)
 
@@ -176,11 +176,11 @@ def findmnt(argv: list[str]) -> int:
 
 
 def df(argv: list[str]) -> int:
-    """The machine's own root disk and file systems; the host's disk says nothing about the node."""
+    """The node's root disk and file systems, not the host's."""
     words = [word for word in argv if not word.startswith("-")]
     output = next((word.partition("=")[2] for word in argv if word.startswith("--output")), None)
     unit = 1 if "-B1" in argv or "--block-size=1" in argv or "-b" in argv else 1024
-    places = [_holder(word) for word in words] or [item["target"] for item in table() if item["type"] in PLAYED]
+    places = [_holder(word) for word in words] or [item["target"] for item in table() if item["type"] in SIMULATED]
     rows = []
     for item in table():
         if item["target"] in places:
@@ -221,7 +221,7 @@ def df(argv: list[str]) -> int:
 
 
 def table() -> list[dict]:
-    """Every mount that a node shows."""
+    """All mounts of the node."""
     fixed = [
         ROOT,
         *(
@@ -296,7 +296,7 @@ def _bind(item: dict) -> int:
 
 
 def _call(name: str, *arguments: object) -> int:
-    """The system call itself: init may not wait for a child of its own, its reaper does."""
+    """Call a function of the C library. Init cannot run a command for it, because its reaper would collect the child."""
     import ctypes
 
     return getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments)
@@ -312,7 +312,7 @@ def _fstab() -> list[tuple[str, str, str, str]]:
 
 
 def _disk(source: str) -> str | None:
-    """The formatted disk of that name or label."""
+    """The formatted disk with this name or label."""
     for name, facts in read_state().get("disks", {}).items():
         if facts.get("fstype") and (
             source == name or source in (f"LABEL={facts.get('label')}", f"UUID={facts.get('uuid')}")
@@ -322,7 +322,7 @@ def _disk(source: str) -> str | None:
 
 
 def _holder(path: str) -> str:
-    """The mount point that holds a path."""
+    """The mount point of a path."""
     path = path.rstrip("/") or "/"
     points = sorted((item["target"] for item in table()), key=len, reverse=True)
     return next(point for point in points if path == point or path.startswith(point.rstrip("/") + "/"))

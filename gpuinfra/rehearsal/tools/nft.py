@@ -1,4 +1,4 @@
-"""`nft` on a stand-in node: tables of one family, loaded from a file, shown as the real one shows them, gone after a boot."""
+"""`nft` on a stand-in node: tables loaded from a file and listed in nft's format, until the next boot."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def nft(argv: list[str]) -> int:
         if name not in tables:
             return fail(f"Error: Could not process rule: No such file or directory\ndelete table {name}", 1)
         return _keep({other: text for other, text in tables.items() if other != name})
-    return fail(f"nft: this stand-in plays no {' '.join(argv[:2])}", 1)
+    return fail(f"nft: the stand-in does not support {' '.join(argv[:2])}", 1)
 
 
 def loaded(state: State) -> dict:
-    """Table -> its rules as they are listed, of this boot."""
+    """Table -> its listing, of this boot."""
     kept = state.get("nft") or {}
     return dict(kept["tables"]) if kept.get("boot_id") == state["boot_id"] else {}
 
@@ -45,7 +45,7 @@ def _keep(tables: dict) -> int:
 
 
 def _load(path: str, tables: dict) -> int:
-    """A file is taken whole or not at all."""
+    """Load a file completely or not at all."""
     text = read_text(path, "")
     if not text:
         return fail(f'Error: Could not open file "{path}": No such file or directory', 1)

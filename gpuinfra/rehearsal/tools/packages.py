@@ -1,4 +1,4 @@
-"""Installing and removing packages on a stand-in node: what a package's files and maintainer scripts do to the machine."""
+"""Install and remove packages on a stand-in node, with the effect of their files and maintainer scripts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def install(
     services: bool = True,
     configure: bool = True,
 ) -> None:
-    """Bring packages (name -> version) with all that they do; dependencies are the caller's business and come first.
+    """Install packages (name -> version). The caller resolves dependencies and lists them first.
 
-    `configure` false only unpacks: nothing is built and nothing starts until `configure_all`.
+    Without `configure`, packages are only unpacked: nothing is built or started until `configure_all`.
     """
     start: list[str] = []
 
@@ -52,13 +52,13 @@ def install(
     change_state(change)
     kernel.refresh_devices()
     if services and configure and start and exists(RUN + "/init.sock"):
-        from .systemctl import ask
+        from .systemctl import request
 
-        ask({"do": "start", "units": start, "wait": True})
+        request({"do": "start", "units": start, "wait": True})
 
 
 def configure_all() -> list[str]:
-    """What `dpkg --configure -a` does; returns the packages that cannot be configured."""
+    """`dpkg --configure -a`; returns the packages that cannot be configured."""
 
     def change(state: State) -> None:
         for package in state["packages"].values():
@@ -76,7 +76,7 @@ def configure_all() -> list[str]:
 
 
 def remove(names: list[str]) -> None:
-    """Take packages away with their files."""
+    """Remove packages with their files."""
 
     def change(state: State) -> None:
         universe = Universe(state)
@@ -91,7 +91,7 @@ def remove(names: list[str]) -> None:
 
 
 def file_list(state: State, name: str) -> list[str]:
-    """What `dpkg -L` prints."""
+    """The files of a package, as `dpkg -L` prints them."""
     universe = Universe(state)
     entry, package = universe.get(name), state["packages"].get(name)
     if entry is None or package is None:
@@ -143,7 +143,7 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
             "package": entry["name"],
         }
         for name in entry["kernel_modules"]:
-            kernel.place(state, release, name, facts)
+            kernel.install_module(state, release, name, facts)
     if entry.get("boots"):
         release = entry["values"]["kernel"]
         if release not in state["kernels"]:
@@ -170,7 +170,7 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
 
 
 def _dkms(universe: Universe, state: State) -> None:
-    """Build what DKMS knows for every kernel whose headers are there; without headers it stays `added`."""
+    """Build DKMS modules for each kernel with headers; without headers they stay `added`."""
     for item in list(state["dkms"]):
         for release in state["kernels"]:
             if not exists(f"/usr/lib/modules/{release}/build/Makefile"):
@@ -194,7 +194,7 @@ def _dkms(universe: Universe, state: State) -> None:
                 version = older_driver(universe, version)
             for name in item["modules"]:
                 facts = {"version": version, "license": item["license"], "open": item["open"], "package": "dkms"}
-                kernel.place(state, release, name, facts)
+                kernel.install_module(state, release, name, facts)
             state["dkms"].append({**item, "kernel": release, "status": "installed"})
             sys.stdout.write(f"Building initial module for {release}\nDone.\n")
     built = {item["module"] for item in state["dkms"] if item["status"] == "installed"}
@@ -216,7 +216,7 @@ def dkms(argv: list[str]) -> int:
 
 
 def _source_too_old(item: dict, release: str) -> bool:
-    """A module's source that newer kernels want otherwise: `from_kernel` is the first such kernel, a file, and the text it needs."""
+    """Whether a module's source does not build on a kernel. `from_kernel` is the first such kernel, a file, and the text that the file then needs."""
     if not item.get("from_kernel"):
         return False
     first, path, text = item["from_kernel"]
@@ -232,7 +232,7 @@ def older_driver(universe: Universe, version: str) -> str:
 
 
 def _units(entry: dict) -> list[str]:
-    """Enable a package's units as its maintainer scripts do; returns those that it starts."""
+    """Enable the units of a package, as its maintainer scripts do; returns those that they start."""
     if not entry.get("enable"):
         return []
     from .unitfile import enable, masked

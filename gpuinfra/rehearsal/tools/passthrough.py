@@ -1,4 +1,4 @@
-"""The host's real command of the same name, for what a stand-in does not play."""
+"""The host's real command of the same name, for calls that a stand-in does not handle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOLDERS = ("/.host/usr/bin", "/.host/usr/sbin", "/.host/bin", "/.host/sbin", "/.
 
 
 def real(name: str) -> str | None:
-    """Path of the host's command, or None where the host has none."""
+    """Path of the host's command, or None."""
     return next((f"{folder}/{name}" for folder in FOLDERS if exists(f"{folder}/{name}")), None)
 
 
@@ -25,7 +25,7 @@ def run_real(name: str, argv: list[str]) -> int:
 
 
 def become_real(name: str, argv: list[str]) -> int:
-    """Replace this process by the host's command."""
+    """Replace this process with the host's command."""
     path = real(name)
     if path is None:
         os.write(2, f"{name}: command not found\n".encode())

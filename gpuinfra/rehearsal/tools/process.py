@@ -1,4 +1,4 @@
-"""Starting and reaping processes in a node's init, which inherits every orphan."""
+"""Start and reap processes in a node's init, which adopts orphans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT]
 
 
 class Reaper:
-    """Reaps all children; answers for those that it started."""
+    """Reaps all children and keeps the exit codes of those that it started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Reaper:
         return pid
 
     def reap(self) -> None:
-        """Take all children that ended. Called by the main thread on SIGCHLD."""
+        """Reap all ended children. The main thread calls this on SIGCHLD."""
         while True:
             with self._lock:
                 try:
@@ -65,7 +65,7 @@ class Reaper:
 
 
 def find_program(name: str, path: str) -> str | None:
-    """As `execvp` finds it."""
+    """Find a program as `execvp` does."""
     if "/" in name:
         return name if os.access(name, os.X_OK) else None
     for folder in path.split(":"):
@@ -75,7 +75,7 @@ def find_program(name: str, path: str) -> str | None:
 
 
 def members(invocation: str) -> list[int]:
-    """Every process that a unit's invocation started, however it detached: systemd would know them by their cgroup."""
+    """Processes of a unit's invocation, including detached ones. systemd identifies them by their cgroup."""
     needle = f"INVOCATION_ID={invocation}".encode()
     found = []
     for name in os.listdir("/proc"):
@@ -90,7 +90,7 @@ def members(invocation: str) -> list[int]:
 
 
 def end_all(invocation: str, patience: float) -> None:
-    """SIGTERM, then SIGKILL for what is left."""
+    """Send SIGTERM, and SIGKILL to processes that do not end in time."""
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 1.0)):
         pids = members(invocation)
         for pid in pids:

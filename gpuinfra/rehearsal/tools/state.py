@@ -1,7 +1,7 @@
-"""The state of a stand-in node, as its tools read and change it.
+"""Read and change the state of a stand-in node from within the node.
 
-`nodes/state.py` owns the schema and writes the first version; this module is what runs inside the node.
-It avoids `json` and `re`, whose import costs as much as starting Python, by using the C scanner that they wrap.
+`nodes/state.py` owns the schema and writes the first version.
+This module uses the C scanner of `json` directly, because importing `json` and `re` takes as long as starting Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ State = dict
 
 
 def read_text(path: str, default: str | None = None) -> str:
-    """The file's text, or `default` where it does not exist."""
+    """The text of a file, or `default` if it does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -36,7 +36,7 @@ def read_text(path: str, default: str | None = None) -> str:
 
 
 def loads(text: str) -> object:
-    """JSON to Python, through the C scanner alone where it exists."""
+    """JSON to Python, with the C scanner if it exists."""
     try:
         from _json import make_scanner  # type: ignore[import-not-found]
     except ImportError:
@@ -48,7 +48,7 @@ def loads(text: str) -> object:
 
 
 def dumps(value: object, indent: str = "") -> str:
-    """Python to JSON. Small and recursive: these files are small, and `json` is slow to import."""
+    """Python to JSON, without importing `json`."""
     if value is None:
         return "null"
     if value is True:
@@ -70,12 +70,12 @@ def dumps(value: object, indent: str = "") -> str:
 
 
 def read_state(path: str = PATH) -> State:
-    """What the node is now."""
+    """The current state of the node."""
     return loads(read_text(path))  # type: ignore[return-value]
 
 
 def change_state(change: Callable[[State], object], folder: str = FOLDER) -> State:
-    """Apply `change` to the state under a lock and replace the file in one step, so that a kill leaves the old or the new."""
+    """Apply `change` to the state under a lock and replace the file in one step; returns the new state."""
     import fcntl
 
     lock = os.open(folder + "/lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -98,11 +98,11 @@ def write_atomically(path: str, text: str) -> None:
 
 
 def write_file(path: str, text: str, mode: int = 0o644) -> None:
-    """Write `path`, making its folders."""
+    """Write `path` and create its folders."""
     make_folder(path.rpartition("/")[0])
     try:
         if os.lstat(path).st_mode & 0o170000 == 0o120000:
-            os.unlink(path)  # a link to the host's file: replace the link, never write through it
+            os.unlink(path)  # a link to a file of the host: replace the link instead of writing to its target
     except FileNotFoundError:
         pass
     with open(path, "w", encoding="utf-8") as file:
@@ -122,7 +122,7 @@ def make_folder(path: str) -> None:
 
 
 def link(target: str, path: str) -> None:
-    """Make `path` a symbolic link to `target`, replacing what is there."""
+    """Make `path` a symbolic link to `target`; replaces an existing file."""
     make_folder(path.rpartition("/")[0])
     try:
         os.unlink(path)
@@ -132,7 +132,7 @@ def link(target: str, path: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Whether `path` is there, links followed."""
+    """Whether `path` exists; links are followed."""
     try:
         os.stat(path)
     except OSError:
@@ -141,13 +141,13 @@ def exists(path: str) -> bool:
 
 
 def units() -> dict[str, dict]:
-    """What each systemd unit of this node is doing, as its init last wrote it."""
+    """State of each systemd unit, as init wrote it last."""
     text = read_text(UNITS, "{}")
     return loads(text)  # type: ignore[return-value]
 
 
 def unit_active(name: str) -> bool:
-    """Whether a unit is active now."""
+    """Whether a unit is active."""
     return units().get(name, {}).get("active") == "active"
 
 
@@ -166,13 +166,13 @@ def walk(folder: str) -> Iterator[str]:
 
 
 def fail(text: str, code: int = 1) -> int:
-    """Print to stderr and hand back an exit code."""
+    """Print to stderr and return an exit code."""
     sys.stderr.write(text + "\n")
     return code
 
 
 class _Context:
-    """What `_json.make_scanner` asks of a decoder."""
+    """The decoder settings that `_json.make_scanner` reads."""
 
     strict = True
     object_hook = None

@@ -1,4 +1,4 @@
-"""systemctl, systemd-run, reboot and their relatives: clients of the node's init."""
+"""systemctl, systemd-run, reboot and shutdown: clients of the node's init."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .state import RUN, State, dumps, fail, loads, units
 from .unitfile import disable, enable, find, full_name, is_enabled, load, masked
 
 
-def ask(what: State) -> State:
-    """Send one question to init and wait for its answer."""
+def request(message: State) -> State:
+    """Send a message to init and wait for the answer."""
     import socket
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(RUN + "/init.sock")
-        connection.sendall(dumps(what).replace("\n", " ").encode() + b"\n")
+        connection.sendall(dumps(message).replace("\n", " ").encode() + b"\n")
         data = b""
         while not data.endswith(b"\n"):
             part = connection.recv(65536)
@@ -29,7 +29,7 @@ def ask(what: State) -> State:
 
 
 def systemctl(argv: list[str]) -> int:
-    """The actions that steps and units use."""
+    """The actions that bootstrap steps and units use."""
     flags = [word for word in argv if word.startswith("-")]
     words = [word for word in argv if not word.startswith("-")]
     properties = [word.partition("=")[2] for word in flags if word.startswith(("--property=", "-p="))]
@@ -54,12 +54,12 @@ def systemctl(argv: list[str]) -> int:
     if action in ("enable", "disable", "reenable", "preset", "mask", "unmask"):
         return _install(action, [full_name(name) for name in names], now="--now" in flags)
     if action in ("reboot", "poweroff", "halt"):
-        ask({"do": "reboot" if action == "reboot" else "poweroff"})
+        request({"do": "reboot" if action == "reboot" else "poweroff"})
         return 0
     if action in ("daemon-reload", "daemon-reexec", "set-default", "edit"):
         return 0
     if action == "reset-failed":
-        ask({"do": "reset-failed", "units": [full_name(name) for name in names]})
+        request({"do": "reset-failed", "units": [full_name(name) for name in names]})
         return 0
     if action == "show":
         return _show(names, properties, "--value" in flags)
@@ -99,7 +99,7 @@ def systemd_run(argv: list[str]) -> int:
 def reboot(argv: list[str]) -> int:
     """`reboot`, and `shutdown -r now`."""
     del argv
-    ask({"do": "reboot"})
+    request({"do": "reboot"})
     return 0
 
 
@@ -107,17 +107,17 @@ def shutdown(argv: list[str]) -> int:
     """`shutdown [-r|-h] now`, and `poweroff`."""
     if "-c" in argv:
         return 0
-    ask({"do": "reboot" if "-r" in argv or "--reboot" in argv else "poweroff"})
+    request({"do": "reboot" if "-r" in argv or "--reboot" in argv else "poweroff"})
     return 0
 
 
 def _run(action: str, names: list[str], wait: bool) -> int:
     if action == "stop":
-        ask({"do": "stop", "units": names})
+        request({"do": "stop", "units": names})
         return 0
     if action == "try-restart":
         names = [name for name in names if units().get(name, {}).get("active") == "active"]
-    answer = ask({"do": "start" if action in ("start", "isolate") else "restart", "units": names, "wait": wait})
+    answer = request({"do": "start" if action in ("start", "isolate") else "restart", "units": names, "wait": wait})
     worst = 0
     for name, result in answer.get("results", {}).items():
         if result == "not-found":
@@ -150,14 +150,14 @@ def _install(action: str, names: list[str], now: bool) -> int:
             return fail(f"Failed to {action} unit: Unit file /etc/systemd/system/{name} is masked.")
         if action != "disable" and load(name) is None:
             return fail(f"Failed to {action} unit: Unit file {name} does not exist.")
-        said = disable(name) if action in ("disable", "reenable") else []
+        lines = disable(name) if action in ("disable", "reenable") else []
         if action != "disable":
-            said += enable(name)
-        sys.stderr.write("".join(line + "\n" for line in said))
+            lines += enable(name)
+        sys.stderr.write("".join(line + "\n" for line in lines))
     if now and action in ("enable", "reenable"):
         return _run("start", names, wait=True)
     if now and action in ("disable", "mask"):
-        ask({"do": "stop", "units": names})
+        request({"do": "stop", "units": names})
     return 0
 
 

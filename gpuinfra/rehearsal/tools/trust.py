@@ -1,8 +1,8 @@
-"""gpg and sha256sum for vendors' stand-in files.
+"""gpg and sha256sum for the stand-in files of vendors.
 
-A stand-in key is one line with the vendor's real fingerprint. A signature names key and hash; it is checked against the file's
-bytes for real. `sha256sum` prints the hash that the vendor publishes for a file that is byte for byte what the stand-in sent,
-and the true hash for every other file, so a damaged download does not match.
+A stand-in key is one line with the vendor's real fingerprint. A signature names key and hash, and the hash is compared with
+the file. `sha256sum` prints the vendor's published hash for an unchanged stand-in file and the actual hash for every other
+file, so a corrupt download does not match.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def gpg(argv: list[str]) -> int:
     return (
         0
         if flags <= {"--batch", "--yes", "--list-keys", "--quiet"}
-        else fail(f"gpg: the stand-in has no {sorted(flags)}", 2)
+        else fail(f"gpg: the stand-in does not support {sorted(flags)}", 2)
     )
 
 
 def sha256sum(argv: list[str]) -> int:
-    """Files and `-c`; everything else is the real command."""
+    """Files and `-c`; other calls use the real command."""
     files = [word for word in argv if not word.startswith("-")]
     if not files or any(word in ("-c", "--check") for word in argv):
         return _check(argv, files) if files else become_real("sha256sum", argv)
@@ -84,7 +84,7 @@ def sha256sum(argv: list[str]) -> int:
 
 
 def shown_sha256(path: str) -> str:
-    """The vendor's published hash for an undamaged vendor file, else the true one."""
+    """The vendor's published hash for an unchanged stand-in file, else the actual hash."""
     from _hashlib import openssl_sha256 as sha256
 
     with open(path, "rb") as file:
@@ -114,10 +114,10 @@ def _check(argv: list[str], files: list[str]) -> int:
 
 def _verify(words: list[str], home: str, status: str) -> int:
     if len(words) != 2:
-        return fail("gpg: the stand-in verifies detached signatures only: --verify SIGNATURE FILE", 2)
+        return fail("gpg: the stand-in supports detached signatures only: --verify SIGNATURE FILE", 2)
     signature = read_text(words[0], "").split()
     keys = dict(_keys(read_text(f"{home}/stand-in-keyring", "")))
-    told = os.fdopen(os.dup(int(status)), "w") if status else None
+    stream = os.fdopen(os.dup(int(status)), "w") if status else None
     if len(signature) != 4 or signature[:2] != ["stand-in", "signature"]:
         return fail("gpg: no valid OpenPGP data found.\ngpg: the signature could not be verified.", 2)
     from _hashlib import openssl_sha256 as sha256
@@ -141,9 +141,9 @@ def _verify(words: list[str], home: str, status: str) -> int:
         word = f"GOODSIG {fingerprint[-16:]} {keys[fingerprint]}\n[GNUPG:] VALIDSIG {fingerprint} 2026-01-01 1767225600 0 4 0 1 10 00 {fingerprint}"
         text, code = f'Good signature from "{keys[fingerprint]}"', 0
     sys.stderr.write(f"gpg: {text}\n")
-    if told:
-        told.write(f"[GNUPG:] NEWSIG\n[GNUPG:] {word}\n")
-        told.close()
+    if stream:
+        stream.write(f"[GNUPG:] NEWSIG\n[GNUPG:] {word}\n")
+        stream.close()
     return code
 
 

@@ -1,4 +1,4 @@
-"""systemd unit files: finding, reading, enabling. As much of the format as units of nodes and vendors use."""
+"""systemd unit files: finding, reading, enabling. Covers the part of the format that units of nodes and vendors use."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ TYPES = (".service", ".timer", ".target", ".path", ".mount", ".socket")
 
 
 class Unit:
-    """One unit: section -> key -> values in order. No dataclass: their import costs more than a short command."""
+    """One unit: section -> key -> values in order. Not a dataclass, because importing dataclasses is slow."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name, self.path = name, path
         self.sections: dict[str, dict[str, list[str]]] = {}
 
     def all(self, section: str, key: str) -> list[str]:
-        """Every value of a key that may be repeated; an empty assignment clears what came before."""
+        """All values of a key; an empty assignment clears earlier ones."""
         return self.sections.get(section, {}).get(key, [])
 
     def words(self, section: str, key: str) -> list[str]:
@@ -30,7 +30,7 @@ class Unit:
         return values[-1] if values else default
 
     def flag(self, section: str, key: str, default: bool) -> bool:
-        """A boolean in systemd's words."""
+        """A boolean setting."""
         value = self.one(section, key).lower()
         return default if not value else value in ("1", "yes", "true", "on")
 
@@ -46,12 +46,12 @@ class Unit:
 
 
 def full_name(name: str) -> str:
-    """`ssh` means `ssh.service`; a mount point's path means its mount unit."""
+    """The name with its type: `ssh` is `ssh.service`."""
     return name if name.endswith(TYPES) else name + ".service"
 
 
 def find(name: str) -> str | None:
-    """Path of a unit's file, or None; a link to /dev/null means masked and is returned as it is."""
+    """Path of a unit's file, or None. For a masked unit it is the link to /dev/null."""
     for folder in SEARCH:
         path = f"{folder}/{name}"
         if os.path.lexists(path):
@@ -60,13 +60,13 @@ def find(name: str) -> str | None:
 
 
 def masked(name: str) -> bool:
-    """Whether the unit is forbidden."""
+    """Whether the unit is masked."""
     path = find(name)
     return path is not None and os.path.islink(path) and os.readlink(path) == "/dev/null"
 
 
 def load(name: str) -> Unit | None:
-    """The unit with its drop-ins, or None where there is no such file. A target needs none."""
+    """The unit with its drop-ins, or None without a file. A target needs no file."""
     path = find(name)
     template = None
     if path is None and "@" in name:
@@ -86,7 +86,7 @@ def load(name: str) -> Unit | None:
 
 
 def wanted_by(target: str) -> list[str]:
-    """What is enabled for a target: the links in its folders."""
+    """Units enabled for a target: the links in its folders."""
     names: list[str] = []
     for folder in SEARCH:
         for suffix in WANTS:
@@ -98,43 +98,43 @@ def wanted_by(target: str) -> list[str]:
 
 
 def enable(name: str) -> list[str]:
-    """Make the links of `[Install]`; returns lines as systemctl prints them."""
+    """Create the links of `[Install]`; returns the lines that systemctl prints."""
     unit = load(name)
     if unit is None:
         raise FileNotFoundError(f"Unit file {name} does not exist.")
-    said = []
+    messages = []
     for key, suffix in (("WantedBy", ".wants"), ("RequiredBy", ".requires")):
         for target in unit.words("Install", key):
             link = f"/etc/systemd/system/{target}{suffix}/{name}"
             if not os.path.lexists(link):
                 os.makedirs(os.path.dirname(link), exist_ok=True)
                 os.symlink(unit.path, link)
-                said.append(f"Created symlink {link} → {unit.path}.")
+                messages.append(f"Created symlink {link} → {unit.path}.")
     for alias in unit.words("Install", "Alias"):
         link = f"/etc/systemd/system/{alias}"
         if not os.path.lexists(link):
             os.symlink(unit.path, link)
-            said.append(f"Created symlink {link} → {unit.path}.")
+            messages.append(f"Created symlink {link} → {unit.path}.")
     for also in unit.words("Install", "Also"):
-        said += enable(also)
-    return said
+        messages += enable(also)
+    return messages
 
 
 def disable(name: str) -> list[str]:
-    """Remove every link that enables the unit."""
-    said = []
+    """Remove all links that enable the unit; returns the lines that systemctl prints."""
+    messages = []
     for folder in SEARCH[:2]:
         for entry in os.listdir(folder) if os.path.isdir(folder) else ():
             if entry.endswith(WANTS):
                 link = f"{folder}/{entry}/{name}"
                 if os.path.lexists(link):
                     os.unlink(link)
-                    said.append(f"Removed {link}.")
-    return said
+                    messages.append(f"Removed {link}.")
+    return messages
 
 
 def is_enabled(name: str) -> str:
-    """The word that `systemctl is-enabled` prints."""
+    """The output of `systemctl is-enabled`."""
     path = find(name)
     if path is None:
         return "not-found"
@@ -152,7 +152,7 @@ def is_enabled(name: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """`10min`, `1h 30s`, `90` to seconds; `infinity` to a very long time."""
+    """`10min`, `1h 30s`, `90` in seconds; `infinity` as 1e9."""
     if text.strip() in ("infinity", ""):
         return 1e9
     total, number, letters = 0.0, "", ""
@@ -224,7 +224,7 @@ def _specifiers(name: str, value: str) -> str:
 
 
 def unmet(unit: Unit) -> list[str]:
-    """Conditions that do not hold."""
+    """Unmet conditions."""
     found = []
     checks = {
         "ConditionPathExists": os.path.exists,

@@ -1,4 +1,4 @@
-"""The package universe: which packages exist, in which versions, from which repository, with what inside.
+"""The packages that exist: versions, repositories and content.
 
 The data is `universe.json`; this module fills its templates for one node (operating system, kernels, driver versions).
 """
@@ -16,7 +16,7 @@ def table(name: str) -> dict:
 
 
 class Universe:
-    """What exists for a node with this state."""
+    """The packages for a node with this state."""
 
     def __init__(self, state: State) -> None:
         self.data = table("universe.json")
@@ -32,21 +32,21 @@ class Universe:
         self._cache: dict[str, dict] = {}
 
     def lustre_kernels(self, repository: str) -> list[str]:
-        """Kernels of this system that a vendor has a Lustre client for."""
+        """Kernels of this operating system that a repository has a Lustre client for."""
         return [kernel for kernel in self.data["lustre_kernels"][repository] if kernel in self.kernels]
 
     def _offered(self, entry: dict) -> bool:
-        """Packages of one cloud or one release are not in another's archive."""
+        """Whether a package exists for this cloud and operating system."""
         return entry.get("cloud", self.cloud) == self.cloud and entry.get("os", self.os) == self.os
 
     def newest(self, entry: dict) -> str:
-        """The newest kernel of the package's series, else of the running one."""
+        """The newest kernel of the package's series, or of the running kernel's series."""
         series = entry.get("series") or self.running.rpartition("-")[0].rpartition("-")[0]  # 6.8.0 of 6.8.0-1040-aws
         same = [kernel for kernel in self.kernels if kernel.startswith(series + "-")]
         return (same or self.kernels)[-1]
 
     def names(self) -> list[str]:
-        """Every package name."""
+        """All package names."""
         found = []
         for name, entry in self.packages.items():
             family = entry.get("expand")
@@ -57,7 +57,7 @@ class Universe:
         return found
 
     def get(self, name: str) -> dict | None:
-        """The entry of a package with its name's templates filled, or None."""
+        """The entry of a package with its templates filled, or None."""
         if name in self._cache:
             return self._cache[name]
         entry, values = self.packages.get(name), {}
@@ -109,7 +109,7 @@ class Universe:
     def _versions(self, entry: dict) -> list[str]:
         if "family" in entry:
             return [value + entry["suffix"] for value in self.data["families"][entry["family"]]]
-        if "versions_of" in entry:  # Azure's client: its version is the kernel that it has a module for
+        if "versions_of" in entry:  # the version of Azure's client is the kernel of its module
             return self.lustre_kernels(entry["versions_of"])
         values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest(entry))}
         values |= entry["values"]

@@ -1,4 +1,4 @@
-"""What vendors' packages bring beside device tools: fabric manager, persistence daemon, CUDA, EFA installer, container toolkit, Lustre."""
+"""Commands of vendors' packages: fabric manager, persistence daemon, CUDA, EFA installer, container toolkit, Lustre."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CDI = "/etc/cdi/nvidia.yaml"
 
 
 def fabric_manager(argv: list[str]) -> int:
-    """`--version`, else the daemon: it refuses to run beside a driver of another version."""
+    """`--version`, or the daemon, which requires a driver of the same version."""
     state = read_state()
     installed = state["fabric_manager"]["installed"]
     if "--version" in argv or "-v" in argv:
@@ -43,7 +43,7 @@ def fabric_manager(argv: list[str]) -> int:
 
 
 def persistenced(argv: list[str]) -> int:
-    """The persistence daemon; it needs the driver."""
+    """The persistence daemon, which requires the driver."""
     state = read_state()
     if "--version" in argv or "-v" in argv:
         sys.stdout.write(f"nvidia-persistenced:  version {state['driver']['userspace']}\n")
@@ -58,7 +58,7 @@ def persistenced(argv: list[str]) -> int:
 
 
 def nvlsm(argv: list[str]) -> int:
-    """NVLink subnet manager of fourth-generation NVSwitch machines."""
+    """The NVLink subnet manager of fourth-generation NVSwitch machines."""
     del argv
     if "ib_umad" not in read_state()["modules"]:
         return fail("nvlsm: no /dev/infiniband/umad* device; is ib_umad loaded?")
@@ -66,7 +66,7 @@ def nvlsm(argv: list[str]) -> int:
 
 
 def nvidia_modprobe(argv: list[str]) -> int:
-    """Loads the driver when a user's program needs it."""
+    """Load the driver."""
     del argv
     code, text = kernel.load("nvidia")
     kernel.refresh_devices()
@@ -74,7 +74,7 @@ def nvidia_modprobe(argv: list[str]) -> int:
 
 
 def nvcc(argv: list[str], path: str) -> int:
-    """The compiler's version; it compiles nothing here."""
+    """The version of the compiler."""
     if "--version" in argv or "-V" in argv:
         sys.stdout.write(read_text(path.rpartition("/bin/")[0] + "/nvcc-version"))
         return 0
@@ -82,7 +82,7 @@ def nvcc(argv: list[str], path: str) -> int:
 
 
 def efa_installer(argv: list[str]) -> int:
-    """`efa_installer.sh` of the stand-in tarball: what AWS's installer leaves on a machine."""
+    """`efa_installer.sh` of the stand-in tarball."""
     version = argv[0]
     state = read_state()
     release = state["kernel"]
@@ -93,7 +93,7 @@ def efa_installer(argv: list[str]) -> int:
 
 
 def install_efa(version: str, facts: dict) -> int:
-    """Files, module and packages of one release of the installer."""
+    """Install the files, module and packages of one release of AWS's installer."""
     lines = [f"# EFA installer version: {version}", "# Debug packages installed: no", "# Packages installed:"]
     lines += [
         f"efa_{facts['kmod']}-1.amzn1_amd64",
@@ -126,7 +126,7 @@ def install_efa(version: str, facts: dict) -> int:
             state["packages"][name] = {"version": number, "hold": False, "auto": False, "from": "efa-installer"}
         for release in state["kernels"]:
             if exists(f"/usr/lib/modules/{release}/build/Makefile"):
-                kernel.place(
+                kernel.install_module(
                     state, release, "efa", {"version": facts["kmod"], "license": "Dual BSD/GPL", "package": "dkms"}
                 )
                 item = {
@@ -169,7 +169,7 @@ def nvidia_ctk(argv: list[str]) -> int:
 
 
 def cdi_refresh(argv: list[str], output: str = CDI) -> int:
-    """Write the CDI specification from the GPUs that answer now."""
+    """Write the CDI specification of the GPUs that the driver lists."""
     del argv
     gpus = _gpu_indexes()
     if gpus is None:
@@ -180,7 +180,7 @@ def cdi_refresh(argv: list[str], output: str = CDI) -> int:
 
 
 def lfs(argv: list[str]) -> int:
-    """`lfs --version`, `lfs df`, and layout calls that do nothing here."""
+    """`lfs --version` and `lfs df`. Layout calls have no effect."""
     if "--version" in argv or argv[:1] == ["version"]:
         state = read_state()
         universe = Universe(state)
@@ -194,7 +194,7 @@ def lfs(argv: list[str]) -> int:
 
 
 def lctl(argv: list[str]) -> int:
-    """`lctl`: networking that a stand-in has no use for, but only with the module loaded."""
+    """`lctl`, which requires the module and has no effect."""
     if "--version" in argv or argv[:1] == ["version"]:
         return lfs(["--version"])
     return (
@@ -205,11 +205,11 @@ def lctl(argv: list[str]) -> int:
 
 
 def container(argv: list[str]) -> int:
-    """docker and containerd: present, running nothing but the few images of `docker.py`."""
+    """docker and containerd, which run only the images of `images.py`."""
     from . import images
 
-    if images.plays(argv):
-        return images.play(argv)
+    if images.handles(argv):
+        return images.run(argv)
     if argv[:1] == ["--version"] or argv[:1] == ["version"]:
         packages = read_state()["packages"]
         sys.stdout.write(
@@ -222,7 +222,7 @@ def container(argv: list[str]) -> int:
 
 
 def dockerd(argv: list[str]) -> int:
-    """The daemons of docker and containerd: they only live."""
+    """The daemons of docker and containerd."""
     if argv[:2] == ["config", "dump"]:
         sys.stdout.write(
             "version = 3\n" + "".join(read_text(path) for path in walk("/etc/containerd") if path.endswith(".toml"))
@@ -249,27 +249,27 @@ def _configure(runtime: str) -> int:
 
 
 def _gpu_indexes() -> list[str] | None:
-    """Indexes of the GPUs that nvidia-smi lists; None where the driver does not answer."""
+    """Indexes of the GPUs that nvidia-smi lists; None if the driver does not answer."""
     import io
     from contextlib import redirect_stderr, redirect_stdout
 
     from . import device_tools
 
-    said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(io.StringIO()):
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(io.StringIO()):
         code = device_tools.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
-    found = [line.strip() for line in said.getvalue().splitlines() if line.strip().isdigit()]
+    found = [line.strip() for line in output.getvalue().splitlines() if line.strip().isdigit()]
     if found:
         return found
     if code in (6, 9, 12, 13, 18):
         return None
-    return sorted(  # one lost GPU ends every query; the device nodes of the others are still there
+    return sorted(  # a lost GPU fails every query; the device nodes of the others still exist
         name.removeprefix("nvidia") for name in os.listdir("/dev") if name.removeprefix("nvidia").isdigit()
     )
 
 
 def stay() -> int:
-    """A daemon's life: until it is ended."""
+    """Run as a daemon until SIGTERM."""
     import signal
 
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What the clouds' own images and vendors' diagnosis bring: Azure's customisation for a size, DOCA's version, DCGM."""
+"""Commands of the clouds' images and of DCGM: Azure's customization of a machine size, the DOCA version, DCGM's daemon."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .state import link, read_state, write_file
 from .universe import upstream
 
 TOPOLOGY = (("ndv4", ("_v4",)), ("ndv5", ("_H100_v5", "_H200_v5")))
-"""Family of topology files -> ends of the names of its sizes (Azure/azhpc-images:components/setup_sku_customizations.sh)."""
+"""Family of topology files and suffixes of its machine sizes (Azure/azhpc-images:components/setup_sku_customizations.sh)."""
 
 
 def sku_customizations(argv: list[str]) -> int:
-    """What the image's service writes for this size: NCCL's configuration and its topology."""
+    """Write NCCL's configuration and topology for this machine size, as the image's service does."""
     del argv
     machine = read_state()["machine"]
     family = next(
@@ -39,7 +39,7 @@ def ofed_info(argv: list[str]) -> int:
 
 
 def dcgmi(argv: list[str]) -> int:
-    """`--version` of the package; what it says of GPUs is the devices' business."""
+    """`--version` of the package; other calls go to the device tools."""
     if "--version" not in argv and "-v" not in argv:
         from . import device_tools
 

@@ -1,7 +1,7 @@
-"""curl and wget: vendors' files are played, the loopback is real, and everything else does not exist.
+"""curl and wget: vendors' files are simulated, loopback addresses are real, and no other address exists.
 
-A vendor's file is a small text that names itself, so that `gpg` and `sha256sum` can say what the vendor's own file would show,
-and a damaged one shows as damaged.
+A simulated file is a short text with its own URL, so that `gpg` and `sha256sum` can give the result of the vendor's file
+and detect a corrupt one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def wget(argv: list[str]) -> int:
 
 
 def download(url: str) -> tuple[int, bytes]:
-    """HTTP status (0: no such host) and what the vendor would send."""
+    """HTTP status (0: unknown host) and content of a vendor's file."""
     state = read_state()
     entry, universe = describe(url)
     if entry is None:
@@ -90,7 +90,7 @@ def download(url: str) -> tuple[int, bytes]:
 
 
 def describe(url: str) -> tuple[dict | None, Universe]:
-    """The table's row for a URL, mirrors included: the vendor's host and path are then the end of it."""
+    """The row of a URL. The URL of a mirror ends with the vendor's host and path."""
     universe = Universe(read_state())
     bare = url.partition("://")[2]
     for item in universe.data["downloads"]:
@@ -119,7 +119,7 @@ def _content(entry: dict, url: str, universe: Universe) -> bytes:
 
 
 def _efa_tarball(version: str) -> bytes:
-    """An archive like AWS's, with an installer that does what it says to the stand-in node."""
+    """An archive like AWS's, with an installer for the stand-in node."""
     import gzip
     import io
     import tarfile

@@ -1,3 +1,5 @@
+"""Output of device tools, judged by the real checks."""
+
 from __future__ import annotations
 
 import contextlib
@@ -54,7 +56,7 @@ MILD = {"power-capped", "stale-process", "nvlink-errors", "fabric-no-key"}
 
 
 def play(*words: str, device_state: dict | None = None) -> tuple[int, str]:
-    """What one tool prints."""
+    """The output of one tool."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = devices.main(list(words), device_state or state())
@@ -62,13 +64,13 @@ def play(*words: str, device_state: dict | None = None) -> tuple[int, str]:
 
 
 def test_every_fault_has_its_check() -> None:
-    """A fault that is added says here which check has to tell it."""
+    """Each fault is mapped to the check that detects it."""
     assert set(NOTICED_BY) == set(faults())
 
 
 @pytest.mark.parametrize("fault", sorted(NOTICED_BY))
-def test_a_fault_is_told_by_its_check_and_names_the_device(fault: str) -> None:
-    """The real judgement, on what the broken node's tools print, names the right check, the GPU or device, and what to do."""
+def test_a_fault_fails_its_check_and_names_the_device(fault: str) -> None:
+    """The real judgement of a broken node's output names the right check, the GPU or device, and a hint."""
     machine = GOOGLE if fault.startswith("gvnic") else AZURE if fault.startswith("fabric") else P4D
     checks = judge(probes(fault, expectation=machine), machine, journal=JOURNAL)
     result = verdict(checks, machine)
@@ -80,8 +82,8 @@ def test_a_fault_is_told_by_its_check_and_names_the_device(fault: str) -> None:
     assert re.search(named, first["reason"], re.IGNORECASE), first["reason"]
 
 
-def test_the_driver_mismatch_is_told_in_the_drivers_words() -> None:
-    """Another loaded module than the libraries gives NVML error 18 and its text, for every call."""
+def test_a_driver_mismatch_fails_every_call() -> None:
+    """A loaded module of another version than the libraries gives NVML error 18 and its message."""
     device_state = state()
     device_state["driver"]["loaded"] = "580.95.05"
     assert play("nvidia-smi", "-L", device_state=device_state) == (
@@ -93,8 +95,8 @@ def test_the_driver_mismatch_is_told_in_the_drivers_words() -> None:
     assert "different versions" in json.dumps(result.blockers)
 
 
-def test_a_module_that_is_not_loaded_shows() -> None:
-    """Before the driver step has loaded the module, nvidia-smi fails as it does in reality and its files are absent."""
+def test_nvidia_smi_fails_without_the_module() -> None:
+    """Before the driver step loads the module, nvidia-smi fails and its files are missing."""
     device_state = state()
     device_state["driver"]["loaded"] = None
     code, text = play("nvidia-smi", device_state=device_state)
@@ -104,7 +106,7 @@ def test_a_module_that_is_not_loaded_shows() -> None:
     assert f"  {DRIVER}  " in devices.files(state())["/proc/driver/nvidia/version"]
 
 
-def test_efa_shows_only_once_its_module_is_loaded() -> None:
+def test_efa_is_listed_once_its_module_is_loaded() -> None:
     """fi_info finds nothing before the EFA step, and one domain for each device after it."""
     device_state = state()
     device_state["modules"].remove("efa")
@@ -115,14 +117,14 @@ def test_efa_shows_only_once_its_module_is_loaded() -> None:
     assert len(set(re.findall(r"domain: (\S+)", play("fi_info", "-p", "efa")[1]))) == 4
 
 
-def test_the_help_is_the_recorded_one() -> None:
-    """The list of columns is a real driver's, word for word."""
+def test_the_help_is_a_recording() -> None:
+    """The list of columns is that of a real driver."""
     recorded = sections(RECORDINGS / "nvidia-h100-80gb-hbm3__590.48.01.txt")["nvidia-smi --help-query-gpu"]
     assert play("nvidia-smi", "--help-query-gpu")[1].rstrip() == recorded.rstrip()
 
 
-def test_the_table_has_every_recorded_column_in_its_recorded_form() -> None:
-    """All columns that the recorded driver printed can be asked for, and their headers read the same."""
+def test_every_recorded_column_can_be_queried() -> None:
+    """All columns of the recorded driver can be queried, with the same headers."""
     parts = sections(RECORDINGS / "nvidia-h100-80gb-hbm3__590.48.01.txt")
     command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
     code, printed = play(*command.split())
@@ -132,7 +134,7 @@ def test_the_table_has_every_recorded_column_in_its_recorded_form() -> None:
 
 
 def test_the_xml_has_every_element_of_a_recording() -> None:
-    """The document has the elements of a recorded one of the same format, GPU by GPU."""
+    """The document has the elements of a recorded one of the same format for each GPU."""
     recorded = nvsmi.parse((RECORDINGS / "rtx-4000-sff-ada-v13.xml").read_text(encoding="utf-8"))
     played = nvsmi.parse(play("nvidia-smi", "-q", "-x")[1])
     assert (played.attached_gpus, len(played.gpus), played.driver_version) == (8, 8, DRIVER)
@@ -142,14 +144,14 @@ def test_the_xml_has_every_element_of_a_recording() -> None:
         assert "@" not in "".join(gpu.fields.values())
 
 
-def test_an_unknown_column_makes_the_whole_call_fail() -> None:
-    """As the real one does, with exit code 2 and the name of the column."""
+def test_an_unknown_column_fails_the_call() -> None:
+    """The call fails with exit code 2 and the name of the column, as the real one does."""
     code, text = play("nvidia-smi", "--query-gpu=index,nonsense", "--format=csv")
     assert (code, text.splitlines()[0]) == (2, 'Field "nonsense" is not a valid field to query.')
 
 
-def test_formats_follow_their_switches() -> None:
-    """Header and units go when asked to, and both names of a column are known."""
+def test_formats_follow_their_flags() -> None:
+    """Flags remove header and units, and both names of a column work."""
     assert play("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")[1] == "40960\n" * 8
     assert play("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")[1] == f"{DRIVER}\n" * 8
     assert play("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv")[1].startswith(
@@ -157,8 +159,8 @@ def test_formats_follow_their_switches() -> None:
     )
 
 
-def test_two_nodes_have_different_gpus_that_look_synthetic() -> None:
-    """UUIDs and serial numbers come from the instance, so that a replaced node shows other GPUs."""
+def test_gpu_identities_differ_between_instances() -> None:
+    """UUIDs and serial numbers are made from the instance id, so a replaced node has other GPUs."""
     other = state()
     other["instance"]["id"] = "i-00000000000000002"
     first, second = play("nvidia-smi", "-L")[1], play("nvidia-smi", "-L", device_state=other)[1]
@@ -167,7 +169,7 @@ def test_two_nodes_have_different_gpus_that_look_synthetic() -> None:
 
 
 def test_provenance_names_every_tool() -> None:
-    """Each output that a rehearsal shows says whether it was recorded, synthesised or written from a documented format."""
+    """Each output has its origin: recorded, synthesized or a documented format."""
     records = provenance()
     assert {entry["made"] for entry in records} <= {"recorded", "synthesised", "documented format"}
     assert all(entry["recording"] for entry in records if entry["made"] != "documented format")
@@ -191,8 +193,8 @@ def test_tools_import_nothing_slow(tmp_path: Path) -> None:
     assert done.stdout.count("10de:20b0") == 8
 
 
-def test_every_gpu_of_the_catalogue_has_its_stand_in() -> None:
-    """A model that a cloud sells and no stand-in knows would boot without devices; figures that checks read are equal."""
+def test_every_gpu_of_the_catalogue_has_a_model() -> None:
+    """Each GPU of a catalogue has a model, with equal values where checks read them."""
     sold = {
         machine.gpu.name: machine.gpu for cloud in ("aws", "azure", "gcp") for machine in machines(cloud) if machine.gpu
     }
@@ -211,7 +213,7 @@ ALL_MACHINES = [(cloud, one) for cloud in ("aws", "azure", "gcp") for one in mac
 
 @pytest.mark.parametrize(("cloud", "one"), ALL_MACHINES, ids=[one.name for _, one in ALL_MACHINES])
 def test_a_healthy_machine_of_every_type_passes(cloud: str, one: Any) -> None:
-    """For each machine type with GPUs, what its stand-in prints passes everything that the plan asks of it."""
+    """The output for each machine type with GPUs passes every check of its plan."""
     wanted = machine(cloud, one.name)
     device_state = state(expectation=wanted)
     device_state["driver"]["open"] = wanted["open_module"]
@@ -224,16 +226,16 @@ def test_a_healthy_machine_of_every_type_passes(cloud: str, one: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "check"), [("fabric-device-missing", "N7"), ("fabric-port-down", "N7"), ("fabric-flapping", "N6")]
 )
-def test_a_broken_rdma_device_of_google_is_told(fault: str, check: str) -> None:
-    """The same faults of an A3 Ultra are told by the check of its own devices."""
+def test_a_broken_rdma_device_of_google_fails_its_check(fault: str, check: str) -> None:
+    """The RDMA faults of an A3 Ultra fail the check of its devices."""
     checks = judge(probes(fault, expectation=GOOGLE_RDMA), GOOGLE_RDMA, journal=JOURNAL)
     first = verdict(checks, GOOGLE_RDMA).blockers[0]
     assert first["id"] == check
     assert re.search(r"rocep199s0|7 of 8", first["reason"])
 
 
-def test_infiniband_shows_only_once_its_module_is_loaded() -> None:
-    """Before mlx5_ib is loaded the functions are on the PCI bus and no RDMA tool knows them."""
+def test_infiniband_is_listed_once_its_module_is_loaded() -> None:
+    """Before mlx5_ib is loaded the functions are on the PCI bus, and RDMA tools list nothing."""
     device_state = state(expectation=AZURE)
     device_state["modules"] = ["nvidia"]
     assert play("ibstat", device_state=device_state) == (255, "")
@@ -242,8 +244,8 @@ def test_infiniband_shows_only_once_its_module_is_loaded() -> None:
     assert play("ibstat", device_state=state(expectation=AZURE))[1].count("Rate: 400") == 8
 
 
-def test_tools_of_one_node_agree_about_its_ports() -> None:
-    """ibstat, ibv_devices, ibdev2netdev, rdma and /sys name the same devices."""
+def test_tools_of_a_node_list_the_same_ports() -> None:
+    """ibstat, ibv_devices, ibdev2netdev, rdma and /sys list the same devices."""
     here = state(expectation=AZURE)
     named = set(re.findall(r"^CA '(.*)'", play("ibstat", device_state=here)[1], re.MULTILINE))
     assert len(named) == 9

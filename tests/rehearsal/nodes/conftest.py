@@ -1,4 +1,4 @@
-"""A metadata service that knows nothing but user data, and nodes that boot from it."""
+"""A metadata service with user data, and nodes that boot from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUIET_S = 40.0
 
 @dataclass
 class Metadata:
-    """Answers as IMDSv2: nothing without a token."""
+    """A metadata service as IMDSv2: every request requires a token."""
 
     user_data: str = ""
     asked: list[str] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Metadata:
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Skip where the system has none."""
+    """Skip on a system without user namespaces."""
     possible, reason = available()
     if not possible:
         pytest.skip(reason)
@@ -40,7 +40,7 @@ def metadata() -> Iterator[Metadata]:
 
 
 def serve() -> Iterator[Metadata]:
-    """One metadata service on the loopback."""
+    """A metadata service on the loopback interface."""
     service = Metadata()
 
     class Handler(BaseHTTPRequestHandler):
@@ -83,38 +83,38 @@ def serve() -> Iterator[Metadata]:
 
 @dataclass
 class Nodes:
-    """Nodes of one test, with what tests do to them."""
+    """The nodes of one test."""
 
     host: NodeHost
     metadata: Metadata
 
     def launch(self, number: int = 1, **values: object) -> str:
-        """Start a node and wait until nothing is left to start."""
+        """Launch a node and wait until it has settled."""
         name = f"i-{number:017d}"
         self.host.launch(Instance(**{"id": name, "machine": "p4d.24xlarge", "name": f"gpu-{number}", **values}))  # type: ignore[arg-type]
         self.settle(name)
         return name
 
     def settle(self, name: str) -> None:
-        """Wait until nothing is left to start on a node."""
+        """Wait until a node has settled."""
         node = self.host._nodes[name]
         wait_for(lambda: node.settled, f"{name} settles", more=lambda: self.host.console(name)[-2000:])
 
     def run(self, command: str, name: str = "i-00000000000000001", code: int | None = 0) -> str:
-        """What a shell command prints on a node."""
+        """Output of a shell command on a node."""
         found, output = self.host.run(name, ["/bin/bash", "-c", command])
         assert code is None or found == code, f"{command!r} ended with {found}: {output}"
         return output.strip()
 
     def stage(self, name: str = "i-00000000000000001") -> str:
-        """How far a node is."""
+        """Stage of a node."""
         return next(status.stage for status in self.host.status() if status.id == name)
 
 
 def wait_for(
     condition: Callable[[], bool], what: str, seconds: float = QUIET_S, more: Callable[[], str] = lambda: ""
 ) -> None:
-    """Poll until it holds; `more` is what to read when it does not."""
+    """Poll until a condition holds; `more` returns details for the failure."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"after {seconds} s still waiting until {what}: {more()}"
@@ -123,7 +123,7 @@ def wait_for(
 
 @pytest.fixture
 def nodes(namespaces: None, metadata: Metadata, tmp_path: Path) -> Iterator[Nodes]:
-    """No node yet."""
+    """A node host without nodes."""
     host = NodeHost(tmp_path / "rehearsal", endpoint=metadata.url)
     host.start()
     yield Nodes(host, metadata)
@@ -132,7 +132,7 @@ def nodes(namespaces: None, metadata: Metadata, tmp_path: Path) -> Iterator[Node
 
 @pytest.fixture(scope="module")
 def shared(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """Two plain nodes for a module's tests, which leave them changed: node 1 before node 2."""
+    """Two plain nodes for all tests of a module, which change them."""
     services = serve()
     service = next(services)
     host = NodeHost(tmp_path_factory.mktemp("shared") / "rehearsal", endpoint=service.url)

@@ -1,4 +1,4 @@
-"""Machines of three clouds on stand-in nodes, with the bundle of their pool on the disk, and one metadata service for all."""
+"""Machines of three clouds on stand-in nodes, with the bundle of their pool and one metadata service."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LONG = pytest.mark.long
 
 @dataclass
 class Metadata:
-    """The metadata services of three clouds on one port: who the instance is, tokens for a registry, and no user data."""
+    """The metadata services of three clouds on one port: identity, registry tokens, and no user data."""
 
     user_data: bytes = b""
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
     def answer(self, path: str) -> bytes | None:
-        """What a path answers; None for 404."""
+        """Answer of a path; None for 404."""
         self.asked.append(path)
         if path.endswith("/computeMetadata/v1/instance/id"):
             return b"1000000000000000001"
@@ -63,7 +63,7 @@ class Metadata:
 
 @pytest.fixture
 def metadata() -> Iterator[Metadata]:
-    """One port."""
+    """The metadata service."""
     service = Metadata()
 
     class Handler(BaseHTTPRequestHandler):
@@ -97,7 +97,7 @@ def metadata() -> Iterator[Metadata]:
 
 @dataclass
 class Machine:
-    """One machine of any cloud, with the bundle of its pool on its disk."""
+    """One machine of any cloud with the bundle of its pool."""
 
     host: NodeHost
     pool: PoolPlan
@@ -105,7 +105,7 @@ class Machine:
     def launch(
         self, cloud: str, faults: tuple[str, ...] = (), file_systems: tuple[dict[str, str], ...] = (LUSTRE,)
     ) -> None:
-        """Boot it and put the bundle where user data would."""
+        """Boot the machine and install the bundle where user data does."""
         image = self.pool.image
         self.host.launch(
             Instance(
@@ -122,36 +122,36 @@ class Machine:
         (node.root / "etc/gpuinfra/node.json").write_text(text, encoding="utf-8")
 
     def unpack(self) -> None:
-        """The bundle of the pool, in place of one that was there."""
+        """Install the bundle of the pool, replacing an earlier one."""
         target = self.host._nodes[NAME].root / "opt/gpuinfra/current"
         shutil.rmtree(target, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(bundle.build(self.pool).data)) as archive:
             archive.extractall(target, filter="data")
 
     def settle(self) -> None:
-        """Wait until nothing is left to start."""
+        """Wait until the machine has settled."""
         node = self.host._nodes[NAME]
         wait_for(lambda: node.settled, "the node settles", more=lambda: self.host.console(NAME)[-2000:])
 
     def reboot(self) -> None:
-        """Boot it again."""
+        """Reboot the machine."""
         before = self.host._nodes[NAME].boots
         self.host.reboot(NAME)
         wait_for(lambda: self.host._nodes[NAME].boots > before, "it boots again")
         self.settle()
 
     def run(self, *argv: str) -> tuple[int, str]:
-        """A command on it."""
+        """Run a command."""
         return self.host.run(NAME, argv, limit_s=90)
 
     def steps(self, *options: str) -> tuple[int, str]:
-        """The steps once, without a reboot."""
+        """Run the steps once, without a reboot."""
         path = "/opt/gpuinfra/current/node.pyz"
         quick = ("env", "GPUINFRA_RETRY_PAUSE_S=0", "python3", path, "steps", "--no-reboot", "--retry-pause-s", "0.1")
         return self.run(*quick, *options)
 
     def through(self) -> tuple[int, str, int]:
-        """The steps to their end over every reboot: exit code, what was said last, reboots."""
+        """Run the steps to their end over all reboots; returns exit code, last output and number of reboots."""
         reboots = 0
         code, said = self.steps()
         while code == 194:
@@ -166,7 +166,7 @@ class Machine:
         return json.loads(self.run("cat", "/var/lib/gpuinfra/state.json")[1])
 
     def final(self) -> dict[str, Any]:
-        """What the steps made of this machine: proofs, what each changed, holds, units, modules, mounts."""
+        """The final state: proofs, changes of each step, holds, units, modules, mounts."""
         standin = json.loads((self.host._nodes[NAME].folder / "standin.json").read_text(encoding="utf-8"))
         enabled = self.run("bash", "-c", "ls /etc/systemd/system/multi-user.target.wants")[1].split()
         return {
@@ -196,7 +196,7 @@ def pool_of(
     lustre: dict[str, object] | None = None,
     **more: object,
 ) -> PoolPlan:
-    """One pool with Lustre, and with home directories where asked for; `more` goes to the pool."""
+    """A pool with Lustre and, on request, home directories; `more` are fields of the pool."""
     software: dict[str, object] = {"os": os_name, "image": image}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
@@ -217,7 +217,7 @@ def pool_of(
 
 @pytest.fixture
 def host(namespaces: None, metadata: Metadata, tmp_path: Path) -> Iterator[NodeHost]:
-    """No node yet."""
+    """A node host without nodes."""
     made = NodeHost(tmp_path / "rehearsal", endpoint=metadata.url)
     made.start()
     yield made

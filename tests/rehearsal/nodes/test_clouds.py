@@ -1,4 +1,4 @@
-"""Every step of machines of three clouds on stand-in nodes, on the clouds' own GPU images and on plain Ubuntu, with golden final states."""
+"""All steps on machines of three clouds, on GPU images and on plain Ubuntu, with golden final states."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MATRIX = [
 
 
 @pytest.mark.parametrize(("cloud", "machine", "os_name", "image", "reboots"), MATRIX)
-def test_a_machine_of_any_cloud_becomes_what_the_plan_says(
+def test_a_machine_of_any_cloud_reaches_its_golden_state(
     host: NodeHost, cloud: str, machine: str, os_name: str, image: str, reboots: int
 ) -> None:
-    """All steps end in the golden state after as many reboots as expected (none on a GPU image); a second run changes nothing."""
+    """All steps end in the golden state after the expected number of reboots; a second run changes nothing."""
     node = Machine(host, pool_of(cloud, machine, os_name, image))
     node.launch(cloud)
     code, said, rebooted = node.through()
@@ -51,8 +51,8 @@ def test_a_machine_of_any_cloud_becomes_what_the_plan_says(
 
 
 @pytest.mark.parametrize("cloud", ["azure", "gcp"])
-def test_cloud_init_runs_user_data_as_its_cloud_hands_it_out(host: NodeHost, metadata: Metadata, cloud: str) -> None:
-    """Azure's come from the provisioning disc or from compute.userData, Google's from the attribute `user-data`, once per instance."""
+def test_cloud_init_runs_user_data_of_each_cloud(host: NodeHost, metadata: Metadata, cloud: str) -> None:
+    """Azure's user data come from the provisioning disc or compute.userData, Google's from the attribute `user-data`; they run once for each instance."""
     script = b"#!/bin/bash\necho ran >>/root/ran\n"
     if cloud == "azure":
         original = metadata.answer
@@ -80,8 +80,8 @@ def test_cloud_init_runs_user_data_as_its_cloud_hands_it_out(host: NodeHost, met
 HOME = {"kind": "home", "mount": "/home", "dns_name": "10.0.0.9", "mount_name": "/home"}
 
 
-def test_homes_are_mounted_and_hide_no_login(host: NodeHost) -> None:
-    """What the image put into /home is on the share before the share hides it; a home that is there already is left alone."""
+def test_homes_are_mounted_with_the_image_s_logins(host: NodeHost) -> None:
+    """The image's files in /home are copied to the share before it is mounted; existing homes stay unchanged."""
     node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
     node.launch("gcp", file_systems=(HOME,))
     node.pool = replace(
@@ -101,8 +101,8 @@ def test_homes_are_mounted_and_hide_no_login(host: NodeHost) -> None:
     assert node.run("cat", "/home/ubuntu/.ssh/authorized_keys") == (0, "another\n")
 
 
-def test_a_plan_with_homes_and_a_node_without_is_refused(host: NodeHost) -> None:
-    """node.json that names no home is an older node's: said at once, without a retry."""
+def test_a_node_without_homes_rejects_the_step(host: NodeHost) -> None:
+    """A node.json without homes fails at once, without a retry."""
     node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
     node.launch("gcp", file_systems=())
     node.pool = replace(
@@ -116,8 +116,8 @@ def test_a_plan_with_homes_and_a_node_without_is_refused(host: NodeHost) -> None
 
 
 @pytest.mark.long
-def test_gpus_are_cut_as_declared_and_again_after_a_reboot(host: NodeHost) -> None:
-    """Every GPU has the declared instances, and the unit makes them again, because a reboot loses them."""
+def test_mig_instances_are_created_at_every_boot(host: NodeHost) -> None:
+    """Every GPU has the declared instances, and the unit creates them again after a reboot."""
     node = Machine(
         host, pool_of("azure", "Standard_ND96isr_H100_v5", "ubuntu-22.04", "default", mig=["3g.40gb", "3g.40gb"])
     )

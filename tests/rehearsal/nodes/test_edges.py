@@ -1,4 +1,4 @@
-"""What steps must leave alone, and what has to go first: disks that hold something, and a driver that holds the GPUs."""
+"""What steps must not change, and what must happen first."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def node_of(host: NodeHost, image: str, step: str) -> Machine:
     return node
 
 
-def test_a_disk_that_holds_something_is_never_formatted(host: NodeHost) -> None:
-    """The array is made of the empty ones; where none is empty the step refuses."""
+def test_a_disk_with_data_is_not_formatted(host: NodeHost) -> None:
+    """The array is made of empty disks; without one the step fails."""
     node = node_of(host, "plain", "80-scratch")
     names = node.run("bash", "-c", "lsblk -dnpo NAME,MODEL | awk '/Instance Storage/ { print $1 }'")[1].split()
     assert len(names) > 2
@@ -31,8 +31,8 @@ def test_a_disk_that_holds_something_is_never_formatted(host: NodeHost) -> None:
     assert node.run("lsblk", "-dno", "LABEL", names[0])[1].strip() == "theirs"
 
 
-def test_without_an_empty_disk_the_scratch_is_refused(host: NodeHost) -> None:
-    """Nothing is formatted, and the message says where to look."""
+def test_scratch_requires_an_empty_disk(host: NodeHost) -> None:
+    """Without an empty disk nothing is formatted, and the message names the disks."""
     node = node_of(host, "plain", "80-scratch")
     node.run(
         "bash",
@@ -45,8 +45,8 @@ def test_without_an_empty_disk_the_scratch_is_refused(host: NodeHost) -> None:
     assert "again in" not in said
 
 
-def test_nouveau_leaves_the_gpus_before_the_driver_is_proven(host: NodeHost) -> None:
-    """Where the distribution's own driver holds the GPUs it is kept away and the machine rebooted, then the step goes on."""
+def test_nouveau_is_disabled_before_the_driver_is_checked(host: NodeHost) -> None:
+    """If nouveau holds the GPUs, it is blocked and the machine reboots; then the step continues."""
     node = node_of(host, "default", "30-driver")
     path = host._nodes[NAME].folder / "standin.json"
     state = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Vendors, networks and power that fail while a node installs itself: a clear reason in the journal, and a run that goes on there."""
+"""Vendors, networks and power that fail while a node installs: a clear reason in the journal, and a run that continues."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_o
 __all__ = ["host", "metadata"]
 
 
-def mend(node: Machine) -> None:
-    """Take every fault away."""
+def remove_faults(node: Machine) -> None:
+    """Remove all faults of a node."""
     path = node.host._nodes[NAME].folder / "standin" / "standin.json"
     state = json.loads(path.read_text(encoding="utf-8"))
     state["faults"] = []
@@ -31,10 +31,10 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "cloud", "machine", "image", "step", "reason"), FAULTS)
-def test_a_fault_of_others_is_named_and_the_next_run_goes_on(
+def test_an_external_fault_is_reported_and_the_next_run_continues(
     host: NodeHost, fault: str, cloud: str, machine: str, image: str, step: str, reason: str
 ) -> None:
-    """The step that met it says what failed and how; what was done stays done; without the fault the same run completes."""
+    """The step reports what failed; finished steps stay done; without the fault the same run completes."""
     node = Machine(host, pool_of(cloud, machine, "ubuntu-24.04", image))
     node.launch(cloud, faults=(fault,))
     code, said = node.steps()
@@ -46,15 +46,15 @@ def test_a_fault_of_others_is_named_and_the_next_run_goes_on(
     assert before
     assert {journal[name]["status"] for name in before} == {"done"}
     started = {name: journal[name]["started"] for name in before}
-    mend(node)
+    remove_faults(node)
     code, said, _ = node.through()
     assert code == 0, said
     assert {entry["id"]: entry["started"] for entry in node.state["steps"] if entry["id"] in started} == started
 
 
 @pytest.mark.long
-def test_a_reboot_in_the_middle_of_a_step_is_survived(host: NodeHost) -> None:
-    """The power goes while a step works: after the boot that step runs again from its beginning, and what was done is left alone."""
+def test_a_power_cut_during_a_step(host: NodeHost) -> None:
+    """After the boot the interrupted step runs again, and finished steps do not."""
     node = Machine(host, pool_of("gcp", "a3-ultragpu-8g", "ubuntu-24.04", "default"))
     node.launch("gcp")
     node.run("bash", "-c", "setsid python3 /opt/gpuinfra/current/node.pyz steps --no-reboot >/dev/null 2>&1 &")

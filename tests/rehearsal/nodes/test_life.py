@@ -1,4 +1,4 @@
-"""Boot, reboot, suspension, power cut and end of stand-in nodes."""
+"""Boot, reboot, suspension, power cut and termination of stand-in nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ systemctl start --no-block once daemon
 
 
 def test_a_node_boots_from_its_user_data(nodes: Nodes) -> None:
-    """User data comes over IMDSv2, runs as root, and sees the node's own kernel, boot id, system and host name."""
+    """User data comes over IMDSv2, runs as root, and sees the node's kernel, boot id, system and host name."""
     nodes.metadata.user_data = (
         "#!/bin/bash\nuname -r >/root/kernel\nid -u >>/root/kernel\necho told the console >/dev/console\n"
     )
@@ -55,8 +55,8 @@ def test_a_node_boots_from_its_user_data(nodes: Nodes) -> None:
     assert "latest/user-data" in nodes.metadata.asked
 
 
-def test_a_node_sees_nothing_of_the_host_but_its_programs(nodes: Nodes, tmp_path: Path) -> None:
-    """Its own /etc, /root, /tmp and processes; the host's /usr cannot be written."""
+def test_a_node_sees_only_the_programs_of_the_host(nodes: Nodes, tmp_path: Path) -> None:
+    """The node has its own /etc, /root, /tmp and processes; the host's /usr is read-only."""
     (tmp_path / "secret").write_text("the host's")
     nodes.launch()
     assert nodes.run(f"cat {tmp_path}/secret", code=1).endswith("No such file or directory")
@@ -66,8 +66,8 @@ def test_a_node_sees_nothing_of_the_host_but_its_programs(nodes: Nodes, tmp_path
     assert nodes.run("command -v nvcc docker-compose snap", code=1) == ""
 
 
-def test_user_data_that_fails_is_an_error_of_cloud_init(nodes: Nodes) -> None:
-    """`cloud-init status` says so with exit code 1, and the unit is failed."""
+def test_failed_user_data_is_an_error_of_cloud_init(nodes: Nodes) -> None:
+    """`cloud-init status` exits with 1, and the unit has failed."""
     nodes.metadata.user_data = "#!/bin/bash\nexit 3\n"
     nodes.launch()
     answer = json.loads(nodes.run("cloud-init status --format=json", code=1))
@@ -77,7 +77,7 @@ def test_user_data_that_fails_is_an_error_of_cloud_init(nodes: Nodes) -> None:
 
 
 def test_a_reboot_from_inside_is_a_new_boot_without_user_data(nodes: Nodes) -> None:
-    """New boot id, enabled units run again, user data does not, files stay, /run does not."""
+    """A new boot id, enabled units run again, user data does not, files stay, /run does not."""
     nodes.metadata.user_data = TWO_UNITS
     nodes.launch()
     first = nodes.host.status()[0].boot_id
@@ -92,8 +92,8 @@ def test_a_reboot_from_inside_is_a_new_boot_without_user_data(nodes: Nodes) -> N
     assert "nvidia_drm" in nodes.run("lsmod")
 
 
-def test_a_suspended_node_goes_on_in_the_same_boot(nodes: Nodes) -> None:
-    """Same boot id, daemons again, nothing that already ran, modules and mounts as before."""
+def test_a_suspended_node_resumes_in_the_same_boot(nodes: Nodes) -> None:
+    """Same boot id, services start again, finished jobs do not, modules and mounts stay."""
     nodes.metadata.user_data = TWO_UNITS
     nodes.launch()
     nodes.run(
@@ -114,8 +114,8 @@ def test_a_suspended_node_goes_on_in_the_same_boot(nodes: Nodes) -> None:
     ]  # fmt: skip
 
 
-def test_what_a_suspension_interrupts_or_keeps_waiting_is_done_after_it(nodes: Nodes) -> None:
-    """A oneshot that ran is started again, and one that waited for it runs then, once."""
+def test_jobs_continue_after_a_suspension(nodes: Nodes) -> None:
+    """An interrupted oneshot starts again, and one that waited for it runs once after it."""
     nodes.metadata.user_data = """#!/bin/bash
 cat >/etc/systemd/system/long.service <<'END'
 [Service]
@@ -145,7 +145,7 @@ systemctl start --no-block long next
 
 
 def test_a_terminated_node_is_gone(nodes: Nodes) -> None:
-    """No process, no folder among the nodes, but its console is still readable."""
+    """It has no process and no folder among the nodes; its console can still be read."""
     nodes.launch()
     nodes.host.terminate(NAME)
     assert nodes.host.status() == []
@@ -155,7 +155,7 @@ def test_a_terminated_node_is_gone(nodes: Nodes) -> None:
 
 
 def test_launching_a_known_node_changes_nothing(nodes: Nodes) -> None:
-    """The cloud may ask twice."""
+    """A second launch of the same id is ignored."""
     nodes.launch()
     before = nodes.host.status()
     nodes.host.launch(Instance(id=NAME, machine="p5.48xlarge"))
@@ -163,7 +163,7 @@ def test_launching_a_known_node_changes_nothing(nodes: Nodes) -> None:
 
 
 def test_a_node_that_never_reports_waits_for_its_network(nodes: Nodes) -> None:
-    """The fault stops cloud-init before user data, and the console says why."""
+    """The fault stops cloud-init before user data, and the console has the reason."""
     nodes.metadata.user_data = "#!/bin/bash\ntouch /root/ran\n"
     nodes.host.launch(Instance(id=NAME, machine="p4d.24xlarge", faults=("never-reports",)))
     wait_for(lambda: "waiting for network" in nodes.host.console(NAME), "cloud-init gives up on the network")
@@ -171,10 +171,10 @@ def test_a_node_that_never_reports_waits_for_its_network(nodes: Nodes) -> None:
     assert nodes.run("ls /root/ran", code=2)
 
 
-def test_kill_nine_ends_every_process_and_the_next_host_boots_again(
+def test_a_killed_host_leaves_no_process_and_its_nodes_boot_again(
     namespaces: None, metadata: Metadata, tmp_path: Path
 ) -> None:
-    """A killed rehearsal leaves no process; its nodes are found on disk and power-cycled."""
+    """A killed rehearsal leaves no process; the next one finds its nodes on disk and boots them."""
     metadata.user_data = TWO_UNITS
     folder = tmp_path / "rehearsal"
     with _host_process(folder, metadata.url) as first:
@@ -199,10 +199,10 @@ def test_kill_nine_ends_every_process_and_the_next_host_boots_again(
 
 
 @pytest.mark.parametrize("moment", [0.02, 0.1, 0.2, 0.35, 0.6])
-def test_a_kill_in_the_first_boot_leaves_a_whole_machine_later(
+def test_a_kill_during_the_first_boot_leaves_a_complete_machine(
     namespaces: None, metadata: Metadata, tmp_path: Path, moment: float
 ) -> None:
-    """Whenever the power fails, the image is laid down whole and user data completes."""
+    """After a power cut at any moment the image is installed completely and user data completes."""
     metadata.user_data = TWO_UNITS
     folder = tmp_path / "rehearsal"
     with _host_process(folder, metadata.url) as first:
@@ -223,8 +223,8 @@ def test_a_kill_in_the_first_boot_leaves_a_whole_machine_later(
         host.close()
 
 
-def test_an_ordinary_user_can_rehearse(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No root is needed: as user 65534 a node boots all the same."""
+def test_nodes_need_no_root(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A node boots as user 65534."""
     if os.geteuid() != 0:
         pytest.skip("this already runs as an ordinary user, so every other test here shows it")
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
@@ -249,8 +249,8 @@ def test_an_ordinary_user_can_rehearse(namespaces: None, tmp_path_factory: pytes
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_system_without_namespaces_says_so(namespaces: None) -> None:
-    """Where the kernel allows none, the answer is no with a reason, and no traceback."""
+def test_a_system_without_namespaces_is_reported(namespaces: None) -> None:
+    """Without namespaces the answer has the reason, and no traceback."""
     code = "from gpuinfra.rehearsal.nodes import available; print(available())"
     done = subprocess.run(
         ["unshare", "-Ur", "/bin/sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" -c "$1"', sys.executable, code],
@@ -294,7 +294,7 @@ def _host_process(folder: Path, url: str) -> subprocess.Popen[str]:
 
 
 def _processes(folder: Path) -> list[int]:
-    """Living processes of a rehearsal folder."""
+    """Processes of a rehearsal folder."""
     needle = f"GPUINFRA_REHEARSAL={folder}".encode()
     found = []
     for entry in Path("/proc").iterdir():

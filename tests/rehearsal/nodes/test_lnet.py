@@ -1,4 +1,4 @@
-"""Lustre over EFA on stand-in nodes: what the step tells LNet, what a reboot forgets, and a fallback to TCP that nobody would see."""
+"""Lustre over EFA on stand-in nodes: configuration, reboot, and a silent fallback to TCP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVER_EFA = {"fabric": True, "throughput_mb_s_per_tib": 500, "capacity_gib": 1920
 
 
 def node_of(host: NodeHost, machine: str, *faults: str) -> Machine:
-    """A machine on AWS's own image, with the one step that this is about."""
+    """A machine on AWS's GPU image with one step."""
     node = Machine(host, pool_of("aws", machine, "ubuntu-22.04", "default", lustre=OVER_EFA))
     node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id == "60-lustre"))
     node.launch("aws", faults=faults)
@@ -27,7 +27,7 @@ def node_of(host: NodeHost, machine: str, *faults: str) -> Machine:
 
 
 def judged(node: Machine) -> dict[str, str]:
-    """What the check about it says, on the node itself."""
+    """The outcome of the check on the node."""
     said = node.run("bash", "-c", f"python3 {NODE_PART} verify --json --phase correctness | python3 -c '{ONE}'")[1]
     check = json.loads(said.splitlines()[-1])
     return {"outcome": check["outcome"], "reason": check["reason"]}
@@ -36,8 +36,8 @@ def judged(node: Machine) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("machine", "devices"), [("p5.48xlarge", 8), pytest.param("p5en.48xlarge", 2, marks=pytest.mark.long)]
 )
-def test_lustre_uses_efa_and_again_after_a_reboot(host: NodeHost, machine: str, devices: int) -> None:
-    """As many devices as AWS says, at even distances; a reboot makes LNet forget them and the unit tells it again."""
+def test_lustre_uses_efa_at_every_boot(host: NodeHost, machine: str, devices: int) -> None:
+    """LNet has the number of devices that AWS documents, evenly spaced; after a reboot the unit configures it again."""
     node = node_of(host, machine)
     code, said = node.steps()
     assert code == 0, said
@@ -57,7 +57,7 @@ def test_lustre_uses_efa_and_again_after_a_reboot(host: NodeHost, machine: str, 
 
 
 def test_a_fallback_to_tcp_fails_the_step_and_the_check(host: NodeHost) -> None:
-    """With a rule missing in a security group the mount takes writes all the same; only the counters of EFA tell."""
+    """With a missing security group rule the mount still accepts writes; only the counters of EFA show it."""
     node = node_of(host, "p5.48xlarge", "lustre-over-tcp")
     code, said = node.steps()
     assert code == 1

@@ -1,4 +1,4 @@
-"""Containers and the cloud's metadata service on stand-in nodes: what the step loads, what a reboot forgets, what somebody undoes."""
+"""Access of containers to the metadata service on stand-in nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = ("nft", "list", "table", "inet", "gpuinfra_metadata")
 
 
 def only(pool: PoolPlan) -> PoolPlan:
-    """The one step that this is about."""
+    """The one step under test."""
     return replace(pool, steps=tuple(step for step in pool.steps if step.id == "72-metadata"))
 
 
@@ -27,15 +27,15 @@ def pool(cloud: str = "gcp", machine: str = "a2-highgpu-1g", *, reach: bool = Fa
 
 
 def judged(node: Machine) -> dict[str, Any] | None:
-    """What the check about it says, on the node itself; None where it is not asked."""
+    """The outcome of the check on the node; None if it is not required."""
     said = node.run("python3", NODE_PART, "verify", "--json", "--phase", "correctness")[1]
     assert "{" in said, said
     document = json.loads(said[said.index("{") :].rpartition("}")[0] + "}")
     return next((one for one in document["checks"] if one["id"] == "C4"), None)
 
 
-def test_containers_are_kept_out_at_every_boot_and_let_in_where_declared(host: NodeHost) -> None:
-    """The rules are there after the step and after a reboot, loading them again changes nothing, and `true` removes them."""
+def test_container_access_is_blocked_at_every_boot_and_allowed_where_declared(host: NodeHost) -> None:
+    """The rules exist after the step and after a reboot, loading them again changes nothing, and `true` removes them."""
     node = Machine(host, pool())
     node.launch("gcp")
     code, said = node.steps()
@@ -68,8 +68,8 @@ def test_containers_are_kept_out_at_every_boot_and_let_in_where_declared(host: N
     assert node.run(*TABLE)[0] == 1
 
 
-def test_flushed_rules_are_noticed_and_loaded_again(host: NodeHost) -> None:
-    """Somebody's `nft flush ruleset` leaves the unit active; only the check tells, and the step mends it."""
+def test_flushed_rules_fail_the_check_and_are_loaded_again(host: NodeHost) -> None:
+    """`nft flush ruleset` leaves the unit active; only the check fails, and the step loads the rules again."""
     node = Machine(host, pool("azure", "Standard_NC24ads_A100_v4"))
     node.launch("azure")
     code, said = node.steps()

@@ -1,4 +1,4 @@
-"""The real user data, steps and node part on stand-in nodes, without an engine: a small object store takes the evidence."""
+"""The real user data, steps and checks on stand-in nodes with a small object store, without an engine."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ KEYS = {
 
 @dataclass
 class Account:
-    """Metadata service and object store of one account, which believe everybody."""
+    """Metadata service and object store of one account, without authentication."""
 
     user_data: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
     url: str = ""
 
     def evidence(self) -> list[dict[str, Any]]:
-        """What nodes uploaded, oldest first."""
+        """Uploaded evidence, oldest first."""
         names = sorted(name for name in self.objects if name.endswith(".json") and not name.endswith(".proof.json"))
         return sorted((json.loads(self.objects[name]) for name in names), key=lambda item: item["seq"])
 
 
 @pytest.fixture
 def account() -> Iterator[Account]:
-    """A new one."""
+    """A new account."""
     account = Account()
 
     class Handler(BaseHTTPRequestHandler):
@@ -109,7 +109,7 @@ def account() -> Iterator[Account]:
 
 @pytest.fixture
 def node(namespaces: None, account: Account, tmp_path: Path) -> Iterator[Node]:
-    """A node host with an account, and nothing launched yet."""
+    """A node host with an account and without nodes."""
     host = NodeHost(tmp_path / "rehearsal", endpoint=account.url)
     host.start()
     yield Node(host, account, tmp_path)
@@ -118,7 +118,7 @@ def node(namespaces: None, account: Account, tmp_path: Path) -> Iterator[Node]:
 
 @dataclass
 class Node:
-    """One p4d, from its plan to its evidence."""
+    """A p4d, from its plan to its evidence."""
 
     host: NodeHost
     account: Account
@@ -155,7 +155,7 @@ class Node:
         return pool
 
     def verdict(self, seconds: float = 90, number: int = 1) -> dict[str, Any]:
-        """The node's evidence, once there are `number` of them."""
+        """The node's evidence, once `number` documents exist."""
         wait_for(
             lambda: len(self.account.evidence()) >= number or self.host.status()[0].stage == "failed",
             "evidence arrives", seconds, lambda: self.host.console(NAME)[-3000:],
@@ -164,7 +164,7 @@ class Node:
         return self.account.evidence()[number - 1]
 
     def outcomes(self, evidence: dict[str, Any]) -> dict[str, str]:
-        """Check id -> outcome, of those that did not pass."""
+        """Check id -> outcome of checks that did not pass."""
         return {check["id"]: check["outcome"] for check in evidence["checks"] if check["outcome"] != "pass"}
 
 
@@ -183,7 +183,7 @@ FIRST = {**HEALTHY, "D7": "warn"}
     ],
 )
 def test_every_image_becomes_a_healthy_node(node: Node, software: str, changed: bool) -> None:
-    """Each check passes; on a plain image every step installs, on a prebuilt one the driver is proven and kept."""
+    """Each check passes; on a plain image every step installs, on a prebuilt one the driver stays."""
     pool = node.launch(software)
     evidence = node.verdict()
     assert node.outcomes(evidence) == (FIRST if changed else HEALTHY)
@@ -196,8 +196,8 @@ def test_every_image_becomes_a_healthy_node(node: Node, software: str, changed: 
     wait_for(lambda: node.host.status()[0].stage == "reported", "the node's stage is `reported`")
 
 
-def test_a_step_that_reboots_goes_on_in_the_next_boot(node: Node) -> None:
-    """The lock names another kernel: it is installed, booted, and everything is built for it."""
+def test_a_step_that_reboots_continues_in_the_next_boot(node: Node) -> None:
+    """The locked kernel is installed and booted, and modules are built for it."""
     node.launch("{os: ubuntu-22.04, image: plain, kernel: 6.8.0-1044-aws}")
     evidence = node.verdict()
     assert node.host.status()[0].boots == 2
@@ -216,7 +216,7 @@ def test_a_step_that_reboots_goes_on_in_the_next_boot(node: Node) -> None:
     ],
 )
 def test_a_fault_fails_its_check(node: Node, fault: str, failed: str) -> None:
-    """What is broken shows in the check that is for it, and the node reports all the same."""
+    """A fault fails its check, and the node still reports."""
     node.launch(faults=(fault,))
     assert node.outcomes(node.verdict(seconds=150))[failed] == "fail"
 
@@ -234,8 +234,8 @@ def test_a_second_boot_changes_nothing_and_reports_again(node: Node) -> None:
     ]
 
 
-def test_what_is_taken_away_shows_in_its_check(node: Node) -> None:
-    """A stand-in answers from what is installed: with a package gone, the check that is for it does not pass."""
+def test_a_removed_package_fails_its_check(node: Node) -> None:
+    """Stand-ins answer from installed packages, so a check fails without its package."""
     node.launch()
     node.verdict()
     nodes = Nodes(node.host, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The data tables of the stand-in commands: complete, consistent with each other and with the software lock."""
+"""The data tables of the stand-in commands: complete, and consistent with each other and with the lock."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ CLOUDS = ("aws", "azure", "gcp")
 
 
 def universe(system: str, prebuilt: bool = False, cloud: str = "aws") -> Universe:
-    """The packages that a node with this system on this cloud can know."""
+    """The packages of an operating system on a cloud."""
     return Universe(first_state(Instance(id="i-0", machine="p4d.24xlarge", os=system, prebuilt=prebuilt, cloud=cloud)))
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_dependency_of_every_package_exists(system: str, cloud: str) -> None:
-    """A package that could never be installed would look like a defect of a step."""
+    """Each dependency of each package can be installed."""
     world = universe(system, cloud=cloud)
     for name in world.names():
         entry = world.get(name)
@@ -68,8 +68,8 @@ def test_every_dependency_of_every_package_exists(system: str, cloud: str) -> No
             assert world.get(other) is not None, f"{name} needs {other}"
 
 
-def test_every_unit_and_command_of_a_package_is_played() -> None:
-    """What a package brings to a node answers when it is called."""
+def test_every_unit_and_command_of_a_package_exists() -> None:
+    """Each unit and command of a package has a stand-in."""
     data, units = table("universe.json"), table("units.json")["units"]
     for name, entry in data["packages"].items():
         assert entry["repo"] in {*data["repositories"], "file"}, name
@@ -85,16 +85,16 @@ def test_every_unit_and_command_of_a_package_is_played() -> None:
         )
 
 
-def test_every_played_command_has_its_function() -> None:
-    """The dispatch table names what exists."""
+def test_every_command_has_its_function() -> None:
+    """The dispatch table names existing functions."""
     for module, function in dispatch.COMMANDS.values():
         loaded = __import__(f"gpuinfra.rehearsal.tools.{module}", fromlist=[function])
         assert callable(getattr(loaded, function))
 
 
 @pytest.mark.parametrize("image", sorted(table("images.json")["images"]))
-def test_an_image_holds_packages_that_exist(image: str) -> None:
-    """At versions that the universe knows, for a kernel of its system, with a source."""
+def test_an_image_has_existing_packages(image: str) -> None:
+    """Packages of an image exist at their versions, for a kernel of its system, with a source."""
     row = table("images.json")["images"][image]
     cloud, system, kind = image.split("/")
     world = universe(system, kind == "prebuilt", cloud)
@@ -107,8 +107,8 @@ def test_an_image_holds_packages_that_exist(image: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_what_the_lock_pins_can_be_installed(system: str) -> None:
-    """Driver, CUDA, NCCL, EFA installer and container toolkit of the software lock exist at exactly these versions."""
+def test_locked_versions_can_be_installed(system: str) -> None:
+    """Driver, CUDA, NCCL, EFA installer and container toolkit exist at the versions of the lock."""
     world = universe(system)
     for branch in tables.BRANCHES.values():
         if branch.pin:
@@ -129,8 +129,8 @@ def test_what_the_lock_pins_can_be_installed(system: str) -> None:
     assert keyring["sha256"][distribution.repository] == distribution.keyring_sha256
 
 
-def test_repositories_are_signed_with_the_keys_that_the_lock_names() -> None:
-    """Else a step would refuse a key that the vendor really uses."""
+def test_repositories_are_signed_with_the_keys_of_the_lock() -> None:
+    """The keys of the repositories are those of the lock."""
     data = table("universe.json")
     assert data["repositories"]["fsx"]["key"] == LUSTRE_KEY_FINGERPRINT
     assert data["repositories"]["toolkit"]["key"] == tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT
@@ -139,7 +139,7 @@ def test_repositories_are_signed_with_the_keys_that_the_lock_names() -> None:
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
 def test_every_machine_of_a_catalogue_can_be_a_node(cloud: str) -> None:
-    """GPUs, fabric devices, switches and disks are found for all of them, whatever the cloud."""
+    """GPUs, fabric devices, switches and disks are found for each machine type."""
     machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
     for name, machine in machines.items():
         hardware = hardware_of(cloud, name)
@@ -148,7 +148,7 @@ def test_every_machine_of_a_catalogue_can_be_a_node(cloud: str) -> None:
         assert hardware["nvme"] == machine.local_disks, name
 
 
-def test_a_p4d_is_what_the_fact_sheet_says() -> None:
+def test_hardware_of_a_p4d() -> None:
     """Eight A100 with 40 GB, four EFA devices, six switches, eight disks of 1 TB."""
     assert hardware_of("aws", "p4d.24xlarge") == {
         "gpus": 8, "gpu": "NVIDIA A100-SXM4-40GB", "efa": 4, "fabric": "efa", "fabric_devices": 4, "fabric_gbps": 100, "nvswitches": 6,
@@ -157,8 +157,8 @@ def test_a_p4d_is_what_the_fact_sheet_says() -> None:
     }  # fmt: skip
 
 
-def test_tables_are_whole_json_files() -> None:
-    """Each says what it is about."""
+def test_tables_describe_themselves() -> None:
+    """Each table has its description."""
     for path in sorted(_FOLDER.glob("*.json")):
         assert json.loads(path.read_text(encoding="utf-8"))["about"], path.name
 
@@ -170,7 +170,7 @@ _VERSIONS = st.from_regex(r"\A([0-9]:)?[0-9][0-9a-z.+~]{0,8}(-[0-9a-z.+~]{1,5})?
 @settings(max_examples=120, deadline=None)
 @given(_VERSIONS, _VERSIONS)
 def test_versions_are_ordered_as_dpkg_orders_them(left: str, right: str) -> None:
-    """The real dpkg is the judge."""
+    """The order is compared with the real dpkg."""
     relation = {-1: "lt", 0: "eq", 1: "gt"}[newer(left, right)]
     done = subprocess.run(["dpkg", "--compare-versions", left, relation, right], check=False, capture_output=True)
     assert done.returncode == 0, f"{left} {relation} {right}"
@@ -188,8 +188,8 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_the_quick_json_reader_and_writer_agree_with_the_library(value: object) -> None:
-    """What it writes, `json` reads; what `json` writes, it reads."""
+def test_the_json_reader_and_writer_agree_with_the_library(value: object) -> None:
+    """Each reads what the other writes."""
     assert json.loads(dumps(value)) == value
     assert loads(json.dumps(value)) == value
 
@@ -199,5 +199,5 @@ def test_the_quick_json_reader_and_writer_agree_with_the_library(value: object) 
     [("90", 90), ("10min", 600), ("1h 30s", 3630), ("500ms", 0.5), ("2d", 172800), ("infinity", 1e9), ("0", 0)],
 )
 def test_time_spans_are_read_as_systemd_reads_them(text: str, expected: float) -> None:
-    """`systemd.time(7)`."""
+    """As in systemd.time(7)."""
     assert seconds(text) == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Stand-in commands on plain nodes: each answers from what was done before it."""
+"""Stand-in commands on plain nodes: each answers from the state that earlier commands left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KERNEL = "6.8.0-1040-aws"
 
 
 def test_a_driver_appears_step_by_step(shared: Nodes) -> None:
-    """Repository, packages, headers, module: what is missing shows in the words of the real tools."""
+    """Repository, packages, headers and module: the tools print what is missing, as the real ones do."""
     run = shared.run
     assert "command not found" in run("nvidia-smi", code=127)
     run("apt-get -qq update")
@@ -46,7 +46,7 @@ def test_a_driver_appears_step_by_step(shared: Nodes) -> None:
 
 
 def test_a_fabric_manager_of_another_version_does_not_start(shared: Nodes) -> None:
-    """Its unit fails and the journal says why; with the driver's version it runs."""
+    """Its unit fails and the journal has the reason; with the driver's version it runs."""
     run = shared.run
     assert "could not be found" in run("systemctl status nvidia-fabricmanager", code=4)
     run("apt-get -y install nvidia-fabricmanager=580.159.04-1")
@@ -63,7 +63,7 @@ def test_a_fabric_manager_of_another_version_does_not_start(shared: Nodes) -> No
 
 
 def test_a_held_package_stays(shared: Nodes) -> None:
-    """Neither an upgrade nor an install moves it, unless that is asked for in apt's own words."""
+    """Neither an upgrade nor an install changes it without apt's option."""
     run = shared.run
     run("apt-mark hold nvidia-open nvidia-fabricmanager; rm -f /etc/apt/preferences.d/nvidia-driver-pinning-*")
     assert run("apt-mark showhold").split() == ["nvidia-fabricmanager", "nvidia-open"]
@@ -75,7 +75,7 @@ def test_a_held_package_stays(shared: Nodes) -> None:
 
 
 def test_a_repository_needs_its_own_key(shared: Nodes) -> None:
-    """With no key, or another vendor's, `update` fails and its packages stay unknown."""
+    """Without a key or with another vendor's key, `update` fails and its packages stay unknown."""
     run = shared.run
     line = "deb [signed-by=/etc/apt/keyrings/fsx.gpg] https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu jammy main"
     run(f"echo '{line}' >/etc/apt/sources.list.d/fsx.list", SECOND)
@@ -98,7 +98,7 @@ def test_a_repository_needs_its_own_key(shared: Nodes) -> None:
 
 
 def test_lustre_needs_its_module_and_is_one_file_system_for_all_nodes(shared: Nodes) -> None:
-    """Without the client the mount fails as the kernel would; with it, what one node writes another reads."""
+    """Without the client the mount fails; with it, a node reads what another node writes."""
     run = shared.run
     source = "fs-0a.fsx.us-east-1.amazonaws.com@tcp:/abcdbev"
     run("mkdir -p /scratch", SECOND)
@@ -120,7 +120,7 @@ def test_lustre_needs_its_module_and_is_one_file_system_for_all_nodes(shared: No
 
 
 def test_a_signature_is_checked_against_the_bytes(shared: Nodes) -> None:
-    """A whole EFA tarball verifies; a changed byte, or a key that was not imported, does not."""
+    """An unchanged EFA tarball verifies; a changed byte or a missing key does not."""
     run = shared.run
     base = "https://efa-installer.amazonaws.com/aws-efa-installer"
     run(
@@ -136,8 +136,8 @@ def test_a_signature_is_checked_against_the_bytes(shared: Nodes) -> None:
     assert "(6)" in run("curl -fsS https://example.com/", code=6)
 
 
-def test_efa_is_there_after_its_installer_and_not_before(shared: Nodes) -> None:
-    """The installer needs headers, and leaves module, libfabric and NCCL plugin."""
+def test_efa_requires_its_installer(shared: Nodes) -> None:
+    """The installer requires headers and installs module, libfabric and NCCL plugin."""
     run = shared.run
     assert "No such file" in run("/opt/amazon/efa/bin/fi_info -p efa", code=127)
     assert "headers" in run("tar -xzf /tmp/none 2>&1; /run/standin/lib/tool efa-installer 1.51.0 -y", SECOND, code=1)
@@ -148,8 +148,8 @@ def test_efa_is_there_after_its_installer_and_not_before(shared: Nodes) -> None:
     assert run("find /opt/amazon/ofi-nccl -name 'libnccl-net*.so*' | wc -l") != "0"
 
 
-def test_local_disks_become_one_scratch(shared: Nodes) -> None:
-    """Eight NVMe disks of a p4d, one array, formatted and mounted by label, kept over a reboot."""
+def test_local_disks_become_one_scratch_array(shared: Nodes) -> None:
+    """Eight NVMe disks of a p4d become one array, formatted and mounted by label, also after a reboot."""
     run = shared.run
     assert len(run("lsblk -dnpo NAME,MODEL | grep -c Instance") or "") == 1
     assert (
@@ -170,7 +170,7 @@ def test_local_disks_become_one_scratch(shared: Nodes) -> None:
 
 
 def test_units_fail_time_out_restart_and_follow_each_other(shared: Nodes) -> None:
-    """The parts of systemd that units of nodes rely on."""
+    """The features of systemd that units of nodes use."""
     run = shared.run
     unit = "cat >/etc/systemd/system/{name} <<'END'\n{text}\nEND\n"
     units = {

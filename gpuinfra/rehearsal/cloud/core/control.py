@@ -116,13 +116,13 @@ class Control:
 
     def _ssh(self, _: dict[str, Any]) -> dict[str, Any]:
         host = self.cloud.fleet.host
-        if host is None or host.doors.problem:
-            return {"available": False, "reason": host.doors.problem if host else self.cloud.fleet.unavailable}
-        from gpuinfra.rehearsal.nodes.ssh_ports import person
+        if host is None or host.ssh_ports.problem:
+            return {"available": False, "reason": host.ssh_ports.problem if host else self.cloud.fleet.unavailable}
+        from gpuinfra.rehearsal.nodes.ssh_ports import login_name
 
         return {
-            "available": True, "reason": None, "address": "127.0.0.1", "user": person(),
-            "identity": str(host.doors.key), "ports": host.doors.where(),
+            "available": True, "reason": None, "address": "127.0.0.1", "user": login_name(),
+            "identity": str(host.ssh_ports.key), "ports": host.ssh_ports.numbers(),
         }  # fmt: skip
 
     def _resources(self, _: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether this system can have stand-in nodes at all, and if not, what a person may change."""
+"""Whether this system supports stand-in nodes, and if not, what you can change."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from gpuinfra.rehearsal.nodes import enter
 
 ISOLATED = (sys.executable, "-I", "-S")
-"""This interpreter, with nothing of the environment and no packages: what goes into a node is the standard library."""
+"""This interpreter without environment variables and packages: nodes get only the standard library."""
 
-_SWITCHES = {
+_SETTINGS = {
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
         "1",
         "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
@@ -19,11 +19,11 @@ _SWITCHES = {
     "/proc/sys/kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
     "/proc/sys/user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=10000"),
 }
-"""File -> the value that forbids, and what allows it: Ubuntu 24.04's AppArmor, Debian's own switch, the kernel's limit."""
+"""File -> forbidding value and command that allows namespaces: Ubuntu 24.04's AppArmor, Debian's setting, the kernel's limit."""
 
 
 def available() -> tuple[bool, str]:
-    """Whether this system lets an ordinary user make the namespaces that a node needs, and if not, why."""
+    """Whether this system allows the namespaces that a node needs without root, and the reason if not."""
     if sys.platform != "linux":
         return False, f"stand-in nodes need Linux; this is {sys.platform}, so nodes are not rehearsed"
     try:
@@ -31,18 +31,18 @@ def available() -> tuple[bool, str]:
             [*ISOLATED, enter.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return False, f"stand-in nodes cannot be tried here: {error}"
+        return False, f"stand-in nodes cannot be tested here: {error}"
     if done.returncode == 0:
         return True, ""
-    reason = (done.stdout or done.stderr).strip() or "the kernel gave no reason"
-    return False, f"this system forbids user namespaces, so nodes are not rehearsed: {reason}{_advice()}"
+    reason = (done.stdout or done.stderr).strip() or "no reason given"
+    return False, f"this system forbids user namespaces, so nodes are not rehearsed: {reason}{_hint()}"
 
 
-def _advice() -> str:
-    for file, (value, remedy) in _SWITCHES.items():
+def _hint() -> str:
+    for file, (value, remedy) in _SETTINGS.items():
         try:
             if Path(file).read_text(encoding="ascii").strip() == value:
-                return f"; as root, `{remedy}` allows them"
+                return f"; to allow them, run as root: {remedy}"
         except OSError:
             continue
-    return "; in a container, its seccomp profile must allow unshare and mount"
+    return "; in a container, the seccomp profile must allow unshare and mount"
