@@ -1,7 +1,7 @@
-"""The report of a rehearsal: what the engine did, what the nodes proved, what it would cost, what nobody saw.
+"""Collect the report of a rehearsal: operations, nodes, price, retained resources, and what it cannot show.
 
-The nodes are judged once more here, from the evidence itself, by the handover's own reader under the operator's
-credentials - not copied from what the plugin said.
+The nodes are judged again here from their evidence, with the operator's credentials; the outputs of `NodesReady` are not
+copied.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 NOT_SHOWN = (
     "quota and permissions of a real account",
-    "whether the cloud has these machines today, and how long it takes to get them",
-    "the cloud's own validation where our tables of it are incomplete",
-    "real bandwidth: NVLink, the fabric between nodes, the file system and object storage are not measured by stand-ins",
-    "real hardware: device outputs are synthesised, see provenance",
-    "prices of today: each price has the date it was read on",
-    "the time that a real boot, driver installation and file system take",
+    "capacity: whether the cloud has these machines, and how long it takes to get them",
+    "validation by the cloud beyond the rules that the stand-in implements",
+    "bandwidth: NVLink, the fabric, the file system and object storage are not measured",
+    "hardware: device output is synthetic; its sources are listed below",
+    "current prices: each price has the date of its source",
+    "how long a boot, a driver installation and the creation of a file system take",
 )
 
 
 def collect(
     session: Session, action: str, *, ok: bool, problems: Sequence[str], extra: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The document."""
+    """The report document."""
     plan = session.plan()
     verdict, nodes = _nodes(session) if action not in ("preview", "destroy") else (None, [])
     missing = sum(verdict.missing.values()) if verdict else 0
@@ -70,7 +70,7 @@ def collect(
 
 
 def write(folder: Folder, document: Mapping[str, Any]) -> None:
-    """Document and page, each in one go."""
+    """Write the document and the page, each atomically."""
     write_json(folder.report, document)
     write_atomically(folder.page, page(document))
 
@@ -100,7 +100,7 @@ def _engine(session: Session) -> dict[str, Any]:
 
 
 def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]:
-    """Every node, judged from its evidence now; without a NodesReady in the state there is nothing to judge by."""
+    """Every node, judged from its evidence now; none without a `NodesReady` in the state."""
     stages = {str(n.get("instance_id")): n for n in session.cloud.nodes()}
     entries: list[dict[str, Any]] = []
     last: FleetVerdict | None = None
@@ -114,7 +114,7 @@ def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]
                     console = seen.gatherer.console(node.instance_id) if never_reported(node) else []
                     entries.append(node_entry(node, console=console, stage=str(stand_in.get("stage") or "")))
         except (PortUnavailable, KeyError, ValueError) as error:
-            session.notes.append(f"the nodes could not be looked at for this report: {error}")
+            session.notes.append(f"the nodes could not be read for this report: {error}")
     available, _ = session.cloud.nodes_available()
     if not available:
         for entry in entries:
@@ -131,7 +131,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:
-    """What a destroy leaves: the plan's list with its reasons, and after a destroy what is really there."""
+    """Resources that destroy retains: those of the plan, and after a destroy those that exist."""
     reasons = {(k.type, k.what): k.why for k in (plan.kept if plan else ())}
     if action != "destroy":
         return [{"type": kind, "name": name, "why": why} for (kind, name), why in reasons.items()]
@@ -147,13 +147,13 @@ def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, An
 
 
 def _provenance() -> list[dict[str, str]]:
-    """Where the device outputs come from, as the stand-in devices declare it."""
+    """Sources of the device output."""
     from gpuinfra.rehearsal.devices import provenance
 
     return provenance()
 
 
 def changes_text(changed: Sequence[tuple[str, str]], limit: int = 6) -> str:
-    """`update train-gpu (aws:autoscaling/group:Group)`, for people."""
+    """`update train-gpu (aws:autoscaling/group:Group)`."""
     texts = [f"{op} {name_of(urn)} ({kind_of(urn)})" for op, urn in changed[:limit]]
     return ", ".join(texts) + (f" and {len(changed) - limit} more" if len(changed) > limit else "")

@@ -1,4 +1,4 @@
-"""The report as a document: its entries and its JSON schema."""
+"""The report as a JSON document, and its schema."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
 
 
 def totals(nodes: Iterable[Mapping[str, Any]], missing: int = 0) -> dict[str, int]:
-    """Sums over the nodes; `missing` are nodes that no group launched."""
+    """Sums over the nodes; `missing` is the number of nodes that were never launched."""
     rows = list(nodes)
     verified = [n for n in rows if n["outcome"] == "verified"]
     return {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from gpuinfra.node.advice import ACTIONS
 from gpuinfra.report import tables
@@ -24,6 +23,7 @@ DO = {
     "replace": "drain; replace the node",
 }
 """Action of `gpuinfra.node.advice` -> what to do."""
+JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 
 
 def document(nodes: Sequence[Judged], found: Found) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         )
         for node in nodes
     ]
-    rows += [(one.name, one.machine, Cell(badge=one.outcome), "", one.hint) for one in found.absent]
+    rows += [(one.name, one.machine, Cell(badge=one.outcome), "", "see below") for one in found.absent]
     columns = ["node", "machine", "outcome", Column("passed", right=True), Column("what to do", wrap=True)]
     yield from tables.text(Table(columns, rows))
     for node in nodes:
@@ -172,41 +172,38 @@ def _name(node: Judged) -> str:
 
 def junit(nodes: Sequence[Judged], found: Found) -> str:
     """One test suite for each node, one case for each check; a warning is a passing case with output."""
-    suites = []
+    from xml.etree import ElementTree
+
+    root = ElementTree.Element("testsuites")
+
+    def suite(name: str, cases: Sequence[Mapping[str, Any]]) -> None:
+        counts = {outcome: sum(case["outcome"] == outcome for case in cases) for outcome in ("fail", "error", "skip")}
+        attributes = {
+            "name": printable(name),
+            "tests": str(len(cases)),
+            "failures": str(counts["fail"]),
+            "errors": str(counts["error"]),
+            "skipped": str(counts["skip"]),
+        }
+        made = ElementTree.SubElement(root, "testsuite", attributes)
+        for case in cases:
+            title = printable(f"{case['id']} {case['name']}".strip())
+            test = ElementTree.SubElement(made, "testcase", {"classname": printable(name), "name": title})
+            if tag := JUNIT_TAGS.get(case["outcome"]):
+                below = ElementTree.SubElement(test, tag, {"message": printable(case["reason"])})
+                below.text = printable(case["hint"]) if case["outcome"] != "skip" else None
+            elif case["outcome"] == "warn":
+                ElementTree.SubElement(test, "system-out").text = f"warning: {printable(case['reason'])}"
+
     for node in nodes:
-        cases = []
-        for check in node.checks:
-            body = ""
-            reason = quoteattr(printable(check["reason"]))
-            if check["outcome"] == "fail":
-                body = f"<failure message={reason}>{escape(printable(check['hint']))}</failure>"
-            elif check["outcome"] == "error":
-                body = f"<error message={reason}>{escape(printable(check['hint']))}</error>"
-            elif check["outcome"] == "skip":
-                body = f"<skipped message={reason}/>"
-            elif check["outcome"] == "warn":
-                body = f"<system-out>{escape('warning: ' + printable(check['reason']))}</system-out>"
-            name = quoteattr(f"{check['id']} {check['name']}")
-            cases.append(f"<testcase classname={quoteattr(printable(_name(node)))} name={name}>{body}</testcase>")
-        for name in node.missing:
-            cases.append(
-                f"<testcase classname={quoteattr(printable(_name(node)))} name={quoteattr(name)}><error message='did not run'/></testcase>"
-            )
-        counts = {word: sum(c["outcome"] == word for c in node.checks) for word in ("fail", "error", "skip")}
-        suites.append(
-            f"<testsuite name={quoteattr(printable(_name(node)))} tests='{len(cases)}' failures='{counts['fail']}' "
-            f"errors='{counts['error'] + len(node.missing)}' skipped='{counts['skip']}'>\n"
-            + "\n".join(cases)
-            + "\n</testsuite>"
-        )
+        missing = [
+            {"id": name, "name": "", "outcome": "error", "reason": "did not run", "hint": ""} for name in node.missing
+        ]
+        suite(_name(node), [*node.checks, *missing])
     for one in found.absent:
-        name = quoteattr(printable(one.name))
-        suites.append(
-            f"<testsuite name={name} tests='1' failures='0' errors='1' skipped='0'>\n<testcase classname={name} "
-            f"name={quoteattr(printable(one.outcome))}><error message={quoteattr(printable(one.reason))}>{escape(printable(one.hint))}</error>"
-            "</testcase>\n</testsuite>"
-        )
-    return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n' + "\n".join(suites) + "\n</testsuites>\n"
+        suite(one.name, [{"id": one.outcome, "name": "", "outcome": "error", "reason": one.reason, "hint": one.hint}])
+    ElementTree.indent(root, space="")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _grouped(checks: Iterable[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Evidence judged: verified or not, what to do with the node, and what got worse since an earlier time."""
+"""Judge evidence: verified or not, what to do with the node, and what got worse since a baseline."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ _RANK = {"pass": 0, "skip": 0, "warn": 1, "error": 2, "fail": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One machine."""
+    """The judgement of one node."""
 
     evidence: Evidence
     checks: tuple[dict[str, Any], ...]
     verified: bool
     blockers: tuple[dict[str, Any], ...]
+    """Checks that keep the node from being verified."""
     missing: tuple[str, ...]
+    """Required checks that did not run."""
     not_checked: tuple[str, ...]
+    """Checks that the machine type does not require."""
     advice: Advice
     worse: tuple[str, ...]
-    """What an earlier evidence of the same machine showed better."""
+    """Checks that had a better outcome in the baseline."""
     gpus_expected: int
 
     @property
     def instance_id(self) -> str:
-        """Which machine."""
+        """Instance id of the node."""
         return self.evidence.instance_id
 
 
 def judge_all(
     found: Found, expected: Callable[[Evidence], Expectation], baseline: Found | None = None
 ) -> tuple[Judged, ...]:
-    """Judge the newest evidence of each machine; `expected` answers what its machine should show."""
+    """Judge the newest evidence of each node; `expected` returns the expectation of its machine type."""
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
     return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in found.newest)
 
@@ -69,7 +72,7 @@ def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
 
 
 def _worse(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """What got worse, once for each reason: one GPU that stops answering makes twenty checks fail."""
+    """What got worse, once for each reason: one GPU that does not answer fails twenty checks."""
     earlier = {check["id"]: check for check in before}
     grouped: dict[str, list[tuple[str, str, str]]] = {}
     for check in after:

@@ -1,7 +1,4 @@
-"""Evidence, and what there is of it: in a folder as the bucket lays it out, or as others hand it in.
-
-`store.py` and `over_ssh.py` hand in what they were given by a bucket and by hosts.
-"""
+"""Evidence documents: parse one, and read a folder of them in the layout of the bucket."""
 
 from __future__ import annotations
 
@@ -16,76 +13,72 @@ from typing import Any
 from gpuinfra.errors import UsageError
 
 SCHEMA = "gpuinfra.evidence/1"
-MOST_BYTES = 8 * 1024 * 1024
-"""Twice what a node may write; a larger file is no evidence."""
-
-
-OF_A_FOLDER = (
-    "Judged from the evidence alone: identity proofs are not part of this, the handover verified them in time."
-)
+MAX_BYTES = 8 * 1024 * 1024
+"""Twice the size that a node may write; a larger file is refused."""
+FROM_A_FOLDER = "Judged from the evidence alone: who signed it was verified only in the handover."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One document and where it was found."""
+    """One evidence document."""
 
     where: str
+    """Path, key or host that it was read from."""
     sha256: str
     document: Mapping[str, Any]
     name: str = ""
-    """What people call the machine: its label in a stack, its name in a hosts file. Left out: its instance id."""
+    """Label of the node in a stack, or its name in a hosts file; the instance id if empty."""
 
     @property
     def instance_id(self) -> str:
-        """Which machine it is about."""
+        """Instance id of the node."""
         return str(self.document["instance_id"])
 
     @property
     def label(self) -> str:
-        """What the machine is called in a table."""
+        """Name of the node in tables."""
         return self.name or self.instance_id
 
     @property
     def seq(self) -> int:
-        """Its number in the life of that machine."""
+        """Sequence number; the newest document of a node has the highest."""
         return int(self.document["seq"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """A machine that should have said something, and of which nothing counts."""
+    """A node without usable evidence."""
 
     name: str
     outcome: str
-    """One or two words: `no evidence`, `refused`, `not reached`."""
+    """A few words: `no evidence`, `refused`, `not launched`."""
     reason: str
     hint: str
     instance_id: str = ""
     pool: str = ""
     machine: str = ""
     gpus: int = 0
-    """GPUs that it should have."""
+    """Expected number of GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What there is."""
+    """The evidence of a set of nodes."""
 
     newest: tuple[Evidence, ...]
-    """The newest evidence of each machine."""
+    """The newest document of each node."""
     about: str
-    """Where it comes from and what that proves, as one sentence for people."""
-    older: int = 0
+    """Source of the evidence and what the source proves, as one sentence."""
     problems: tuple[str, ...] = ()
-    """Files that are no evidence, and breaks in a machine's chain."""
+    """Unusable files, and breaks in the chain of a node's documents."""
     absent: tuple[Absent, ...] = ()
 
 
 def read_folder(folder: Path) -> Found:
-    """All evidence below a folder, or one file of it."""
+    """All evidence in a folder and its subfolders, or one file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not paths:
-        raise UsageError(f"there is no evidence at {folder}; give a folder with files of format {SCHEMA}")
+        raise UsageError(f"no evidence is in {folder}; give a folder with files of format {SCHEMA}")
     found: list[Evidence] = []
     problems: list[str] = []
     for path in paths:
@@ -97,28 +90,27 @@ def read_folder(folder: Path) -> Found:
         elif one:
             problems.append(one)
     if not found:
-        raise UsageError(
-            f"there is no evidence of format {SCHEMA} at {folder}" + (f": {problems[0]}" if problems else "")
-        )
-    by_machine: dict[str, list[Evidence]] = {}
+        reason = f" ({problems[0]})" if problems else ""
+        raise UsageError(f"no evidence is in {folder}{reason}; give a folder with files of format {SCHEMA}")
+    by_node: dict[str, list[Evidence]] = {}
     for one in found:
-        by_machine.setdefault(one.instance_id, []).append(one)
+        by_node.setdefault(one.instance_id, []).append(one)
     newest = []
-    for machine in sorted(by_machine):
-        line = sorted(by_machine[machine], key=lambda one: one.seq)
-        problems += _chain(line)
-        newest.append(line[-1])
-    return Found(newest=tuple(newest), older=len(found) - len(newest), problems=tuple(problems), about=OF_A_FOLDER)
+    for node in sorted(by_node):
+        documents = sorted(by_node[node], key=lambda one: one.seq)
+        problems += _chain(documents)
+        newest.append(documents[-1])
+    return Found(newest=tuple(newest), problems=tuple(problems), about=FROM_A_FOLDER)
 
 
 def _read(path: Path) -> Evidence | str:
-    if path.stat().st_size > MOST_BYTES:
-        return f"{path.name} is larger than any evidence"
+    if path.stat().st_size > MAX_BYTES:
+        return f"{path.name} is larger than {MAX_BYTES} bytes"
     return parse(path.read_bytes(), str(path))
 
 
 def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
-    """Bytes as evidence, or what is wrong with them; empty for a document of another kind."""
+    """Parse bytes; returns the problem as text, and an empty text for a document of another kind."""
     short = where.rpartition("/")[2]
     try:
         document = json.loads(data)
@@ -128,18 +120,18 @@ def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
         return ""
     seq = document.get("seq")
     if not isinstance(document.get("instance_id"), str) or isinstance(seq, bool) or not isinstance(seq, int):
-        return f"{short} names no machine or number"
+        return f"{short} has no instance id or sequence number"
     return Evidence(where=where, sha256=hashlib.sha256(data).hexdigest(), document=document, name=name)
 
 
-def _chain(line: list[Evidence]) -> list[str]:
-    """Each document names the hash of the one before; a break means that one was changed, lost or invented."""
+def _chain(documents: list[Evidence]) -> list[str]:
+    """Problems of a node's documents: each one has the hash of the previous one, so a break means a changed, lost or forged document."""
     problems = []
-    for before, after in pairwise(line):
+    for before, after in pairwise(documents):
         if before.seq == after.seq:
-            problems.append(f"{after.instance_id} has two documents with number {after.seq}")
+            problems.append(f"{after.instance_id} has two documents with sequence number {after.seq}")
         elif after.seq == before.seq + 1 and after.document.get("previous") != before.sha256:
             problems.append(
-                f"{after.instance_id}: number {after.seq} does not follow from number {before.seq} as found here"
+                f"{after.instance_id}: document {after.seq} does not have the hash of document {before.seq}"
             )
     return problems

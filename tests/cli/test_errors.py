@@ -55,7 +55,7 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["catalog", "p4d"], "did you mean p4d.24xlarge, p4de.24xlarge?"),
         (["catalog", "p4d.24xlrage"], "did you mean p4d.24xlarge?"),
@@ -66,7 +66,9 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
         (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
     ],
 )
-def test_a_usage_error_names_the_right_words(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_names_the_right_words(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A usage error ends with exit code 2 and the allowed or nearest words, before anything starts."""
     assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -134,7 +134,7 @@ def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("plan", "nowhere"), 2, "stack 'nowhere' does not exist"),
         (("plan", "no/such/file.yaml"), 2, "does not exist"),
@@ -147,11 +147,11 @@ def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
         (("explain", "capcity"), 2, "did you mean"),
     ],
 )
-def test_a_usage_error_is_one_message(words: tuple[str, ...], code: int, said: str) -> None:
+def test_a_usage_error_is_one_message(words: tuple[str, ...], code: int, message: str) -> None:
     """A usage error ends with the documented exit code and one message, without a traceback."""
     done = _run(*words)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

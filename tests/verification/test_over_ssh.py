@@ -24,7 +24,7 @@ HOST = Host(name="gpu-1", address="127.0.0.1")
 
 
 def check(lab: Lab, hosts: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:  # noqa: F811
-    """The command with a hosts file of this lab."""
+    """Run the command with a hosts file of this lab."""
     file = lab.folder / "hosts.json"
     content = {
         "stack": "aws-p4d",
@@ -39,8 +39,8 @@ def check(lab: Lab, hosts: dict[str, Any], *options: str) -> subprocess.Complete
 
 
 @needed()
-def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: Lab) -> None:  # noqa: F811
-    """A host that is reached is judged from its raw output; one that is not is a node without evidence. Neither is verified."""
+def test_hosts_are_checked_over_ssh_and_unreachable_ones_are_listed(lab: Lab) -> None:  # noqa: F811
+    """A reachable host is judged from its raw output; an unreachable one is a node without evidence. Neither is verified."""
     key = lab.keygen("host")
     port = lab.serve(key=key)
     hosts = {
@@ -50,15 +50,15 @@ def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: L
     junit, page, kept = lab.folder / "v.xml", lab.folder / "v.html", lab.folder / "kept"
     done = check(lab, hosts, "--json", "--junit", str(junit), "--html", str(page), "--save", str(kept))
     assert done.returncode == 1, done.stderr
-    said = json.loads(done.stdout)
-    here, strange = said["nodes"]
+    document = json.loads(done.stdout)
+    here, strange = document["nodes"]
     assert (here["label"], here["outcome"]) == ("here", "failed")
     checks = {check["id"]: check["outcome"] for check in here["checks"]}
     assert checks["P1"] in ("fail", "error")
     assert "B1" not in checks
     assert (strange["label"], strange["outcome"]) == ("strange", "unknown host key")
     assert "gpuinfra never adds keys" in strange["what_to_do"]
-    assert said["totals"] == {"nodes": 2, "nodes_verified": 0, "gpus": 16, "gpus_verified": 0}
+    assert document["totals"] == {"nodes": 2, "nodes_verified": 0, "gpus": 16, "gpus_verified": 0}
     suites = ElementTree.parse(junit).getroot()
     assert [suite.get("errors") for suite in suites if suite.get("name") == "strange"] == ["1"]
     assert "unknown host key" in page.read_text()
@@ -69,8 +69,8 @@ def test_hosts_are_checked_over_ssh_and_those_that_do_not_answer_are_told(lab: L
 
 
 @needed()
-def test_nothing_of_a_check_stays_on_the_host(lab: Lab) -> None:  # noqa: F811
-    """The node part that was sent along ran in a folder of its own, and that folder is gone afterwards."""
+def test_a_check_leaves_nothing_on_the_host(lab: Lab) -> None:  # noqa: F811
+    """The node program runs in a temporary folder, which is removed afterwards."""
     key = lab.keygen("host")
     temporary = lab.folder / "tmp"
     temporary.mkdir()
@@ -91,21 +91,21 @@ def test_nothing_of_a_check_stays_on_the_host(lab: Lab) -> None:  # noqa: F811
         base64.b64encode(zlib.compress(b"x" * 100)[:-3]).decode(),
     ],
 )
-def test_what_is_no_evidence_is_refused(text: str) -> None:
-    """Whatever a host sends in place of evidence is one sentence and no traceback."""
+def test_an_invalid_answer_is_refused(text: str) -> None:
+    """An answer that is no evidence is one message without a traceback."""
     with pytest.raises(HostProblem, match="not evidence"):
         _unpacked(HOST, text)
 
 
-def test_a_few_bytes_cannot_fill_the_operators_memory() -> None:
-    """Packed zeros that would unpack to more than any evidence are refused after so much as evidence may have."""
+def test_a_decompression_bomb_is_refused() -> None:
+    """Compressed data is refused once it exceeds the size limit of evidence."""
     bomb = base64.b64encode(zlib.compress(b"\0" * (MAX_EVIDENCE_BYTES * 4))).decode()
     with pytest.raises(HostProblem, match="not evidence"):
         _unpacked(HOST, bomb)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["check", "aws-p4d", "--rehearsal", "--hosts", "h"], "leave --hosts out"),
         (["check"], "give STACK or --hosts FILE"),
@@ -114,12 +114,12 @@ def test_a_few_bytes_cannot_fill_the_operators_memory() -> None:
         (["verify", "aws-p4d", "--rehearsal", "--folder", "nowhere"], "gpuinfra rehearse up aws-p4d"),
     ],
 )
-def test_wrong_use_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
-    """What does not go together is refused with what to change."""
+def test_a_usage_error_is_one_message(tmp_path: Path, words: list[str], message: str) -> None:
+    """Options that conflict are refused with what to change."""
     done = subprocess.run(
         [sys.executable, "-m", "gpuinfra", *words],
         capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode in (1, 2)
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -66,12 +66,12 @@ def test_rounds_continue_until_the_slow_node_is_known(slow: int) -> None:
         return [PairResult(first=a, second=b, good=nodes[slow] not in (a, b), reason="slow") for a, b in pairs]
 
     results = rounds.run_rounds(nodes, measure)
-    said = rounds.document(verdict(nodes, results), results, {}, {})
-    assert list(said["slow"]) == [nodes[slow]]
-    assert len(said["good"]) == 6
-    assert not said["verified"]
+    document = rounds.document(verdict(nodes, results), results, {}, {})
+    assert list(document["slow"]) == [nodes[slow]]
+    assert len(document["good"]) == 6
+    assert not document["verified"]
     assert all(len({name for pair in pairs for name in pair}) == 2 * len(pairs) for pairs in measured)
-    text = "\n".join(pairs_text.text(said))
+    text = "\n".join(pairs_text.text(document))
     assert f"{nodes[slow]} is slow with every partner" in text
     assert "6 of 7 nodes" in text
 
@@ -99,11 +99,11 @@ def test_pairs_are_measured_over_ssh(
     expected = {host.name: SHOWS for host in hosts}
     code = measure_pairs(Hosts(hosts=hosts), expected, store=store, parallel=8, as_json=True, options=small)
     out, err = capsys.readouterr()
-    said = json.loads(out)
+    document = json.loads(out)
     assert code == 0, err
-    assert (said["good"], said["slow"], said["verified"]) == (["gpu-1", "gpu-2", "gpu-3"], {}, True)
-    assert [one["nodes"] for one in said["pairs"]] == [["gpu-1", "gpu-2"], ["gpu-3", "gpu-1"]]
-    assert all(one["gb_s"] is not None for one in said["pairs"])
+    assert (document["good"], document["slow"], document["verified"]) == (["gpu-1", "gpu-2", "gpu-3"], {}, True)
+    assert [one["nodes"] for one in document["pairs"]] == [["gpu-1", "gpu-2"], ["gpu-3", "gpu-1"]]
+    assert all(one["gb_s"] is not None for one in document["pairs"])
     assert "gpu-1 with gpu-2: " in err
     assert not (tmp_path / ".gpuinfra-pairs").exists()
 

@@ -32,7 +32,7 @@ def documented(instance: str, *faults: str, seq: int = 1, previous: str | None =
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Puts evidence where the bucket would have it."""
+    """Writes evidence in the layout of the bucket."""
 
     def put(document: dict[str, Any], folder: str = "now") -> Path:
         place = tmp_path / folder / document["instance_id"] / document["boot_id"]
@@ -47,13 +47,13 @@ def write(tmp_path: Path) -> Write:
 
 
 def verify(tmp_path: Path, *args: str, folder: str = "now") -> Result:
-    """The command, on this test's folder."""
+    """Run the command on this test's folder."""
     words = ["--evidence", str(tmp_path / folder), "--expectation", str(tmp_path / "expectation.json"), *args]
     return CliRunner().invoke(command, words, standalone_mode=False)
 
 
-def test_nodes_are_judged_again_and_told_what_to_do(tmp_path: Path, write: Write) -> None:
-    """The table names each node, its outcome and the action; what is wrong comes with GPU and hint."""
+def test_nodes_are_judged_again_with_an_action(tmp_path: Path, write: Write) -> None:
+    """The table lists each node with outcome and action; problems name the GPU and a hint."""
     write(documented("i-00000000000000001"))
     write(documented("i-00000000000000002", "ecc-uncorrected"))
     result = verify(tmp_path)
@@ -63,8 +63,8 @@ def test_nodes_are_judged_again_and_told_what_to_do(tmp_path: Path, write: Write
     assert "1 of 2 nodes verified" in result.output
 
 
-def test_what_a_node_concluded_itself_is_not_believed(tmp_path: Path, write: Write) -> None:
-    """Outcomes in the evidence are ignored: a node that calls itself healthy is judged by its raw output."""
+def test_outcomes_from_the_node_are_ignored(tmp_path: Path, write: Write) -> None:
+    """A node that reports only passed checks is judged by its raw output."""
     document = documented("i-00000000000000001", "gpu-missing")
     for check in document["checks"]:
         check["outcome"] = "pass"
@@ -72,15 +72,15 @@ def test_what_a_node_concluded_itself_is_not_believed(tmp_path: Path, write: Wri
     assert verify(tmp_path).return_value == 1
 
 
-def test_json_junit_and_page_say_the_same(tmp_path: Path, write: Write) -> None:
-    """Programs and people get the same outcomes, and the page is one whole document without scripts or outside parts."""
+def test_json_junit_and_page_agree(tmp_path: Path, write: Write) -> None:
+    """All formats have the same outcomes, and the page has no scripts or external resources."""
     write(documented("i-00000000000000001", "pcie-narrow"))
     junit, page = tmp_path / "v.xml", tmp_path / "v.html"
     result = verify(tmp_path, "--json", "--junit", str(junit), "--html", str(page))
-    said = json.loads(result.output)
-    assert (said["schema"], said["verified"]) == ("gpuinfra.verification/1", False)
-    assert said["totals"] == {"nodes": 1, "nodes_verified": 0, "gpus": 8, "gpus_verified": 0}
-    assert (said["nodes"][0]["blocking"], said["nodes"][0]["action"]) == (["G3"], "reboot")
+    result_json = json.loads(result.output)
+    assert (result_json["schema"], result_json["verified"]) == ("gpuinfra.verification/1", False)
+    assert result_json["totals"] == {"nodes": 1, "nodes_verified": 0, "gpus": 8, "gpus_verified": 0}
+    assert (result_json["nodes"][0]["blocking"], result_json["nodes"][0]["action"]) == (["G3"], "reboot")
     suite = ElementTree.parse(junit).getroot()[0]
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "0", "2")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["G3 pcie_link"]
@@ -91,7 +91,7 @@ def test_json_junit_and_page_say_the_same(tmp_path: Path, write: Write) -> None:
 
 
 def test_hostile_evidence_cannot_write_the_page_or_the_terminal(tmp_path: Path, write: Write) -> None:
-    """Whatever a node writes about itself is text: no tag, no attribute and no escape comes through."""
+    """Text from a node stays text: no tag, attribute or escape sequence has an effect."""
     document = documented("i-00000000000000001")
     bad = "</td><script>alert(1)</script>\x1b[2J\u202e'\"&"
     document["machine"], document["pool"] = bad, bad
@@ -114,26 +114,26 @@ def test_hostile_evidence_cannot_write_the_page_or_the_terminal(tmp_path: Path, 
     assert all(letter.isprintable() or letter == "\n" for letter in result.output)
 
 
-def test_the_newest_evidence_of_a_machine_counts(tmp_path: Path, write: Write) -> None:
-    """Earlier documents of a machine are history; the highest number is judged."""
+def test_the_newest_evidence_of_a_node_is_judged(tmp_path: Path, write: Write) -> None:
+    """Of several documents of a node, the one with the highest number is judged."""
     first = write(documented("i-00000000000000001", "gpu-missing"))
     previous = evidence.sha256(first.read_bytes())
     write(documented("i-00000000000000001", seq=2, previous=previous))
     found = read_folder(tmp_path / "now")
-    assert (found.older, found.problems, found.newest[0].seq) == (1, (), 2)
+    assert (found.problems, [one.seq for one in found.newest]) == ((), [2])
     assert verify(tmp_path).return_value == 0
 
 
-def test_a_broken_chain_is_told(tmp_path: Path, write: Write) -> None:
-    """A document that does not follow from the one before was changed, lost or invented."""
+def test_a_broken_chain_is_reported(tmp_path: Path, write: Write) -> None:
+    """A document without the hash of the previous one was changed, lost or forged."""
     write(documented("i-00000000000000001"))
     write(documented("i-00000000000000001", seq=2, previous="0" * 64))
-    assert "does not follow" in read_folder(tmp_path / "now").problems[0]
-    assert "note: i-00000000000000001: number 2" in verify(tmp_path).output
+    assert "does not have the hash" in read_folder(tmp_path / "now").problems[0]
+    assert "note: i-00000000000000001: document 2" in verify(tmp_path).output
 
 
-def test_what_got_worse_is_told(tmp_path: Path, write: Write) -> None:
-    """Against a baseline the page and table say which check was better before."""
+def test_changes_since_the_baseline_are_reported(tmp_path: Path, write: Write) -> None:
+    """With a baseline, checks that had a better outcome are listed."""
     write(documented("i-00000000000000001"), "before")
     write(documented("i-00000000000000001", "power-capped"))
     output = verify(tmp_path, "--baseline", str(tmp_path / "before")).output
@@ -141,14 +141,14 @@ def test_what_got_worse_is_told(tmp_path: Path, write: Write) -> None:
     assert "worse" not in verify(tmp_path, "--baseline", str(tmp_path / "now")).output
 
 
-def test_the_shipped_stack_says_what_is_expected(tmp_path: Path, write: Write) -> None:
-    """STACK's plan gives the expectation of the node's pool; evidence of another pool is refused by name."""
+def test_the_plan_of_a_stack_gives_the_expectation(tmp_path: Path, write: Write) -> None:
+    """The plan gives the expectation of the node's pool; evidence of an unknown pool is refused by name."""
     document = documented("i-00000000000000001")
     write(document)
     words = ["aws-p4d", "--evidence", str(tmp_path / "now"), "--json"]
-    said = json.loads(CliRunner().invoke(command, words, standalone_mode=False).output)
+    result_json = json.loads(CliRunner().invoke(command, words, standalone_mode=False).output)
     # The paper node ran two steps and no diagnostics, the stack's pool has eleven and level 1: all else is as the plan expects.
-    assert said["nodes"][0]["blocking"] == ["S2", "B1"]
+    assert result_json["nodes"][0]["blocking"] == ["S2", "B1"]
     document["pool"] = "other"
     write(document)
     with pytest.raises(UsageError, match="pool 'other'; aws-p4d has gpu"):
@@ -159,13 +159,13 @@ def test_the_shipped_stack_says_what_is_expected(tmp_path: Path, write: Write) -
     ("args", "words"),
     [
         ([], "give STACK or --evidence DIR"),
-        (["--evidence", "/nonexistent", "--expectation", "x"], "there is no evidence at /nonexistent"),
+        (["--evidence", "/nonexistent", "--expectation", "x"], "no evidence is in /nonexistent"),
         (["--evidence", "."], "give either STACK or --expectation"),
         (["stack", "--evidence", ".", "--expectation", "x"], "one source"),
     ],
 )
-def test_wrong_use_is_one_sentence(tmp_path: Path, write: Write, args: list[str], words: str) -> None:
-    """Each mistake says what to give instead."""
+def test_a_usage_error_names_the_missing_option(tmp_path: Path, write: Write, args: list[str], words: str) -> None:
+    """Each usage error names what to give."""
     path = write(documented("i-00000000000000001"))
     with pytest.raises(UsageError, match=words):
         CliRunner().invoke(
@@ -184,15 +184,15 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, write: Write, args: list[str]
         '{"schema": "gpuinfra.evidence/1", "instance_id": 3, "seq": 1}',
     ],
 )
-def test_files_that_are_no_evidence_are_refused(tmp_path: Path, text: str) -> None:
-    """A folder without one whole document is wrong use, not an empty success."""
+def test_a_folder_without_evidence_is_a_usage_error(tmp_path: Path, text: str) -> None:
+    """A folder without a valid document is a usage error, not an empty success."""
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(UsageError, match="there is no evidence"):
+    with pytest.raises(UsageError, match="no evidence is in"):
         read_folder(tmp_path)
 
 
-def test_the_last_line_and_the_page_sum_up_what_a_shift_has_to_do(tmp_path: Path, write: Write) -> None:
-    """How many nodes to replace, to reset and so on, most urgent first; nothing where every node is ready."""
+def test_the_last_line_and_the_page_count_the_actions(tmp_path: Path, write: Write) -> None:
+    """Both count the nodes to replace, to reset and so on, most urgent first."""
     write(documented("i-00000000000000001"))
     write(documented("i-00000000000000002", "ecc-sram"))
     write(documented("i-00000000000000003", "remap-pending"))
@@ -205,12 +205,12 @@ def test_the_last_line_and_the_page_sum_up_what_a_shift_has_to_do(tmp_path: Path
     assert places == sorted(places)
 
 
-def test_what_got_worse_is_told_without_saying_its_reason_twice(tmp_path: Path, write: Write) -> None:
-    """The reason stands once, at the check; programs get it with the change."""
+def test_the_reason_of_a_change_appears_once(tmp_path: Path, write: Write) -> None:
+    """In text the reason appears at the check only; in JSON it is part of the change."""
     write(documented("i-00000000000000001"), "before")
     write(documented("i-00000000000000001", "power-capped"))
     words = ("--baseline", str(tmp_path / "before"))
     text = verify(tmp_path, *words).output
     assert text.count("limited to 300 W of 400 W") == 1
     (node,) = json.loads(verify(tmp_path, *words, "--json").output)["nodes"]
-    assert [said.endswith("limited to 300 W of 400 W)") for said in node["worse"]] == [True]
+    assert [change.endswith("limited to 300 W of 400 W)") for change in node["worse"]] == [True]
