@@ -22,6 +22,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.plan.model import PoolPlan
+from gpuinfra.registry import folder_of
 from gpuinfra.shipped import shipped
 
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service"})
@@ -55,7 +56,7 @@ def build(pool: PoolPlan) -> Bundle:
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},
         "expectation.json": _json(pool.expectation),
-        "node.pyz": node_part(),
+        "node.pyz": node_part(str(pool.expectation["cloud"])),
         "steps.json": _json(
             {
                 "schema": "gpuinfra.steps/1",
@@ -118,8 +119,9 @@ def user_data(node_config: Mapping[str, object]) -> str:
     boot = shipped("bootstrap") / "boot"
     fetcher = boot / f"fetch-{cloud}.py"
     if not fetcher.is_file():
-        known = ", ".join(sorted(path.stem.removeprefix("fetch-") for path in boot.glob("fetch-*.py")))
-        raise GpuinfraError(f"there is no user data for the cloud {cloud!r}; allowed: {known}")
+        fetcher = folder_of(cloud) / "fetch.py"
+    if not fetcher.is_file():
+        raise GpuinfraError(f"the cloud {cloud!r} has no fetch.py, which fetches the bundle on its nodes")
     text = (boot / "user-data.sh").read_text(encoding="utf-8")
     text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
@@ -145,8 +147,8 @@ def versions_env(versions: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def node_part() -> bytes:
-    """`gpuinfra/node/` as a zip application.
+def node_part(cloud: str = "") -> bytes:
+    """`gpuinfra/node/` as a zip application, with the `node` module of a cloud that has it in its own package.
 
     It is not compressed, so that it starts faster and its bytes do not depend on the version of zlib.
     """
@@ -154,6 +156,8 @@ def node_part() -> bytes:
     for path in sorted(_NODE_PART.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
             files[f"gpuinfra/node/{path.relative_to(_NODE_PART).as_posix()}"] = path.read_bytes()
+    if cloud and (module := folder_of(cloud) / "node.py").is_file():
+        files[f"gpuinfra/node/{cloud}.py"] = module.read_bytes()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
         for name, content in sorted(files.items()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import UsageError
@@ -22,6 +23,14 @@ def package_of(cloud: str) -> str:
         return CLOUDS[cloud]
     except KeyError:
         raise UsageError(f"cloud is {cloud!r}; allowed: {', '.join(CLOUDS)}") from None
+
+
+def folder_of(cloud: str) -> Path:
+    """The folder of a cloud's package."""
+    spec = importlib.util.find_spec(package_of(cloud))
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def has_module(cloud: str, name: str) -> bool:

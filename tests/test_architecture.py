@@ -220,9 +220,6 @@ NAMES_ALLOWED = {
 NAMES_TO_REMOVE = (
     # standin: a table or module for each cloud
     "gpuinfra/rehearsal/",
-    # remote, node: the registry of handover ports and of node modules
-    "gpuinfra/handover/connect.py",
-    "gpuinfra/node/cloud.py",
 )
 """Shared modules that still name a cloud. Their owner removes them here; the tuple ends empty."""
 

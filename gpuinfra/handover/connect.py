@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping
+from typing import Any
 
 from gpuinfra.handover.ports import Ports, PortUnavailable
-
-CLOUDS = ("aws", "azure", "gcp")
-"""Clouds with a module in this package; each has `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`."""
+from gpuinfra.registry import CLOUDS, has_module, module_of
 
 
 def ports_of(
@@ -19,14 +19,24 @@ def ports_of(
     `evidence_bucket` is the bucket's name, or the container's address on Azure. `profile` and `role_arn` select AWS
     credentials; the other clouds refuse them. Raises `PortUnavailable`.
     """
-    if cloud not in CLOUDS:
-        raise PortUnavailable(
-            f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; "
-            "set `wait: none` to deploy without it"
-        )
-    module = importlib.import_module(f"gpuinfra.handover.{cloud}")
-    ports: Ports = module.connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
+    ports: Ports = _module(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
     return ports
+
+
+def _module(cloud: str) -> Any:
+    """The module with a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
+
+    It is `gpuinfra.handover.<cloud>`, or `handover` in the package of the cloud.
+    """
+    if cloud in CLOUDS:
+        name = f"{__package__}.{cloud}"
+        if importlib.util.find_spec(name):
+            return importlib.import_module(name)
+        if has_module(cloud, "handover"):
+            return module_of(cloud, "handover")
+    raise PortUnavailable(
+        f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without it"
+    )
 
 
 def connect(inputs: Mapping[str, object]) -> Ports:

@@ -14,9 +14,6 @@ import urllib.error
 import urllib.request
 from typing import Any, Callable, Collection, Mapping, Protocol
 
-CLOUDS = ("aws", "azure", "gcp")
-"""Clouds with a module in this package; each has `connect(node, environ) -> Cloud`."""
-
 
 class CloudError(Exception):
     """A request to the cloud failed; the message is for people."""
@@ -50,11 +47,13 @@ class Cloud(Protocol):
 
 
 def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Cloud:
-    """The cloud that `node.json` names. Raises `CloudError` for an unknown one."""
-    name = node.get("cloud")
-    if name not in CLOUDS:
-        raise CloudError("node.json names the cloud %s; supported: %s" % (name, ", ".join(CLOUDS)))
-    return importlib.import_module("." + str(name), __package__).connect(node, environ)
+    """The cloud that `node.json` names. Raises `CloudError` if this program has no module of that name with `connect(node, environ)`."""
+    name = str(node.get("cloud"))
+    try:
+        connect = importlib.import_module("." + name, __package__).connect
+    except (ModuleNotFoundError, AttributeError):
+        raise CloudError("node.json names the cloud %s, which this node program does not support" % name) from None
+    return connect(node, environ)
 
 
 def field(record: Mapping[str, Any], name: str) -> str:

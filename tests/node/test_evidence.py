@@ -159,7 +159,7 @@ def test_evidence_that_never_arrived_is_uploaded_by_the_timer(cloud: Cloud, tmp_
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cloud": "moon"}, "names the cloud moon; supported: aws"),
+        ({"cloud": "moon"}, "names the cloud moon, which this node program does not support"),
         ({"evidence": None}, "has no evidence location"),
         ({"region": ""}, "has no region"),
         ({"evidence": {"prefix": "p"}}, "has no bucket"),
