@@ -1,4 +1,4 @@
-"""A metadata service and an object store on loopback; signatures are checked by botocore, which is not ours."""
+"""A metadata service and an object store on loopback; botocore verifies the signatures independently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMDS = "imds-token"
 
 
 def same_signature(method: str, url: str, headers: dict[str, str], body: bytes, service: str, region: str) -> bool:
-    """True when botocore, given the same request, signs it the same."""
+    """True if botocore signs the same request identically."""
     lower = {name.lower(): value for name, value in headers.items()}
     given = lower["authorization"]
     signed = given.split("SignedHeaders=")[1].split(",")[0].split(";")
@@ -41,7 +41,7 @@ def same_signature(method: str, url: str, headers: dict[str, str], body: bytes, 
 
 
 class Cloud:
-    """Objects by `bucket/key`, requests as they came, and troubles that are answered before anything goes well."""
+    """Objects by `bucket/key`, the received requests, and errors that are answered first."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -52,11 +52,11 @@ class Cloud:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What an AWS SDK would be given."""
+        """The environment of an AWS SDK."""
         return {"AWS_ENDPOINT_URL": self.url, "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.url + "/imds"}
 
     def document(self, key: str) -> dict[str, Any]:
-        """An object that holds JSON."""
+        """An object with JSON content."""
         return json.loads(self.objects[key])
 
 
@@ -104,7 +104,7 @@ def running() -> Iterator[Cloud]:
             if self.headers.get("If-None-Match") == "*" and key in cloud.objects:
                 return self._answer(412, "<Error><Code>PreconditionFailed</Code></Error>")
             if self.command == "GET":
-                # S3's answer to somebody who may not list: an object that is not there is refused.
+                # S3's answer for a missing object to an identity without list permission.
                 return self._answer(200, cloud.objects[key].decode()) if key in cloud.objects else self._answer(403)
             cloud.objects[key] = body
             if cloud.lose_answers:

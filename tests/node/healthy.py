@@ -1,6 +1,6 @@
-"""A healthy node on paper: the stand-in device tools and a few lines for each other command, without namespaces.
+"""The outputs of a healthy node: from the stand-in device tools, plus a few lines for each other command, without namespaces.
 
-Checks are judged on what these print; mutations of it are what checks have to notice.
+The checks judge these outputs, and must detect their mutations.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ H100 = {
     "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
     "skips": {},
 }
-"""An H100 node, asked for speed and the Blackwell question F6 as well: every check has a healthy answer somewhere."""
+"""An H100 node that also requires the speed checks and Blackwell's F6, so that every check passes on some machine."""
 
 PAIR = {"schema": "gpuinfra.pair/1", "ranks": 16, "busbw_gb_s": 441.5, "wrong": 0, "network": ["AWS Libfabric"]}
 LNET = "net:\n" + "".join(
@@ -144,7 +144,7 @@ JOURNAL = {
 
 
 def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
-    """What the plan expects of a machine type of the catalogue, on the software of this page, with a Lustre file system."""
+    """The expectation of a machine type of the catalogue, with the software in this module and a Lustre file system."""
     record = profile_of(cloud).machines[name]
     chosen = lock(
         record,
@@ -164,7 +164,7 @@ GOOGLE = machine("gcp", "a3-megagpu-8g", homes=("/home",))
 GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
 GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
 MIG = machine("aws", "p5.48xlarge", mig=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"))
-"""Machines of other clouds, as the plan asks of them."""
+"""Machines of other clouds, with the expectations of the plan."""
 
 DOCKER = {
     "ServerVersion": "28.2.2",
@@ -193,7 +193,7 @@ HEAT = {
 
 
 def links(machine: dict[str, Any]) -> dict[str, Any]:
-    """What `node.pyz links` measures on a healthy machine."""
+    """The result of `node.pyz links` on a healthy machine."""
     efa = machine["fabric_provider"] == "efa"
     devices = [
         {"device": f"device-{index}", "gbps": 95.5 if efa else 392.5, "memory": "host", "problem": None, "counters": {}}
@@ -210,7 +210,7 @@ NFT = """table inet gpuinfra_metadata {
 \t}
 }
 """
-"""As nftables 1.0.6 lists what the step loads."""
+"""The output of nftables 1.0.6 for the rules that the step loads."""
 _MODULE = f"filename:       /lib/modules/{KERNEL}/updates/dkms/nvidia.ko\nversion:        {DRIVER}\nvermagic:       {KERNEL} SMP mod_unload modversions \n"
 _HOST = {
     "ldconfig": "3 libs found in cache `/etc/ld.so.cache'\n\tlibc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6\n"
@@ -239,7 +239,7 @@ _HOST = {
 
 
 def network_mounts(machine: dict[str, Any]) -> dict[str, Any]:
-    """What `node.pyz mounts` finds on a healthy machine."""
+    """The result of `node.pyz mounts` on a healthy machine."""
     lustre = [(mount, "lustre", "10.0.0.1@tcp:/abc") for mount in machine["file_systems"]]
     homes = [(mount, "nfs4", "10.0.0.9:" + mount) for mount in machine.get("homes", ())]
     return {
@@ -251,7 +251,7 @@ def network_mounts(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> dict[str, Any]:
-    """What standin.json says of a node whose steps have run; `hardware` replaces what the catalogue plugs in."""
+    """The standin.json of a node after its steps; `hardware` replaces the catalogue's hardware."""
     cloud = expectation["cloud"]
     modules = ["nvidia", "nvidia_uvm", *{"aws": ["efa"], "azure": ["mlx5_ib", "ib_umad"], "gcp": ["mlx5_ib"]}[cloud]]
     return {
@@ -273,7 +273,7 @@ def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> d
 
 
 def record(argv: Iterable[str], stdout: str = "", code: int = 0, **other: Any) -> dict[str, Any]:
-    """One probe's record."""
+    """The record of one probe."""
     return {
         "argv": list(argv),
         "exit": code,
@@ -287,10 +287,10 @@ def record(argv: Iterable[str], stdout: str = "", code: int = 0, **other: Any) -
 
 
 def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
-    """A runner that lets stand-ins answer instead of commands."""
+    """A runner that runs stand-ins instead of commands."""
 
     def do(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
-        words, said = list(argv), io.StringIO()
+        words, output = list(argv), io.StringIO()
         if words == ["cat", "/proc/sys/kernel/random/boot_id"]:
             return record(words, BOOT + "\n")
         if words == ["modinfo", "nvidia"]:
@@ -315,9 +315,9 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             wanted = FABRIC_LIBRARIES.get(device_state["hardware"]["fabric"], "")
             return record(words, wanted + "\n", 1)
         if words[0] in devices.TOOLS and words[0] not in _HOST and "systemd-networkd" not in words:
-            with contextlib.redirect_stdout(said):
+            with contextlib.redirect_stdout(output):
                 code = devices.main(words, device_state)
-            return record(words, said.getvalue(), code)
+            return record(words, output.getvalue(), code)
         if words[0] == "journalctl":
             return record(words, "2026-11-21T09:00:09+0000 gpu-1 systemd-networkd[1]: eth0: Gained carrier\n")
         return record(words, _HOST[words[0]])
@@ -326,7 +326,7 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
 
 
 def ports_of(device_state: dict[str, Any]) -> dict[str, Any]:
-    """What `node.pyz ports` reads on a node whose /sys holds the stand-in's files."""
+    """The result of `node.pyz ports` on a node whose /sys contains the stand-in's files."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in devices.files(device_state).items():
             if path.startswith(str(ports.SYS)):
@@ -339,7 +339,7 @@ def ports_of(device_state: dict[str, Any]) -> dict[str, Any]:
 def probes(
     *faults: str, expectation: dict[str, Any] = P4D, device_state: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What every probe of the machine answers."""
+    """The records of all probes of the machine."""
     names = evidence.needed_probes(expectation)
     return probe_all(
         names, played(device_state or state(*faults, expectation=expectation), expectation), retry_wait_s=0
@@ -350,7 +350,7 @@ _KEPT: dict[str, dict[str, Any]] = {}
 
 
 def healthy(expectation: dict[str, Any] = P4D) -> dict[str, Any]:
-    """A copy of a healthy machine's answers, to be mutated."""
+    """A copy of the records of a healthy machine, to be mutated."""
     machine = f"{expectation['machine']} {expectation.get('burn_in')} {expectation.get('mig')}"
     if machine not in _KEPT:
         _KEPT[machine] = probes(expectation=expectation)

@@ -21,39 +21,39 @@ from tests.node.healthy import JOURNAL, P4D, probes
         ("thermal", "reboot"), ("ecc-sram", "replace"),
     ],
 )  # fmt: skip
-def test_a_fault_calls_for_its_action(fault: str, action: str) -> None:
-    """What to do follows NVIDIA's Xid and recovery tables, in one word, with the reason."""
+def test_fault_requires_its_action(fault: str, action: str) -> None:
+    """The action follows NVIDIA's Xid and recovery tables, with the reason."""
     advice = advise(judge(probes(fault), P4D, journal=JOURNAL))
     assert advice.action == action
     assert advice.why
     assert advice.drain == (action != "look")
 
 
-def test_a_healthy_node_needs_nothing() -> None:
-    """No failed check, no action, no drain."""
+def test_healthy_node_requires_no_action() -> None:
+    """Without a failed check there is no action and no drain."""
     advice = advise(judge(probes(), P4D, journal=JOURNAL))
     assert (advice.action, advice.why, advice.drain) == ("nothing", (), False)
 
 
-def test_a_missing_step_is_a_matter_of_installation() -> None:
+def test_missing_step_requires_configure() -> None:
     """Hardware is not replaced because a step did not run."""
     assert advise(judge(probes(), P4D, journal={"steps": []})).action == "configure"
 
 
-def test_tables_name_only_known_words() -> None:
-    """Actions are words of the ordered list, checks exist, and every Xid says what to do."""
+def test_tables_contain_only_known_actions() -> None:
+    """Actions are in the ordered list, checks exist, and every Xid has an action."""
     assert set(BY_CHECK.values()) <= set(ACTIONS)
     assert set(BY_CHECK) <= set(ALL)
     assert {state.do for state in STATES} <= set(ACTIONS)
     assert {xid.do for xid in XIDS.values()} <= set(TO_DO)
     assert {xid.severity for xid in XIDS.values()} == {"log", "warn", "drain"}
     for xid in XIDS.values():
-        # What calls for a drain is never nothing to do, and what is only logged never asks for one.
+        # Severity drain always has an action, and severity log never has one.
         assert (xid.severity == "drain") == (xid.do in ("reset", "reboot", "replace"))
 
 
-def test_whatever_holds_a_node_back_calls_for_a_drain() -> None:
-    """No check of severity block or drain can fail while the advice says that work may go on."""
+def test_every_blocking_failure_drains_the_node() -> None:
+    """A failure of severity block or drain never leads to an action that leaves the node in use."""
     for check in ALL.values():
         if check.severity in (Severity.BLOCK, Severity.DRAIN):
             failed = {"id": check.id, "outcome": "fail", "found": None, "reason": "x"}
@@ -61,7 +61,7 @@ def test_whatever_holds_a_node_back_calls_for_a_drain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "action"),
+    ("reason", "action"),
     [
         ("memory on GPU 3: Fail, Detected 4 errors (isolate the GPU)", "replace"),
         ("software on GPU 3: Fail, A row remapping is pending (reset the GPU)", "reset"),
@@ -71,7 +71,7 @@ def test_whatever_holds_a_node_back_calls_for_a_drain() -> None:
         ("software: Fail, x (watch it)", "configure"),
     ],
 )
-def test_diagnostics_are_followed_by_their_own_severity(told: str, action: str) -> None:
-    """DCGM says with each error whether to reset or isolate; a failed test drains in any case."""
+def test_diagnostics_follow_their_own_severity(reason: str, action: str) -> None:
+    """DCGM's error severity decides between reset and replace; any failed test drains the node."""
     for name in ("B1", "B6"):
-        assert advise([{"id": name, "outcome": "fail", "found": 1, "reason": told}]).action == action
+        assert advise([{"id": name, "outcome": "fail", "found": 1, "reason": reason}]).action == action

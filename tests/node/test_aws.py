@@ -25,7 +25,7 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses between attempts are counted and not slept."""
+    """Pauses between attempts are recorded instead of slept."""
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     return pauses
@@ -59,9 +59,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         ("POST", "https://sts.us-east-1.amazonaws.com/", {"X-Spaces": "  a   b  "}, b"a=b", "sts"),
     ],
 )
-def test_signatures_are_those_of_botocore(
-    method: str, url: str, headers: dict[str, str], body: bytes, service: str
-) -> None:
+def test_signatures_match_botocore(method: str, url: str, headers: dict[str, str], body: bytes, service: str) -> None:
     """AWS's own SDK signs the same request with the same signature."""
     signed = aws.sign(
         CREDENTIALS, method=method, url=url, headers=headers, body=body, service=service, region=REGION, now=NOW
@@ -71,7 +69,7 @@ def test_signatures_are_those_of_botocore(
 
 
 def test_every_header_is_signed() -> None:
-    """A header that is not signed could be swapped on the way, the evidence's hash above all."""
+    """An unsigned header, such as the evidence's hash, could be replaced in transit."""
     signed = aws.sign(
         CREDENTIALS, method="POST", url="https://sts.us-east-1.amazonaws.com/", headers={"X-Gpuinfra-Evidence": "a" * 64},
         body=b"", service="sts", region=REGION, now=NOW,
@@ -81,8 +79,8 @@ def test_every_header_is_signed() -> None:
     assert "x-gpuinfra-evidence" in names
 
 
-def test_endpoints_are_the_regions_own_or_those_of_the_sdk_variables() -> None:
-    """No address comes from anywhere but the region and the variables that every AWS SDK reads."""
+def test_endpoints_come_from_the_region_or_the_sdk_variables() -> None:
+    """Only the region and the variables of the AWS SDKs set addresses."""
     assert aws.object_url("b", "k/x y", REGION, {}) == "https://b.s3.us-east-1.amazonaws.com/k/x%20y"
     assert aws.object_url("a.b", "k", "cn-north-1", {}) == "https://s3.cn-north-1.amazonaws.com.cn/a.b/k"
     assert aws.object_url("b", "AROA:i-0/k", REGION, {"AWS_ENDPOINT_URL": "http://h:1/"}) == "http://h:1/b/AROA%3Ai-0/k"
@@ -92,29 +90,29 @@ def test_endpoints_are_the_regions_own_or_those_of_the_sdk_variables() -> None:
     assert aws.sts_url(REGION, {}) == "https://sts.us-east-1.amazonaws.com/"
 
 
-def test_credentials_never_show() -> None:
-    """A traceback or a log that prints credentials prints none."""
+def test_credentials_are_not_printed() -> None:
+    """A traceback or a log never contains credentials."""
     assert SECRET not in repr(CREDENTIALS)
     assert TOKEN not in str(CREDENTIALS)
 
 
-def test_an_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
-    """The metadata service is asked with a session token, and the store accepts the signature."""
+def test_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
+    """The metadata service is called with a session token, and the store accepts the signature."""
     aws.put_object(aws.Metadata(cloud.environ), "b", "k/1.json", REGION, b"{}", once=True, environ=cloud.environ)
     assert cloud.objects == {"b/k/1.json": b"{}"}
     assert cloud.requests[0] == "PUT /imds/latest/api/token"
 
 
-def test_passing_troubles_are_tried_again_with_growing_pauses(cloud: Cloud, no_pauses: list[float]) -> None:
-    """Throttling, server errors and a role that is not known everywhere yet do not lose evidence."""
+def test_temporary_errors_are_retried(cloud: Cloud, no_pauses: list[float]) -> None:
+    """Throttling, server errors and a new role are retried with increasing pauses."""
     cloud.troubles = [(503, "SlowDown"), (500, "InternalError"), (403, "InvalidAccessKeyId")]
     aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
     assert cloud.objects == {"b/k": b"1"}
     assert no_pauses == [1.0, 2.0, 4.0]
 
 
-def test_a_lasting_trouble_is_told_by_its_code(cloud: Cloud) -> None:
-    """After the last attempt the message names object and error code; a plain mistake is not tried again."""
+def test_permanent_error_has_its_code(cloud: Cloud) -> None:
+    """After the last attempt the message names object and error code; a client error is not retried."""
     cloud.troubles = [(403, "AccessDenied")] * 6
     with pytest.raises(aws.CloudError, match=r"s3://b/k could not be written: 403 AccessDenied"):
         aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
@@ -124,23 +122,23 @@ def test_a_lasting_trouble_is_told_by_its_code(cloud: Cloud) -> None:
     assert len(cloud.troubles) == 1
 
 
-def test_an_existing_object_is_never_replaced(cloud: Cloud) -> None:
-    """Evidence can be added and not changed."""
+def test_existing_object_is_never_replaced(cloud: Cloud) -> None:
+    """Evidence can only be added."""
     cloud.objects["b/k"] = b"first"
     with pytest.raises(Exists):
         aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"second", once=True, environ=cloud.environ)
     assert cloud.objects["b/k"] == b"first"
 
 
-def test_a_lost_answer_is_no_lost_object(cloud: Cloud) -> None:
-    """When the store took the object and the answer was lost, the next attempt finds it there and is content."""
+def test_lost_answer_counts_as_written(cloud: Cloud) -> None:
+    """If the store wrote the object but the answer was lost, the next attempt finds the object and succeeds."""
     cloud.lose_answers = 1
     aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=True, environ=cloud.environ)
     assert cloud.objects == {"b/k": b"1"}
 
 
-def test_a_proof_is_a_signed_question_that_carries_the_hash() -> None:
-    """The proof has exactly the documented fields, and botocore agrees with its signature."""
+def test_proof_is_a_signed_request_with_the_hash() -> None:
+    """The proof has exactly the documented fields, and botocore confirms its signature."""
     digest = hashlib.sha256(b"evidence").hexdigest()
     proof = aws.identity_proof(CREDENTIALS, REGION, digest, NOW, {})
     assert set(proof) == {"schema", "cloud", "evidence_sha256", "signed", "request"}
@@ -154,7 +152,7 @@ def test_a_proof_is_a_signed_question_that_carries_the_hash() -> None:
     assert not same_signature("POST", url, forged, request["body"].encode(), "sts", REGION)
 
 
-def test_a_metadata_service_that_does_not_answer_is_told(cloud: Cloud) -> None:
+def test_silent_metadata_service_is_reported(cloud: Cloud) -> None:
     """A missing role and a missing service each give one message."""
     environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url + "/imds"}
     with pytest.raises(aws.CloudError, match="answered 404"):
@@ -163,14 +161,14 @@ def test_a_metadata_service_that_does_not_answer_is_told(cloud: Cloud) -> None:
         aws.Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}).identity()
 
 
-def test_a_proxy_in_the_environment_is_not_for_metadata(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials never travel through the proxy that the steps' downloads use."""
+def test_metadata_requests_use_no_proxy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials are never sent through the proxy of the steps' downloads."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert aws.Metadata(cloud.environ).identity()["region"] == REGION
 
 
 def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:
-    """What one node leaves below its name the other one reads, signed; what is not there yet is no error."""
+    """A node reads what another node wrote under its own name, with signed requests; a missing object is not an error."""
     node = {"evidence": {"bucket": "logs", "prefix": "evidence/train", "owner": "AROA1"}, "region": REGION}
     store = pair.Bucket(node, aws.connect(node, cloud.environ))
     assert store.get("i-1", "r1-0.json") is None

@@ -1,4 +1,4 @@
-"""The node part on Azure: metadata, tokens, one blob at a time, and proofs, against a server that answers badly on purpose."""
+"""The node's access to Azure (metadata, tokens, blobs, proofs), against a server that injects errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 
 
 class Service:
-    """Metadata below /imds, blobs below /blob; `troubles` are answered first, `lose` answers after the blob was kept."""
+    """Metadata below /imds, blobs below /blob; `troubles` are answered first, and `lose` drops answers after the blob was written."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -44,19 +44,19 @@ class Service:
 
     @property
     def node(self) -> azure.Azure:
-        """A node that is told of this server."""
+        """A node that uses this server."""
         made = of(NODE, self.environ)
         assert isinstance(made, azure.Azure)
         return made
 
     def paths(self) -> list[str]:
-        """What was asked for, without queries."""
+        """The requested paths, without queries."""
         return [urlsplit(path).path for _, path, _ in self.asked]
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """A server, and no pauses between attempts."""
+    """A server, without pauses between attempts."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     one = Service()
 
@@ -114,13 +114,13 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     server.server_close()
 
 
-def test_a_node_is_called_by_its_vm_id_in_small_letters(service: Service) -> None:
-    """Azure writes it in capitals in some places; evidence and membership have to spell it alike."""
+def test_instance_id_is_the_vm_id_in_lower_case(service: Service) -> None:
+    """Azure uses upper case in some places; evidence and membership must match."""
     assert service.node.instance_id() == VM.lower()
 
 
-def test_the_metadata_service_is_asked_again_while_it_is_busy(service: Service) -> None:
-    """Throttled, away and failing are moments; a refusal is none."""
+def test_busy_metadata_service_is_retried(service: Service) -> None:
+    """Throttling, unavailability and server errors are retried; a refusal is not."""
     service.metadata_troubles = [429, 410, 404, 503]
     assert service.node.instance_id() == VM.lower()
     service.metadata_troubles = [400]
@@ -129,8 +129,8 @@ def test_the_metadata_service_is_asked_again_while_it_is_busy(service: Service) 
     assert len(service.asked) == 6
 
 
-def test_a_blob_is_put_with_the_headers_that_azure_wants(service: Service) -> None:
-    """Type, version, token of the named identity, and the condition only where nothing may be replaced."""
+def test_blob_is_written_with_the_required_headers(service: Service) -> None:
+    """Type, version and token are set; the condition is set only if the blob must not be replaced."""
     service.node.put(URL, "evidence/train/i 1/000001.json", b"{}", once=True)
     service.node.put(URL, "evidence/train/x.proof.json", b"{}", once=False)
     assert set(service.blobs) == {
@@ -149,8 +149,8 @@ def test_a_blob_is_put_with_the_headers_that_azure_wants(service: Service) -> No
     assert "if-none-match" not in again
 
 
-def test_azures_own_addresses_are_used_without_the_variable() -> None:
-    """The account's own host, in whatever cloud of Azure's; the variable puts the account into the path."""
+def test_addresses_come_from_azure_or_the_variable() -> None:
+    """Without the variable the account's own host is used, in every Azure cloud; the variable puts the account into the path."""
     assert azure.blob_url(URL, "a/b c.json", {}) == URL + "/a/b%20c.json"
     china = "https://train0a1b.blob.core.chinacloudapi.cn/evidence"
     assert azure.blob_url(china + "/", "a", {}) == china + "/a"
@@ -171,15 +171,15 @@ def test_azures_own_addresses_are_used_without_the_variable() -> None:
         URL + "?sig=1",
     ],
 )
-def test_what_is_no_container_is_told(service: Service, container: str) -> None:
-    """A token goes to a container of blob storage, with TLS, and nowhere else."""
+def test_invalid_container_address_is_refused(service: Service, container: str) -> None:
+    """Tokens are sent only to a blob storage container, with TLS."""
     with pytest.raises(CloudError, match="is not the address of a container"):
         service.node.put(container, "x", b"", once=True)
     assert "/imds/metadata/identity/oauth2/token" not in service.paths()
 
 
-def test_an_existing_blob_is_told_from_ones_own_lost_answer(service: Service) -> None:
-    """At the first attempt it is somebody's; at a later one it is ours, because nobody else writes below our id."""
+def test_existing_blob_differs_from_a_lost_answer(service: Service) -> None:
+    """At the first attempt an existing blob belongs to another writer; later it is the node's own, because only this node writes under its id."""
     service.blobs["train0a1b/evidence/e/1.json"] = b"older"
     with pytest.raises(Exists):
         service.node.put(URL, "e/1.json", b"new", once=True)
@@ -199,8 +199,8 @@ def test_an_existing_blob_is_told_from_ones_own_lost_answer(service: Service) ->
         (409, "ContainerBeingDeleted"),
     ],
 )
-def test_what_passes_is_tried_again(service: Service, trouble: tuple[int, str]) -> None:
-    """A role that is not known everywhere yet, throttling and server errors; with a fresh token each time."""
+def test_temporary_errors_are_retried(service: Service, trouble: tuple[int, str]) -> None:
+    """A new role, throttling and server errors are retried, with a new token each time."""
     service.troubles = [trouble] * 3
     service.node.put(URL, "x", b"1", once=True)
     assert service.paths().count("/imds/metadata/identity/oauth2/token") == 4
@@ -214,24 +214,24 @@ def test_what_passes_is_tried_again(service: Service, trouble: tuple[int, str]) 
         ((400, "<html>"), "400 without a code"),
     ],
 )
-def test_what_does_not_pass_is_told_at_once(service: Service, trouble: tuple[int, str], words: str) -> None:
-    """One request, and Azure's own code."""
+def test_permanent_errors_are_not_retried(service: Service, trouble: tuple[int, str], words: str) -> None:
+    """One request is sent, and the message has Azure's own code."""
     service.troubles = [trouble]
     with pytest.raises(CloudError, match=words):
         service.node.put(URL, "x", b"1", once=True)
     assert sum(path.startswith("/blob/") for path in service.paths()) == 1
 
 
-def test_it_gives_up_in_the_end(service: Service) -> None:
-    """A role that never comes is told with its code."""
+def test_retries_end(service: Service) -> None:
+    """A role that never becomes effective gives its error code."""
     service.troubles = [(403, "AuthorizationPermissionMismatch")] * 6
     with pytest.raises(CloudError, match="403 AuthorizationPermissionMismatch"):
         service.node.put(URL, "x", b"1", once=True)
     assert service.troubles == []
 
 
-def test_a_proof_holds_documents_over_the_evidences_nonces(service: Service) -> None:
-    """One document a nonce, each without the line breaks that base64 may have."""
+def test_proof_contains_documents_for_the_evidences_nonces(service: Service) -> None:
+    """There is one document per nonce, without the line breaks of base64."""
     proof = service.node.proof("5e" * 32, NOW)
     assert proof["documents"] == ["QUJDREVG"] * azure.DOCUMENTS
     assert (proof["schema"], proof["cloud"], proof["signed"]) == ("gpuinfra.proof/1", "azure", "2026-11-21T09:00:00Z")
@@ -247,8 +247,8 @@ def test_a_proof_holds_documents_over_the_evidences_nonces(service: Service) -> 
         ({"document": ["x"]}, "no JSON object"),
     ],
 )
-def test_a_metadata_service_of_another_kind_is_told(service: Service, change: dict[str, Any], words: str) -> None:
-    """An answer that is none of Azure's is one message."""
+def test_unexpected_metadata_answers_are_reported(service: Service, change: dict[str, Any], words: str) -> None:
+    """An invalid answer gives one message."""
     for name, value in change.items():
         setattr(service, name, value)
     node = service.node
@@ -259,14 +259,14 @@ def test_a_metadata_service_of_another_kind_is_told(service: Service, change: di
         ask()
 
 
-def test_a_silent_metadata_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without one says so."""
+def test_silent_metadata_service_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without the service gives one message."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(CloudError, match="the metadata service did not answer"):
         of(NODE, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:9"}).instance_id()
 
 
-def test_no_secret_is_part_of_a_representation(service: Service) -> None:
+def test_secrets_are_not_in_the_repr(service: Service) -> None:
     """Neither the node's cloud nor its metadata client shows a token."""
     node = service.node
     node.put(URL, "x", b"1", once=True)

@@ -50,10 +50,10 @@ ON_DEMAND = [
     "B6",
     "B7",
 ]
-"""What a p4d is not asked for: other clouds' checks, and those that measure."""
+"""Checks that a p4d does not require: those of other clouds, and measurements."""
 MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200, MIG)
 ASKED = (H100, *MACHINES, {**H100, "burn_in": 2}, {**H100, "burn_in": 4})
-"""Between them they are asked everything: each level of burn-in is a probe of its own."""
+"""Together they require every probe; each burn-in level has its own probe."""
 Node = dict[str, Any]
 """probes, journal, expectation of one node."""
 
@@ -73,7 +73,7 @@ def judged(one: Node) -> dict[str, dict[str, Any]]:
 
 
 def says(probe: str, text: str, code: int = 0) -> Callable[[Node], None]:
-    """The probe answers something else."""
+    """The probe prints this text instead."""
 
     def mutate(one: Node) -> None:
         one["probes"][probe] = record(one["probes"][probe]["argv"], text, code)
@@ -82,7 +82,7 @@ def says(probe: str, text: str, code: int = 0) -> Callable[[Node], None]:
 
 
 def swaps(probe: str, pattern: str, replacement: str, count: int = 1) -> Callable[[Node], None]:
-    """A part of the probe's answer reads differently; the part must be there."""
+    """A part of the probe's output is replaced; the part must exist."""
 
     def mutate(one: Node) -> None:
         text, done = re.subn(pattern, replacement, one["probes"][probe]["stdout"], count=count, flags=re.MULTILINE)
@@ -93,7 +93,7 @@ def swaps(probe: str, pattern: str, replacement: str, count: int = 1) -> Callabl
 
 
 def cell(column: str, value: str, row: int = 3) -> Callable[[Node], None]:
-    """One cell of the table of GPUs reads differently."""
+    """One cell of the GPU table is replaced."""
 
     def mutate(one: Node) -> None:
         lines = one["probes"]["nvidia-smi-csv"]["stdout"].splitlines()
@@ -107,7 +107,7 @@ def cell(column: str, value: str, row: int = 3) -> Callable[[Node], None]:
 
 
 def journal(change: Callable[[dict[str, Any]], Any]) -> Callable[[Node], None]:
-    """The bootstrap's journal says something else."""
+    """The bootstrap journal is changed."""
 
     def mutate(one: Node) -> None:
         change(one["journal"])
@@ -124,10 +124,10 @@ def kernel_line(text: str) -> Callable[[Node], None]:
     return mutate
 
 
-def brought_built(
+def prebuilt_module(
     one: Node, kernel: str = KERNEL, driver: str = DRIVER, folder: str = f"/lib/modules/{KERNEL}"
 ) -> None:
-    """The distribution brought the module built; there is no DKMS."""
+    """The distribution ships the module prebuilt, without DKMS."""
     one["probes"]["dkms"] = record(["dkms", "status"], "", 127, problem="not found")
     text = f"filename:       {folder}/kernel/nvidia-580srv-open/nvidia.ko\nversion:        {driver}\nvermagic:       {kernel} SMP\n"
     one["probes"]["module"] = record(["modinfo", "nvidia"], text)
@@ -166,9 +166,9 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         says("dkms", "nvidia/580.173.02: added\n"),
         says("dkms", "nvidia is somewhere\n"),
         swaps("module", r"version: .*", "version:        580.95.05"),
-        lambda one: brought_built(one, kernel="6.5.0-1000-aws"),
-        lambda one: brought_built(one, driver="580.95.05"),
-        lambda one: brought_built(one, folder="/root"),
+        lambda one: prebuilt_module(one, kernel="6.5.0-1000-aws"),
+        lambda one: prebuilt_module(one, driver="580.95.05"),
+        lambda one: prebuilt_module(one, folder="/root"),
         lambda one: one["probes"].update(module=record(["modinfo", "nvidia"], "", 1, stderr="modinfo: ERROR: x")),
     ],
     "D8": [
@@ -200,8 +200,8 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
     ],
     "C4": [
         *(
-            lambda one, said=said: one["probes"].update({"metadata-guard": record(["nft"], "", **said)})
-            for said in (
+            lambda one, output=output: one["probes"].update({"metadata-guard": record(["nft"], "", **output)})
+            for output in (
                 {"code": 1, "stderr": "Error: No such file or directory\nlist table inet gpuinfra_metadata\n"},
                 {"code": 1, "stderr": "Operation not permitted (you must be root)\n"},
                 {"code": 127, "problem": "not found"},
@@ -367,7 +367,7 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         journal(lambda j: j.update(schema="other/1")),
     ],
 }
-"""For each check what it has to notice. A check without an entry here cannot be added."""
+"""The mutations that each check must detect. A check without an entry cannot be added."""
 
 MUTATIONS["B2"] = [
     swaps("nccl", r'"busbw_gb_s": 478.2', '"busbw_gb_s": 119.0'),
@@ -415,7 +415,7 @@ MUTATIONS["N3"] = [
 
 
 def lost_carrier(text: str, times: int = 6) -> Callable[[Node], None]:
-    """The one who configures interfaces tells the same line again and again."""
+    """The service that configures the interface logs the same line repeatedly."""
 
     def mutate(one: Node) -> None:
         one["probes"]["link-log"]["stdout"] += f"2026-11-21T10:00:00+0000 gpu-1 {text}\n" * times
@@ -455,7 +455,7 @@ MUTATIONS["M1"] = [swaps("metrics", r'^DCGM_FI_DEV_GPU_TEMP.gpu="3".*\n', ""), s
 
 
 def diagnosed(probe: str) -> list[Callable[[Node], None]]:
-    """What DCGM's diagnostics can say that is no pass."""
+    """Outputs of DCGM's diagnostics that are not a pass."""
     return [
         swaps(probe, '"status": "Pass"', '"status": "Fail"'),
         swaps(probe, '"status": "Pass"', '"status": "Warn"'),
@@ -491,13 +491,13 @@ MUTATIONS["N5"] = [
     swaps("links", r'{"device": "device-0".*?}}, ', ""),
     swaps("links", "gpuinfra.links/1", "gpuinfra.links/2"),
 ]
-"""An EFA machine, whose floor nobody has published; the floor of a machine that has one is in a test of its own."""
+"""An EFA machine without a published floor; a separate test covers a machine with one."""
 
 CASES = [(check, at) for check, mutations in MUTATIONS.items() for at in range(len(mutations))]
 
 
-def test_every_check_has_a_mutation_that_it_must_notice() -> None:
-    """No check exists that nothing can fail."""
+def test_every_check_has_a_mutation() -> None:
+    """Every check can fail."""
     assert set(MUTATIONS) == set(ALL)
     assert all(MUTATIONS.values())
 
@@ -505,8 +505,8 @@ def test_every_check_has_a_mutation_that_it_must_notice() -> None:
 @pytest.mark.parametrize(
     "expectation", MACHINES, ids=lambda one: f"{one['machine']}{' with MIG' if one.get('mig') else ''}"
 )
-def test_a_healthy_node_passes_every_check(expectation: dict[str, Any]) -> None:
-    """On healthy answers every required check passes, and what is listed as a skip is one with its reason."""
+def test_healthy_node_passes_every_check(expectation: dict[str, Any]) -> None:
+    """With healthy outputs every required check passes, and listed skips have a reason."""
     checks = judged(node(expectation))
     assert {name: check["reason"] for name, check in checks.items() if check["outcome"] not in ("pass", "skip")} == {}
     assert {name: check["reason"] for name, check in checks.items() if check["outcome"] == "skip"} == expectation[
@@ -515,8 +515,8 @@ def test_a_healthy_node_passes_every_check(expectation: dict[str, Any]) -> None:
     assert verdict(list(checks.values()), expectation).verified
 
 
-def test_between_them_the_healthy_nodes_pass_all_checks() -> None:
-    """Each check that exists passes somewhere; one that always fails would be as useless."""
+def test_every_check_passes_on_some_healthy_node() -> None:
+    """A check that always fails would be useless."""
     passing = {
         name for machine in MACHINES for name, check in judged(node(machine)).items() if check["outcome"] == "pass"
     }
@@ -524,8 +524,8 @@ def test_between_them_the_healthy_nodes_pass_all_checks() -> None:
 
 
 @pytest.mark.parametrize(("check", "at"), CASES, ids=[f"{check}-{at}" for check, at in CASES])
-def test_a_check_notices_its_mutation(check: str, at: int) -> None:
-    """Each mutation makes its check warn, fail or end in error, with a reason and a hint, and holds the node back where it must."""
+def test_check_detects_its_mutation(check: str, at: int) -> None:
+    """Each mutation makes its check warn, fail or end in error, with a reason and a hint, and blocks the node according to the severity."""
     one = node(next(machine for machine in MACHINES if check in machine["required"]))
     MUTATIONS[check][at](one)
     checks = judged(one)
@@ -533,7 +533,7 @@ def test_a_check_notices_its_mutation(check: str, at: int) -> None:
     assert found["outcome"] in ("warn", "fail", "error")
     assert found["reason"]
     assert found["hint"]
-    # What could not be judged holds a node back whatever the check's severity.
+    # A check that could not be judged blocks the node at any severity.
     if found["outcome"] in ("fail", "error") or (
         ALL[check].severity in (Severity.BLOCK, Severity.DRAIN) and check not in WARNS
     ):
@@ -542,8 +542,8 @@ def test_a_check_notices_its_mutation(check: str, at: int) -> None:
 
 @pytest.mark.parametrize("probe", sorted({probe for check in ALL.values() for probe in check.probes}))
 @pytest.mark.parametrize("how", ["missing", "truncated", "garbage", "no text", "timed out"])
-def test_a_check_without_its_answer_does_not_pass(probe: str, how: str) -> None:
-    """Every check that reads a probe ends other than in pass when the probe's answer is absent, cut or garbled."""
+def test_check_without_probe_output_does_not_pass(probe: str, how: str) -> None:
+    """A check does not pass if the output of one of its probes is missing, truncated or garbled."""
     readers = {check.id for check in ALL.values() if probe in check.probes}
     while readers:
         machine, asked = max(
@@ -574,8 +574,8 @@ def test_a_check_without_its_answer_does_not_pass(probe: str, how: str) -> None:
 
 
 @pytest.mark.parametrize(("check", "at"), CASES, ids=[f"{check}-{at}" for check, at in CASES])
-def test_the_line_about_a_check_never_says_found_what_was_expected(check: str, at: int) -> None:
-    """Where the numbers alone look right, the one line about a check that did not pass says its reason instead."""
+def test_describe_never_shows_equal_found_and_expected(check: str, at: int) -> None:
+    """If the values look correct, the line about a check that did not pass shows its reason instead."""
     one = node(next(machine for machine in MACHINES if check in machine["required"]))
     MUTATIONS[check][at](one)
     found = judged(one)[check]
@@ -585,8 +585,8 @@ def test_the_line_about_a_check_never_says_found_what_was_expected(check: str, a
         assert f"{check} {found['name']}: found " in describe(found) or found["outcome"] == "error"
 
 
-def test_a_gpu_that_does_not_answer_is_counted_by_the_checks_that_look_at_all_gpus() -> None:
-    """Versions and links that are right on seven of eight GPUs say on how many they were seen."""
+def test_missing_gpu_is_counted_by_checks_over_all_gpus() -> None:
+    """Versions and links that are correct on seven of eight GPUs show the number of GPUs."""
     one = node()
     swaps("nvidia-smi-csv", r"^3, .*\n", "")(one)
     swaps("nvlink-status", r"^GPU 3.*\n(\s+Link.*\n)*", "")(one)
@@ -597,7 +597,7 @@ def test_a_gpu_that_does_not_answer_is_counted_by_the_checks_that_look_at_all_gp
 
 
 def test_outcomes_have_exactly_the_documented_fields() -> None:
-    """Outcomes are dictionaries as docs/formats.md writes them, made of JSON scalars and lists of them."""
+    """Outcomes match docs/formats.md and consist of JSON scalars and lists of them."""
     for check in judged(node()).values():
         assert list(check) == [
             "id",
@@ -616,8 +616,8 @@ def test_outcomes_have_exactly_the_documented_fields() -> None:
             assert all(value is None or isinstance(value, str | int | float | bool) for value in values)
 
 
-def test_a_required_check_that_does_not_exist_blocks() -> None:
-    """A record that asks for a check which this node part does not know can never be verified."""
+def test_unknown_required_check_blocks() -> None:
+    """An expectation with an unknown check is never verified."""
     one = node()
     one["expectation"]["required"].append("Z9")
     checks = judged(one)
@@ -625,8 +625,8 @@ def test_a_required_check_that_does_not_exist_blocks() -> None:
     assert not verdict(list(checks.values()), one["expectation"]).verified
 
 
-def test_a_check_that_did_not_run_blocks() -> None:
-    """A node is verified only when every required check has an outcome; phases that were left out are named."""
+def test_required_check_without_outcome_blocks() -> None:
+    """A node is verified only if every required check has an outcome; checks of other phases are listed as missing."""
     one = node()
     checks = judge(one["probes"], one["expectation"], journal=one["journal"], phases=["presence"])
     result = verdict(checks, one["expectation"])
@@ -636,14 +636,14 @@ def test_a_check_that_did_not_run_blocks() -> None:
 
 
 def test_an_expectation_without_checks_is_refused() -> None:
-    """Nothing required would verify everything, so it is an error."""
+    """Without required checks every node would be verified, so this is an error."""
     for required in ([], None, "P1"):
         with pytest.raises(ValueError, match="lists no required checks"):
             judge({}, {"required": required})
 
 
-def test_a_skip_counts_only_with_a_reason_from_the_machines_record() -> None:
-    """A check that skips itself does not let a node through unless the record lists that skip."""
+def test_skip_counts_only_if_the_machines_record_lists_it() -> None:
+    """A check that skips itself does not pass a node unless the record lists the skip."""
     one = node()
     one["expectation"]["nvswitch"] = False
     checks = judged(one)
@@ -656,8 +656,8 @@ def test_a_skip_counts_only_with_a_reason_from_the_machines_record() -> None:
         judged(one)
 
 
-def test_a_missing_field_of_the_record_is_an_error_of_the_check_that_needs_it() -> None:
-    """A thin machine record never makes a node look well."""
+def test_missing_field_is_an_error_of_the_check_that_needs_it() -> None:
+    """An incomplete machine record never makes a node pass."""
     fields = {
         "gpus",
         "gpu_name",
@@ -676,7 +676,7 @@ def test_a_missing_field_of_the_record_is_an_error_of_the_check_that_needs_it() 
 
 
 def test_an_idle_gpu_may_lower_its_link_generation() -> None:
-    """Idle GPUs save power by a lower PCIe generation; that passes and is said, a lower width never passes."""
+    """A lower PCIe generation of an idle GPU passes with a reason; a lower width does not."""
     one = node()
     cell("pcie.link.gen.current", "1")(one)
     found = judged(one)["G3"]
@@ -684,8 +684,8 @@ def test_an_idle_gpu_may_lower_its_link_generation() -> None:
     assert "1 idle" in found["reason"]
 
 
-def test_causes_are_told_before_consequences() -> None:
-    """When a GPU falls off the bus ten checks fail; the first one told is the Xid, and it says what to do."""
+def test_root_causes_come_first() -> None:
+    """When a GPU falls off the bus ten checks fail; the Xid comes first, with what to do."""
     one = node()
     kernel_line("NVRM: Xid (PCI:0000:20:1d): 79, pid=1, name=x, GPU has fallen off the bus.")(one)
     says("nvidia-smi-list", "Unable to determine the device handle for GPU0000:20:1D.0: Unknown Error\n", 255)(one)
@@ -704,30 +704,30 @@ def test_causes_are_told_before_consequences() -> None:
         ("   6   0   0\n", "", "error"),
     ],
 )
-def test_without_mokutil_the_firmwares_variable_answers(stdout: str, stderr: str, outcome: str) -> None:
-    """Images without mokutil are judged too: no variable or a zero means that Secure Boot is off."""
+def test_without_mokutil_the_efi_variable_is_read(stdout: str, stderr: str, outcome: str) -> None:
+    """On images without mokutil, a missing variable or a zero means that Secure Boot is disabled."""
     one = node()
     one["probes"]["secure-boot"] = record(["od", "-An", "-tu1", "x"], stdout, 1 if stderr else 0, stderr=stderr)
     says("module-signer", "\n")(one)
     assert judged(one)["P4"]["outcome"] == outcome
 
 
-def test_what_was_not_checked_is_known() -> None:
+def test_not_checked_lists_other_checks() -> None:
     """Reports can list the checks that a machine neither requires nor skips."""
     assert not_checked(P4D) == ON_DEMAND
     assert "F2" in not_checked({"required": ["P1"]})
 
 
-def test_a_module_that_the_distribution_brought_built_passes() -> None:
-    """Without DKMS, a module among the running kernel's own, of the pinned version and built for it, is kept by every reboot."""
+def test_prebuilt_module_passes() -> None:
+    """Without DKMS, a module among the running kernel's own modules, in the pinned version and built for that kernel, survives a reboot."""
     one = node()
-    brought_built(one)
+    prebuilt_module(one)
     found = judged(one)["D3"]
     assert (found["outcome"], found["found"]) == ("pass", f"nvidia {DRIVER} for {KERNEL}, prebuilt")
 
 
-def test_a_driver_that_no_reboot_has_proven_is_told_and_holds_nobody_back() -> None:
-    """A driver that was installed in this boot warns; the node is handed over, because D3 says that the module is kept."""
+def test_driver_without_reboot_warns_but_does_not_block() -> None:
+    """A driver that was installed in this boot gives a warning; D3 verifies that the module stays, so the node is handed over."""
     one = node()
     MUTATIONS["D7"][0](one)
     checks = judged(one)
@@ -742,7 +742,7 @@ def test_a_driver_that_no_reboot_has_proven_is_told_and_holds_nobody_back() -> N
 
 
 def test_a_node_without_a_container_runtime_passes() -> None:
-    """Nothing is misconfigured where nothing is installed, and the outcome says so."""
+    """A node without a container runtime passes, with a reason."""
     one = node()
     for probe in ("docker", "containerd"):
         one["probes"][probe] = record([probe], "", 127, problem="not found")
@@ -751,8 +751,8 @@ def test_a_node_without_a_container_runtime_passes() -> None:
     assert "no container runtime is installed" in checks["C1"]["reason"]
 
 
-def test_a_link_is_held_to_the_floor_of_its_machine() -> None:
-    """Where health checks publish a floor for one adapter, a link below it fails although all its neighbours are as slow."""
+def test_link_must_reach_the_floor_of_its_machine() -> None:
+    """If a floor is published, a link below it fails even if all other links are as slow."""
     one = node(AZURE)
     assert judged(one)["N5"]["expected"] == 380
     one["probes"]["links"]["stdout"] = one["probes"]["links"]["stdout"].replace("392.5", "350.0")
@@ -760,7 +760,7 @@ def test_a_link_is_held_to_the_floor_of_its_machine() -> None:
 
 
 def test_a_log_class_xid_passes_and_is_shown() -> None:
-    """An application's own error is no reason to drain a node, and the number is still in the outcome."""
+    """An application error does not drain a node, but its number is in the outcome."""
     one = node()
     kernel_line("NVRM: Xid (PCI:0000:20:1d GPU-I:01): 31, pid=1, name=python3, Ch 00000008, MMU Fault")(one)
     kernel_line(

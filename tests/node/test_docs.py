@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 
 
 def table() -> str:
-    """The checks as the page lists them."""
+    """The table of checks for the page."""
     rows = ["| id | name | phase | severity | proves |", "| --- | --- | --- | --- | --- |"]
     for check in ALL.values():
         proves = " ".join((check.__doc__ or "").split())
@@ -19,16 +19,16 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def test_the_page_lists_every_check_as_it_is() -> None:
-    """The table of docs/checks.md is the code's own; run this file as a program to write it."""
+def test_page_lists_every_check() -> None:
+    """The table of docs/checks.md is generated from the code; run this file as a program to write it."""
     found = re.search(r"<!-- checks -->\n(.*?)<!-- /checks -->", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     assert found.group(1).strip() == table()
 
 
 @pytest.mark.parametrize("check", ALL.values(), ids=lambda check: check.id)
-def test_every_check_explains_itself(check: object) -> None:
-    """Name, docstring, hint and source are there for a person who meets the check for the first time."""
+def test_every_check_has_explanations(check: object) -> None:
+    """Name, docstring, hint and source exist."""
     assert re.fullmatch(r"[a-z0-9_]+", check.name)  # type: ignore[attr-defined]
     for text in (check.__doc__, check.hint, check.source):  # type: ignore[attr-defined]
         assert text

@@ -1,4 +1,4 @@
-"""The table of GPUs as other drivers print it: made from the list of fields that nvidia-smi 590 knows, in any order, with and without units."""
+"""The GPU table as other drivers print it: built from the fields that nvidia-smi 590 supports, in any order, with and without units."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = {
     "fabric.clusterUuid": "00000000-0000-0000-0000-000000000000", "fabric.health.summary": "N/A",
     "gsp.mode.current": "Enabled", "addressing_mode": "HMM",
 }  # fmt: skip
-"""Field -> what a healthy idle H100 shows, of the fact sheet's list (nodes, 7.2); `power.default_limit` is in `--help-query-gpu` too."""
+"""Field -> value on a healthy idle H100, from the fact sheet's list (nodes, 7.2); `power.default_limit` comes from `--help-query-gpu`."""
 CSV = ["D2", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "F2"]
 H100 = {
     "gpus": 8, "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_memory_mib": 81559, "pcie_gen": 5, "pcie_width": 16, "ecc": True,
@@ -42,11 +42,11 @@ UNASKED = {
     "ecc.errors.corrected.aggregate.total", "ecc.errors.uncorrected.volatile.sram", "remapped_rows.correctable",
     "remapped_rows.uncorrectable", "index", "pci.bus_id",
 }  # fmt: skip
-"""Columns that are kept for people and judged by no check: names that outcomes are told by, load, and counters of what was corrected."""
+"""Columns kept for people, which no check judges: names for messages, load, and counters of corrected errors."""
 
 
 def printed(fields: list[str], *, units: bool = True, change: dict[tuple[int, str], str] | None = None) -> str:
-    """The csv of eight such GPUs with these columns."""
+    """The CSV of eight such GPUs with these columns."""
     names = []
     for field in fields:
         unit = SHOWN.get(field, "").partition(" ")[2] if field in SHOWN and SHOWN[field][:1].isdigit() else ""
@@ -63,7 +63,7 @@ def printed(fields: list[str], *, units: bool = True, change: dict[tuple[int, st
 
 
 def outcomes(text: str) -> dict[str, str]:
-    """What the checks of the table say to it."""
+    """The outcomes of the table's checks."""
     log = f"<nvidia_smi_log><driver_version>{DRIVER}</driver_version><attached_gpus>0</attached_gpus></nvidia_smi_log>"
     probes = {
         "nvidia-smi-csv": record(["nvidia-smi", "--query-gpu=x", "--format=csv"], text),
@@ -72,14 +72,14 @@ def outcomes(text: str) -> dict[str, str]:
     return {check["id"]: check["outcome"] for check in judge(probes, H100, journal=JOURNAL)}
 
 
-def test_the_probe_asks_only_for_fields_of_the_list() -> None:
-    """A field that nvidia-smi does not know would make the whole call fail."""
+def test_probe_queries_only_supported_fields() -> None:
+    """An unsupported field would make the whole query fail."""
     assert set(GPU_FIELDS) <= set(SHOWN)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_a_driver_prints_beside_is_read_by_name(seed: int) -> None:
-    """Other orders, columns more or less that no check needs, no units, the older name of a column: every check passes."""
+def test_columns_are_read_by_name(seed: int) -> None:
+    """Another order, extra or missing unused columns, missing units and older column names: every check passes."""
     chance = random.Random(seed)
     fields = [field for field in SHOWN if field in GPU_FIELDS or chance.random() < 0.5]
     fields = [field for field in fields if field not in UNASKED or chance.random() < 0.5]
@@ -90,8 +90,8 @@ def test_whatever_a_driver_prints_beside_is_read_by_name(seed: int) -> None:
     assert table.parse(text).rows[3].get("name") == "NVIDIA H100 80GB HBM3"
 
 
-def test_a_column_that_is_missing_is_noticed_or_judged_by_nobody() -> None:
-    """An older driver lacks columns: each that a check reads leaves its question open, which is no pass."""
+def test_missing_column_is_an_error_or_unused() -> None:
+    """A missing column that a check reads gives an error, which does not pass."""
     unnoticed = set()
     for field in GPU_FIELDS:
         found = outcomes(printed([one for one in GPU_FIELDS if one != field]))
@@ -103,8 +103,8 @@ def test_a_column_that_is_missing_is_noticed_or_judged_by_nobody() -> None:
 @pytest.mark.parametrize(
     "value", ["[Unknown Error]", "[GPU is lost]", "[GPU requires reset]", "", "\ufffd", "-1", "nan"]
 )
-def test_no_cell_that_is_read_can_hold_nonsense(value: str) -> None:
-    """An error token, nothing, or a value that no device shows, in one cell of one GPU: some check does not pass."""
+def test_invalid_cell_never_passes(value: str) -> None:
+    """An error token, an empty cell or an impossible value in one cell of one GPU makes some check not pass."""
     passed = []
     for field in set(GPU_FIELDS) - UNASKED:
         found: dict[str, Any] = outcomes(printed(list(GPU_FIELDS), change={(5, field): value}))

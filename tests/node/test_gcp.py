@@ -1,4 +1,4 @@
-"""The node's part on Google Cloud: metadata server, Cloud Storage, identity token."""
+"""The node's access to Google Cloud: metadata server, Cloud Storage, identity token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHA256 = "a" * 64
 
 
 class Google:
-    """Objects by `bucket/name`, requests as they came, and troubles that are answered before anything goes well."""
+    """Objects by `bucket/name`, the received requests, and errors that are answered first."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -32,7 +32,7 @@ class Google:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What Google's libraries would be given."""
+        """The environment of Google's libraries."""
         return {"GCE_METADATA_HOST": self.host, "STORAGE_EMULATOR_HOST": f"http://{self.host}"}
 
 
@@ -103,33 +103,33 @@ def running() -> Iterator[Google]:
 
 @pytest.fixture
 def google() -> Iterator[Google]:
-    """Google for one test."""
+    """The servers for one test."""
     with running() as one:
         yield one
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses between attempts are counted and not slept."""
+    """Pauses between attempts are recorded instead of slept."""
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     return pauses
 
 
 def put(google: Google, key: str = "k/1 ü.json", body: bytes = b"{}", *, once: bool = True) -> None:
-    """Write one object as the node part does."""
+    """Write one object as the node code does."""
     cloud.of({"cloud": "gcp"}, google.environ).put("b", key, body, once=once)
 
 
-def test_an_object_is_written_with_the_service_accounts_token(google: Google) -> None:
-    """The token of the metadata server opens the store; the name arrives whatever is in it."""
+def test_object_is_written_with_the_service_accounts_token(google: Google) -> None:
+    """The token from the metadata server is accepted by the store; any object name works."""
     put(google)
     assert google.objects == {"b/k/1 ü.json": b"{}"}
     assert google.requests[0] == "GET /computeMetadata/v1/instance/service-accounts/default/token"
 
 
-def test_an_existing_object_is_never_replaced(google: Google) -> None:
-    """Evidence can be added and not changed; a proof may be written over."""
+def test_existing_object_is_never_replaced(google: Google) -> None:
+    """Evidence can only be added; a proof can be overwritten."""
     put(google, "k")
     with pytest.raises(cloud.Exists, match="gs://b/k already exists"):
         put(google, "k", b"second")
@@ -138,23 +138,23 @@ def test_an_existing_object_is_never_replaced(google: Google) -> None:
     assert google.objects["b/k"] == b"second"
 
 
-def test_a_lost_answer_is_no_lost_object(google: Google) -> None:
-    """When the store took the object and the answer was lost, the next attempt finds it there and is content."""
+def test_lost_answer_counts_as_written(google: Google) -> None:
+    """If the store wrote the object but the answer was lost, the next attempt finds the object and succeeds."""
     google.lose_answers = 1
     put(google, "k")
     assert google.objects == {"b/k": b"{}"}
 
 
-def test_passing_troubles_are_tried_again_with_growing_pauses(google: Google, no_pauses: list[float]) -> None:
-    """Throttling, server errors and a grant that has not arrived yet do not lose evidence."""
+def test_temporary_errors_are_retried(google: Google, no_pauses: list[float]) -> None:
+    """Throttling, server errors and a late grant are retried with increasing pauses."""
     google.troubles = [(503, "backendError"), (429, "rateLimitExceeded"), (403, "forbidden")]
     put(google, "k")
     assert google.objects == {"b/k": b"{}"}
     assert no_pauses == [1.0, 2.0, 4.0]
 
 
-def test_a_lasting_trouble_is_told_in_googles_words(google: Google) -> None:
-    """The message names the object and what Google said; a plain mistake is not tried again."""
+def test_permanent_error_has_googles_text(google: Google) -> None:
+    """The message names the object and Google's text; a client error is not retried."""
     google.troubles = [(403, "nodes@p does not have storage.objects.create access")] * 6
     with pytest.raises(cloud.CloudError, match=r"gs://b/k could not be written: 403 nodes@p does not have storage"):
         put(google, "k")
@@ -164,50 +164,50 @@ def test_a_lasting_trouble_is_told_in_googles_words(google: Google) -> None:
     assert len(google.troubles) == 1
 
 
-def test_the_instance_is_known_by_its_number(google: Google) -> None:
-    """The number is what membership and the identity token call the machine too."""
+def test_instance_id_is_numeric(google: Google) -> None:
+    """Membership and the identity token use the same number."""
     assert cloud.of({"cloud": "gcp"}, google.environ).instance_id() == NUMBER
 
 
-def test_a_proof_is_googles_own_statement_over_the_hash(google: Google) -> None:
-    """The audience carries the evidence's hash, and the full format names the instance."""
+def test_proof_is_an_identity_token_for_the_hash(google: Google) -> None:
+    """The audience contains the evidence's hash, and the full format names the instance."""
     proof = cloud.of({"cloud": "gcp"}, google.environ).proof(SHA256, NOW)
     assert set(proof) == {"schema", "cloud", "evidence_sha256", "signed", "token"}
     assert (proof["cloud"], proof["signed"]) == ("gcp", "2026-11-21T09:00:00Z")
     assert proof["token"] == f"head.gpuinfra:evidence:{SHA256}:full.sign"
 
 
-def test_what_is_not_googles_metadata_server_is_not_believed(google: Google) -> None:
-    """An answer without Google's mark may come from whoever took the name over."""
+def test_answer_without_googles_header_is_refused(google: Google) -> None:
+    """An answer without Google's header may come from another host."""
     google.flavor = "Else"
     with pytest.raises(cloud.CloudError, match="not come from Google's"):
         gcp.Metadata(google.environ).instance_id()
 
 
-def test_a_metadata_server_that_does_not_answer_is_told(google: Google) -> None:
-    """A missing value and a missing server each give one message, without the question's secrets."""
+def test_silent_metadata_server_is_reported(google: Google) -> None:
+    """A missing value and a missing server each give one message without secrets."""
     with pytest.raises(cloud.CloudError, match="answered 404 for instance/none"):
         gcp.Metadata(google.environ).get("instance/none?audience=x")
     with pytest.raises(cloud.CloudError, match="did not answer"):
         gcp.Metadata({"GCE_METADATA_HOST": "127.0.0.1:9"}).instance_id()
 
 
-def test_addresses_are_googles_own_or_those_of_its_libraries_variables() -> None:
-    """No address comes from anywhere but Google's names and the documented variables."""
+def test_addresses_come_from_google_or_its_libraries_variables() -> None:
+    """Only Google's names and the documented variables set addresses."""
     assert gcp.storage({}) == "https://storage.googleapis.com"
     assert gcp.storage({"STORAGE_EMULATOR_HOST": "localhost:9000"}) == "http://localhost:9000"
     assert gcp.storage({"STORAGE_EMULATOR_HOST": "http://h:1/x/"}) == "http://h:1/x"
 
 
-def test_a_proxy_in_the_environment_is_not_for_metadata(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens never travel through the proxy that the steps' downloads use."""
+def test_metadata_requests_use_no_proxy(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens are never sent through the proxy of the steps' downloads."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     put(google, "k")
     assert google.objects == {"b/k": b"{}"}
 
 
-def test_a_small_object_is_read_and_one_that_is_not_there_yet_is_none(google: Google) -> None:
-    """Nodes that meet in the bucket ask until it is there; a server in trouble is told and not taken for an answer."""
+def test_missing_object_is_none_and_errors_raise(google: Google) -> None:
+    """Nodes that meet in the bucket poll for an object; a server error raises."""
     node = cloud.of({"cloud": "gcp"}, google.environ)
     for code in (404, 403):
         google.troubles = [(code, "")]

@@ -1,4 +1,4 @@
-"""What a node answers to whoever rolls an update."""
+"""The health endpoint for rolling updates."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def made(bundle: str = "b" * 64, **probes: Any) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def test_a_node_is_healthy_only_when_this_boot_was_proven_with_the_wanted_bundle() -> None:
-    """An older bundle, another boot or no evidence is unknown, so that nothing is repaired and no update goes on."""
+def test_only_a_verified_boot_with_the_current_bundle_is_healthy() -> None:
+    """An older bundle, another boot or missing evidence is `Unknown`, so the node is neither repaired nor is the update continued."""
     assert health.state(NODE, P4D, made(), BOOT) == "Healthy"
     assert health.state(NODE, P4D, made(bundle="c" * 64), BOOT) == "Unknown"
     assert health.state(NODE, P4D, made(), "another boot") == "Unknown"
@@ -38,16 +38,16 @@ def test_a_node_is_healthy_only_when_this_boot_was_proven_with_the_wanted_bundle
     assert health.state({}, P4D, made(), BOOT) == "Unknown"
 
 
-def test_a_node_that_failed_its_checks_is_unhealthy() -> None:
-    """A missing check is no better than a failed one, and garbage is not health."""
+def test_failed_checks_are_unhealthy() -> None:
+    """A missing check counts as failed, and invalid content is not healthy."""
     broken = made(**{"nvidia-smi-xml": {**healthy()["nvidia-smi-xml"], "stdout": "No devices were found", "exit": 6}})
     assert health.state(NODE, P4D, broken, BOOT) == "Unhealthy"
     assert health.state(NODE, P4D, {**made(), "checks": []}, BOOT) == "Unhealthy"
     assert health.state(NODE, P4D, {**made(), "checks": ["?"]}, BOOT) == "Unhealthy"
 
 
-def test_it_answers_over_http_and_ends_when_told(tmp_path: Path) -> None:
-    """Over HTTP it is the body that Azure's extension reads; a path of another name is not found."""
+def test_it_serves_http_until_terminated(tmp_path: Path) -> None:
+    """The body has the format of Azure's extension; other paths are not found."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.84.0.1", health.PORT))
@@ -61,11 +61,11 @@ def test_it_answers_over_http_and_ends_when_told(tmp_path: Path) -> None:
         for _ in range(100):
             try:
                 with urllib.request.urlopen(url, timeout=5) as answer:
-                    said = json.load(answer)
+                    output = json.load(answer)
                 break
             except OSError:
                 time.sleep(0.1)
-        assert said == {"ApplicationHealthState": "Unknown"}
+        assert output == {"ApplicationHealthState": "Unknown"}
         with pytest.raises(OSError, match="404"):
             urllib.request.urlopen(url + "z", timeout=5)
     finally:

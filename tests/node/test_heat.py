@@ -12,7 +12,7 @@ LOAD = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 class Clock:
-    """Time that passes only when somebody waits."""
+    """A clock that advances only in waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -38,8 +38,8 @@ def warming(clock: Clock, **other: str) -> Callable[[], list[Row]]:
     return lambda: rows(min(66, 30 + int(clock.now * 36 / 240)), **(other if clock.now else {}))
 
 
-def test_it_ends_when_the_temperatures_stand_still() -> None:
-    """Three minutes within two degrees on every GPU end the stress, long before its limit."""
+def test_it_ends_at_a_steady_temperature() -> None:
+    """Three minutes within two degrees on every GPU end the stress before its limit."""
     clock = Clock()
     found = heat.measure(1800, heat=LOAD, sample=warming(clock), wait=clock.wait, clock=clock.read)
     assert found["steady"] is True
@@ -49,8 +49,8 @@ def test_it_ends_when_the_temperatures_stand_still() -> None:
     assert (first["first_c"], first["highest_c"], first["new_errors"], first["busy_percent"]) == (30, 66, 0, 100)
 
 
-def test_what_happens_under_the_load_is_kept() -> None:
-    """Reasons for slowing down are gathered over the whole stress, and memory errors are counted as new ones."""
+def test_events_during_the_load_are_recorded() -> None:
+    """Reasons for slowdowns are collected over the whole stress, and memory errors are counted as new."""
     clock = Clock()
     sample = warming(
         clock, **{"clocks_event_reasons.active": "0x0000000000000048", "ecc.errors.uncorrected.volatile.total": "3"}
@@ -60,15 +60,15 @@ def test_what_happens_under_the_load_is_kept() -> None:
     assert found["gpus"][1]["new_errors"] == 3
 
 
-def test_a_node_that_gets_hotter_and_hotter_is_not_steady() -> None:
-    """At the limit the stress ends and says that there was no steady state."""
+def test_rising_temperature_is_not_steady() -> None:
+    """At the limit the stress ends without a steady state."""
     clock = Clock()
     found = heat.measure(600, heat=LOAD, sample=lambda: rows(30 + clock.now / 15), wait=clock.wait, clock=clock.read)
     assert (found["steady"], found["seconds"]) == (False, 600)
 
 
-def test_a_load_that_ends_early_is_told() -> None:
-    """Without load nothing is steady, and the exit code of the load is kept."""
+def test_early_end_of_the_load_is_reported() -> None:
+    """Without load nothing is steady, and the exit code of the load is recorded."""
     clock = Clock()
 
     def wait(seconds: float) -> None:
@@ -83,15 +83,15 @@ def test_a_load_that_ends_early_is_told() -> None:
     assert (found["steady"], found["ended"]) == (False, 3)
 
 
-def test_a_gpu_that_disappears_under_load_ends_the_stress() -> None:
-    """A GPU that no longer answers is the strongest finding there is."""
+def test_gpu_that_disappears_ends_the_stress() -> None:
+    """A GPU that no longer responds raises an error."""
     clock = Clock()
     answers: Iterator[list[Row]] = iter([rows(30), rows(31)[:1]])
     with pytest.raises(heat.HeatError, match="2 GPUs responded before the stress, 1 during it"):
         heat.measure(600, heat=LOAD, sample=lambda: next(answers), wait=clock.wait, clock=clock.read)
 
 
-def test_a_load_that_is_not_installed_is_told() -> None:
-    """Without DCGM there is no stress, and the message names the command."""
+def test_missing_tool_is_reported() -> None:
+    """Without DCGM the message names the command."""
     with pytest.raises(heat.HeatError, match="dcgmi-of-nobody: No such file or directory"):
         heat.measure(600, heat=["dcgmi-of-nobody"], sample=lambda: rows(30))

@@ -31,43 +31,43 @@ DOCTYPE = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [%s]><nvidia_smi_log><a
         "",
     ],
 )
-def test_abused_or_broken_xml_is_refused(text: str) -> None:
-    """Entities, external files, endless depth, other documents and halves of one are all refused with a reason."""
+def test_malicious_or_broken_xml_is_refused(text: str) -> None:
+    """Entities, external files, deep nesting, other documents and incomplete ones are refused with a reason."""
     with pytest.raises(Unreadable) as caught:
         nvsmi.parse(text)
     assert caught.value.reason
 
 
-def test_the_document_type_line_of_a_real_log_is_no_reason_to_refuse_it() -> None:
-    """Every real log names a DTD that nobody fetches."""
+def test_doctype_of_a_real_log_is_accepted() -> None:
+    """Every real log names a DTD, which is never fetched."""
     text = '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n'
     text += "<nvidia_smi_log><attached_gpus>0</attached_gpus><driver_version>1</driver_version></nvidia_smi_log>"
     assert nvsmi.parse(text).attached_gpus == 0
 
 
 def test_a_field_printed_twice_is_refused() -> None:
-    """Two answers to one question are none."""
+    """Duplicate fields are refused."""
     text = '<nvidia_smi_log><attached_gpus>1</attached_gpus><driver_version>1</driver_version><gpu id="a"><uuid>1</uuid><uuid>2</uuid></gpu></nvidia_smi_log>'
     with pytest.raises(Unreadable, match="twice"):
         nvsmi.parse(text)
 
 
-def test_cut_output_never_passes() -> None:
-    """Each probe's output, cut at many places, passes no check that its missing part was for."""
+def test_truncated_output_never_passes() -> None:
+    """Each probe's output is cut at many places; no check that reads the missing part passes."""
     rng = random.Random(20261121)
     whole = healthy()
     for name in ("nvidia-smi-xml", "nvidia-smi-csv", "nvidia-smi-list", "nvlink-status", "topology", "lspci", "efa"):
         text = whole[name]["stdout"]
         for _ in range(12):
             probes = dict(whole)
-            # A cut that only loses the final newline or the legend is no loss.
+            # A cut that only removes the final newline or the legend loses no data.
             end = len(text.split("\n\nLegend")[0].rstrip()) - 4
             probes[name] = {**whole[name], "stdout": text[: rng.randrange(0, end)]}
             assert not verdict(judge(probes, P4D, journal=JOURNAL), P4D).verified, name
 
 
 def test_interleaved_output_is_refused() -> None:
-    """Two commands writing into one stream give lines with the wrong number of cells, and no values."""
+    """Two commands that write into one stream produce lines with a wrong number of cells, and no values."""
     probes = healthy()
     lines = probes["nvidia-smi-csv"]["stdout"].splitlines()
     middle = len(lines[3]) // 2
@@ -78,20 +78,20 @@ def test_interleaved_output_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["\x1b]0;title\x07\x1b[2J", "\u202eevil", "\x9b31m", "a\rb", "\x00"])
-def test_text_that_acts_on_terminals_is_spelled_out(text: str) -> None:
-    """Escapes, direction marks and controls never reach a person's terminal, log or page."""
+def test_control_characters_are_escaped(text: str) -> None:
+    """Escape sequences, direction marks and control characters never reach a terminal, log or page."""
     shown = escaped(text)
     assert not any(ord(letter) < 32 or 0x7F <= ord(letter) <= 0x9F or letter == "\u202e" for letter in shown)
     probes = healthy()
     lines = probes["nvidia-smi-csv"]["stdout"].splitlines()
     lines[2] = lines[2].replace("NVIDIA A100-SXM4-40GB", text)
     probes["nvidia-smi-csv"]["stdout"] = "\n".join(lines) + "\n"
-    told = json.dumps(judge(probes, P4D, journal=JOURNAL), ensure_ascii=False)
-    assert all(letter.isprintable() for letter in told)
+    text = json.dumps(judge(probes, P4D, journal=JOURNAL), ensure_ascii=False)
+    assert all(letter.isprintable() for letter in text)
 
 
-def test_a_hundred_megabytes_are_bounded(tmp_path) -> None:
-    """A tool that never stops printing is ended, its output is kept to the limit and marked, and it passes nothing."""
+def test_endless_output_is_bounded(tmp_path) -> None:
+    """A tool that prints 100 MB is killed; its output is kept up to the limit and marked, and does not pass."""
     flood = tmp_path / "nvidia-smi"
     flood.write_text("#!/bin/sh\nhead -c 104857600 /dev/zero\nsleep 60\n")
     flood.chmod(0o755)
@@ -116,8 +116,8 @@ def test_a_hundred_megabytes_are_bounded(tmp_path) -> None:
         {"argv": ["ls"], "exit": True},
     ],
 )
-def test_evidence_written_by_somebody_else_cannot_break_the_judgement(junk: object) -> None:
-    """Records of the wrong shape end in error for the checks that read them, and nothing raises."""
+def test_malformed_evidence_cannot_break_the_judge(junk: object) -> None:
+    """Malformed records end in error for the checks that read them, and nothing raises."""
     probes = {name: junk for name in healthy()}
     outcomes = {
         check["outcome"] for check in judge(probes, P4D, journal=JOURNAL) if check["id"] not in ("S2", "F2", "F6")
@@ -128,13 +128,13 @@ def test_evidence_written_by_somebody_else_cannot_break_the_judgement(junk: obje
 @pytest.mark.parametrize(
     "junk", [None, 3, [], "text", {}, {"schema": "gpuinfra.state/1", "steps": [3]}, {"recorded": 3, "steps": {}}]
 )
-def test_a_journal_written_by_somebody_else_cannot_break_the_judgement(junk: object) -> None:
-    """Whatever stands where the journal should be, the bootstrap is not taken for done."""
+def test_malformed_journal_cannot_break_the_judge(junk: object) -> None:
+    """With any other value instead of the journal, the bootstrap does not count as done."""
     outcomes = {check["id"]: check["outcome"] for check in judge(healthy(), P4D, journal=junk)}
     assert outcomes["S2"] == "error"
 
 
 def test_deeply_nested_json_is_an_error() -> None:
-    """JSON that would exhaust the interpreter's stack is refused like any other garbage."""
+    """JSON nested deep enough to exhaust the stack is refused."""
     probes = {**healthy(), "cloud-init": record(["cloud-init"], "[" * 100_000)}
     assert {c["id"]: c["outcome"] for c in judge(probes, P4D, journal=JOURNAL)}["S1"] == "error"

@@ -17,19 +17,19 @@ from tests.node.test_evidence import made
 NODE = Path(__file__).parents[2] / "gpuinfra" / "node"
 FILES = sorted(NODE.rglob("*.py"))
 NEW_MODULES = {"tomllib", "zoneinfo"} - {"zoneinfo"}
-"""Standard library modules that came after Python 3.9."""
+"""Standard library modules that are newer than Python 3.9."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(NODE)))
-def test_the_node_part_is_python_3_9(path: Path) -> None:
-    """The node's own interpreter may be as old as 3.9, so no file uses newer grammar."""
+def test_node_code_is_python_3_9(path: Path) -> None:
+    """No file uses grammar newer than Python 3.9."""
     compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True, flags=0)
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(NODE)))
-def test_the_node_part_needs_nothing_but_the_standard_library(path: Path) -> None:
-    """Nothing is installed yet when it runs first; its own modules are imported relatively, so it works from a zip."""
+def test_node_code_imports_only_the_standard_library(path: Path) -> None:
+    """The code runs before anything is installed; its own modules are imported relatively, so it works from a zip."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -43,8 +43,8 @@ def test_the_node_part_needs_nothing_but_the_standard_library(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(NODE)))
-def test_no_annotation_is_evaluated_and_no_newer_argument_is_used(path: Path) -> None:
-    """`X | None` is only text under 3.9, and dataclass options and functions that came later are not used."""
+def test_annotations_are_not_evaluated_and_no_newer_argument_is_used(path: Path) -> None:
+    """`X | None` is only text under 3.9, and newer dataclass options and functions are not used."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     uses_bar = any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) for node in ast.walk(tree))
     imports = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
@@ -63,8 +63,8 @@ def test_no_annotation_is_evaluated_and_no_newer_argument_is_used(path: Path) ->
             assert node.attr not in {"UTC", "StrEnum"}, path.name
 
 
-def test_judging_reads_no_clock_file_or_network() -> None:
-    """The judgement is pure: what it imports of the node part touches nothing outside its arguments."""
+def test_judge_imports_no_clock_file_or_network() -> None:
+    """The judge is pure: the modules that it imports access nothing outside their arguments."""
     pure = ["words", "states", "table", "nvsmi", "answer", "expectation", "xids", "judge"]
     paths = [NODE / f"{name}.py" for name in pure] + sorted((NODE / "checks").glob("*.py"))
     allowed = {
@@ -89,8 +89,8 @@ def test_judging_reads_no_clock_file_or_network() -> None:
                 assert node.func.id not in {"open", "eval", "exec", "__import__"}, path.name
 
 
-def test_the_zipapp_runs_under_python_3_9(tmp_path: Path) -> None:
-    """A real 3.9 judges evidence with the same result; skipped where this machine has none."""
+def test_zipapp_runs_under_python_3_9(tmp_path: Path) -> None:
+    """A real Python 3.9 judges evidence with the same result; skipped if none is installed."""
     places = [shutil.which("python3.9"), *map(str, Path.home().glob(".pyenv/versions/3.9.*/bin/python"))]
     found = [
         place

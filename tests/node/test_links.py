@@ -9,7 +9,7 @@ import pytest
 from gpuinfra.node import links, ports
 
 WRITE = """#!/bin/sh
-# Stand-in of ib_write_bw: without a host at the end it is the server.
+# Stand-in of ib_write_bw: without a host as last argument it is the server.
 case "$*" in *127.0.0.1) ;; *) exec sleep 30 ;; esac
 case "$*" in *use_cuda*) [ -e {folder}/cuda ] || {{ echo "ib_write_bw: unrecognized option '--use_cuda=0'"; exit 1; }} ;; esac
 case "$*" in *mlx5_ib2*) [ ! -e {folder}/broken ] || {{ echo "Couldn't connect"; exit 1; }} ;; esac
@@ -39,7 +39,7 @@ printf 'link rdmap16s27/1\\n    rx_drops %s\\n    retrans_timeout_events 0\\nlin
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A path with stand-ins of the vendors' tools, and ports as a test says."""
+    """A PATH with stand-ins of the vendors' tools, and ports that the test sets."""
     for name, text in {"ib_write_bw": WRITE, "fi_pingpong": PING, "fi_info": INFO, "rdma": RDMA}.items():
         (tmp_path / name).write_text(text.format(folder=tmp_path))
         (tmp_path / name).chmod(0o755)
@@ -48,20 +48,18 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def see(monkeypatch: pytest.MonkeyPatch, layer: str, *devices: str) -> None:
-    """The kernel shows these ports, all up."""
+    """The kernel lists these ports, all up."""
     found = [{"device": name, "state": "4: ACTIVE", "layer": layer} for name in devices]
     found.append({"device": "mlx5_an0", "state": "4: ACTIVE", "layer": "Ethernet"})
     monkeypatch.setattr(ports, "ports", lambda: {"schema": "gpuinfra.ports/1", "ports": found})
 
 
 def quick(seconds: float) -> None:
-    """Servers of a stand-in are there at once."""
+    """Stand-in servers start immediately."""
 
 
-def test_every_infiniband_port_is_measured_and_the_average_is_taken(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each port of the fabric is measured by itself, from GPU memory, and Azure's Ethernet function is left out."""
+def test_every_infiniband_port_is_measured(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fabric port is measured on its own, from GPU memory; Azure's Ethernet function is skipped."""
     (tools / "cuda").touch()
     see(monkeypatch, "InfiniBand", "mlx5_ib0", "mlx5_ib1")
     found = links.measure(quick)
@@ -71,18 +69,16 @@ def test_every_infiniband_port_is_measured_and_the_average_is_taken(
     ]
 
 
-def test_a_tool_without_cuda_measures_from_host_memory_and_says_so(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The distribution's perftest knows no CUDA: the measurement is repeated from host memory."""
+def test_tool_without_cuda_measures_from_host_memory(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distribution's perftest has no CUDA support: the measurement is repeated from host memory."""
     see(monkeypatch, "Ethernet", "rocep145s0")
     assert links.measure(quick)["devices"] == [
         {"device": "rocep145s0", "gbps": 392.47, "memory": "host", "problem": None}
     ]
 
 
-def test_one_port_that_fails_does_not_hide_the_others(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that does not connect has no figure and the tool's last word; the others are measured."""
+def test_failed_port_does_not_hide_the_others(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that does not connect has no rate but the tool's last line; the others are measured."""
     (tools / "cuda").touch()
     (tools / "broken").touch()
     see(monkeypatch, "InfiniBand", "mlx5_ib1", "mlx5_ib2", "mlx5_ib3")
@@ -91,10 +87,8 @@ def test_one_port_that_fails_does_not_hide_the_others(tools: Path, monkeypatch: 
     assert found[1]["problem"] == "ib_write_bw failed with exit code 1: Couldn't connect"
 
 
-def test_every_efa_domain_is_measured_and_counters_that_rise_are_told(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """EFA domains are measured over the network, not over shared memory, and packets that were dropped meanwhile are counted."""
+def test_every_efa_domain_is_measured_with_its_counters(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EFA domains are measured over the network, not over shared memory, and dropped packets are counted."""
     monkeypatch.setattr(ports, "ports", lambda: {"ports": []})
     found = links.measure(quick)
     assert [(one["device"], one["gbps"]) for one in found["devices"]] == [
@@ -105,7 +99,7 @@ def test_every_efa_domain_is_measured_and_counters_that_rise_are_told(
 
 
 def test_without_a_device_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node without a fabric says so, and does not pretend to have measured."""
+    """A node without a fabric raises an error."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(ports, "ports", lambda: {"ports": []})
     with pytest.raises(links.LinkError, match="no active RDMA port and no EFA domain"):
@@ -113,7 +107,7 @@ def test_without_a_device_nothing_is_measured(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_missing_tool_is_a_problem_of_each_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without perftest every port has no figure and the reason."""
+    """Without perftest every port has no rate but a reason."""
     monkeypatch.setenv("PATH", str(tmp_path))
     see(monkeypatch, "InfiniBand", "mlx5_ib0")
     assert links.measure(quick)["devices"][0]["problem"] == "ib_write_bw: No such file or directory"
@@ -129,13 +123,13 @@ def test_a_missing_tool_is_a_problem_of_each_device(tmp_path: Path, monkeypatch:
         ("", None),
     ],
 )
-def test_a_figure_is_read_by_the_name_of_its_column(text: str, figure: float | None) -> None:
-    """No header, no such column or no number means no figure."""
+def test_rate_is_read_by_column_name(text: str, figure: float | None) -> None:
+    """Without a header, the column or a number there is no rate."""
     assert links.column(text, "BW average[Gb/sec]", r"#bytes\s") == figure
 
 
 def test_ports_are_read_from_the_kernel(tmp_path: Path) -> None:
-    """Each port has its texts; one that is not there is null, and devices without ports are left out."""
+    """Each port has its texts; a missing one is null, and devices without ports are skipped."""
     port = tmp_path / "mlx5_ib0" / "ports" / "1"
     (port / "pkeys").mkdir(parents=True)
     (port / "state").write_text("4: ACTIVE\n")

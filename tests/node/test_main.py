@@ -20,14 +20,14 @@ from tests.node.test_evidence import made
 
 @pytest.fixture(scope="module")
 def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The node part as the bundle carries it."""
+    """The zipapp as the bundle contains it."""
     path = tmp_path_factory.mktemp("bundle") / "node.pyz"
     path.write_bytes(node_part())
     return path
 
 
 def call(zipapp: Path, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run it as a node does: isolated from this checkout."""
+    """Run it as a node does, isolated from this checkout."""
     command = [sys.executable, "-I", str(zipapp), *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd or zipapp.parent, check=False)
 
@@ -42,12 +42,12 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_it_is_small() -> None:
-    """The compressed zipapp stays under 100 KB: each node fetches it."""
+    """The compressed zipapp stays under 100 KB, because each node downloads it."""
     assert len(gzip.compress(node_part())) < 100_000
 
 
-def test_it_starts_at_once(zipapp: Path) -> None:
-    """A prolog waits for it: less than 0.2 s of processor time from start to answer, on a machine of today well less."""
+def test_it_starts_fast(zipapp: Path) -> None:
+    """It needs less than 0.2 s of processor time, because a prolog waits for it."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert call(zipapp, "--version").returncode == 0
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -63,17 +63,17 @@ def test_the_zipapp_contains_the_source_files() -> None:
                 assert part.read(name) == source, name
 
 
-def test_a_healthy_node_exits_with_0_and_json(zipapp: Path, files: tuple[Path, Path]) -> None:
+def test_healthy_node_exits_with_0_and_json(zipapp: Path, files: tuple[Path, Path]) -> None:
     """Outcomes are JSON on stdout, and 0 tells a scheduler that the node is verified."""
     done = call(zipapp, "verify", "--evidence", str(files[1]), "--expectation", str(files[0]))
     assert (done.returncode, done.stderr) == (0, "")
-    said = json.loads(done.stdout)
-    assert (said["schema"], said["verified"], said["not_checked"]) == ("gpuinfra.verify/1", True, ON_DEMAND)
-    assert len(said["checks"]) == len(P4D["required"]) + 2
+    output = json.loads(done.stdout)
+    assert (output["schema"], output["verified"], output["not_checked"]) == ("gpuinfra.verify/1", True, ON_DEMAND)
+    assert len(output["checks"]) == len(P4D["required"]) + 2
 
 
-def test_a_broken_node_exits_with_1_and_says_what_to_do(zipapp: Path, files: tuple[Path, Path]) -> None:
-    """One line on stderr for each thing that stands in the way, with check, reason and hint."""
+def test_broken_node_exits_with_1_and_hints(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """Stderr has one line per blocking check, with check, reason and hint."""
     document = json.loads(files[1].read_bytes())
     document["probes"]["persistenced"].update(stdout="inactive\n", exit=3)
     document["probes"]["nvlink-status"]["stdout"] = document["probes"]["nvlink-status"]["stdout"].replace(
@@ -87,11 +87,11 @@ def test_a_broken_node_exits_with_1_and_says_what_to_do(zipapp: Path, files: tup
     assert json.loads(done.stdout)["verified"] is False
 
 
-def test_one_phase_can_be_asked_for(zipapp: Path, files: tuple[Path, Path]) -> None:
-    """A prolog that only wants presence gets an answer about presence."""
+def test_one_phase_can_be_requested(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """`--phase presence` judges only that phase."""
     done = call(zipapp, "verify", "--phase", "presence", "--evidence", str(files[1]), "--expectation", str(files[0]))
-    said = json.loads(done.stdout)
-    assert (done.returncode, {check["phase"] for check in said["checks"]}) == (0, {"presence"})
+    output = json.loads(done.stdout)
+    assert (done.returncode, {check["phase"] for check in output["checks"]}) == (0, {"presence"})
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_one_phase_can_be_asked_for(zipapp: Path, files: tuple[Path, Path]) -> N
         (("attest",), 3, "node.json"),
     ],
 )
-def test_wrong_use_and_a_missing_environment_are_told_apart(
+def test_usage_errors_and_missing_prerequisites_differ(
     zipapp: Path, args: tuple[str, ...], code: int, words: str
 ) -> None:
-    """2 is the caller's mistake, 3 the machine's; neither prints a traceback."""
+    """Exit code 2 is a usage error, 3 a missing prerequisite; neither prints a traceback."""
     done = call(zipapp, *args)
     assert done.returncode == code
     assert words in done.stderr
@@ -116,8 +116,8 @@ def test_wrong_use_and_a_missing_environment_are_told_apart(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"required": []}', '{"required": ["P1"], "skips": {"F2": ""}}'])
-def test_a_broken_expectation_is_told(zipapp: Path, tmp_path: Path, text: str) -> None:
-    """An expectation that cannot be read or asks for nothing is the environment's fault, and never a verified node."""
+def test_broken_expectation_is_reported(zipapp: Path, tmp_path: Path, text: str) -> None:
+    """An unreadable or empty expectation is a missing prerequisite, never a verified node."""
     path = tmp_path / "expectation.json"
     path.write_text(text)
     done = call(zipapp, "verify", "--expectation", str(path))
@@ -125,43 +125,43 @@ def test_a_broken_expectation_is_told(zipapp: Path, tmp_path: Path, text: str) -
     assert "Traceback" not in done.stderr
 
 
-def test_a_check_is_explained(zipapp: Path) -> None:
-    """What it proves, with which commands, and what to do: by id or by name."""
-    said = json.loads(call(zipapp, "explain", "ecc_errors").stdout)
-    assert said == json.loads(call(zipapp, "explain", "g5").stdout)
-    assert said["id"] == "G5"
-    assert said["severity"] == "drain"
-    assert said["commands"][0].startswith("nvidia-smi --query-gpu=")
-    assert said["proves"]
-    assert said["when_it_fails"]
+def test_explain_shows_a_check(zipapp: Path) -> None:
+    """It prints what the check proves, its commands, and what to do, by id or by name."""
+    output = json.loads(call(zipapp, "explain", "ecc_errors").stdout)
+    assert output == json.loads(call(zipapp, "explain", "g5").stdout)
+    assert output["id"] == "G5"
+    assert output["severity"] == "drain"
+    assert output["commands"][0].startswith("nvidia-smi --query-gpu=")
+    assert output["proves"]
+    assert output["when_it_fails"]
 
 
-def test_it_says_its_version(zipapp: Path) -> None:
+def test_version_is_printed(zipapp: Path) -> None:
     """The version is the one of the package."""
     assert call(zipapp, "--version").stdout == f"gpuinfra node code {VERSION}\n"
 
 
-def test_verifying_this_machine_never_passes_without_gpus(zipapp: Path, files: tuple[Path, Path]) -> None:
-    """Run for real on a machine that is no GPU node, it answers, blocks and leaves no traceback."""
+def test_this_machine_without_gpus_never_passes(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """On a machine without GPUs the real command exits with a verdict and without a traceback."""
     done = call(zipapp, "verify", "--phase", "presence", "--expectation", str(files[0]))
-    said = json.loads(done.stdout)
-    outcomes = {check["id"]: check["outcome"] for check in said["checks"]}
+    output = json.loads(done.stdout)
+    outcomes = {check["id"]: check["outcome"] for check in output["checks"]}
     assert done.returncode == 1
     assert outcomes["G1"] in ("fail", "error")
     assert "Traceback" not in done.stderr
 
 
-def test_more_can_be_asked_for_than_the_machine_requires(zipapp: Path, files: tuple[Path, Path]) -> None:
-    """Checks that measure run on demand; without their answer the node is not verified."""
+def test_extra_checks_can_be_requested(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """Measurements run on request; without their output the node is not verified."""
     args = ("verify", "--evidence", str(files[1]), "--expectation", str(files[0]))
     done = call(zipapp, *args, "--also", "B2")
-    said = json.loads(done.stdout)
-    assert (done.returncode, {c["id"]: c["outcome"] for c in said["checks"]}["B2"]) == (1, "error")
+    output = json.loads(done.stdout)
+    assert (done.returncode, {c["id"]: c["outcome"] for c in output["checks"]}["B2"]) == (1, "error")
     assert call(zipapp, *args, "--also", "Z9").returncode == 2
 
 
-def test_watching_tells_what_changed(zipapp: Path, files: tuple[Path, Path]) -> None:
-    """Each round is one line of JSON: the first names every outcome, the next only what is different."""
+def test_watch_prints_changes(zipapp: Path, files: tuple[Path, Path]) -> None:
+    """Each round is one line of JSON: the first lists all outcomes, later ones only changes."""
     command = [sys.executable, "-I", str(zipapp), "verify", "--watch", "1", "--phase", "presence", "--expectation"]
     with subprocess.Popen(
         [*command, str(files[0])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -176,8 +176,8 @@ def test_watching_tells_what_changed(zipapp: Path, files: tuple[Path, Path]) -> 
     assert call(zipapp, "verify", "--watch", "1", "--also", "Z9", "--expectation", str(files[0])).returncode == 2
 
 
-def test_watching_one_phase_can_end_well(zipapp: Path, tmp_path: Path) -> None:
-    """A round of one phase judges that phase: what is asked in the others does not hold the node back."""
+def test_watch_of_one_phase_can_pass(zipapp: Path, tmp_path: Path) -> None:
+    """A round of one phase judges that phase only."""
     record = {**P4D, "required": ["P3", "B2"], "skips": {}, "root_free_gib": 0}
     (tmp_path / "expectation.json").write_text(json.dumps(record))
     command = [sys.executable, "-I", str(zipapp), "verify", "--watch", "1", "--phase", "presence", "--expectation"]

@@ -28,33 +28,33 @@ CUT: dict[str, Any] = {
 
 
 class Node:
-    """A stand-in node on paper, whose nvidia-smi changes it."""
+    """A stand-in node whose nvidia-smi changes its state."""
 
     def __init__(self, *faults: str) -> None:
         self.state = {**state(*faults, expectation=H100), "boot_id": "one"}
         self.calls: list[str] = []
 
     def run(self, words: Sequence[str]) -> tuple[int, str]:
-        """One command and what it says."""
+        """Exit code and output of one command."""
         self.calls.append(" ".join(words))
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
             code = devices.main(list(words), self.state)
-        return code, said.getvalue()
+        return code, output.getvalue()
 
     def changes(self) -> list[str]:
-        """Commands that change something."""
+        """The commands that change something."""
         return [call for call in self.calls if " -L" not in call and "--query" not in call]
 
     def checks(self, **changes: Any) -> dict[str, dict[str, Any]]:
-        """What the checks say of this node."""
+        """The outcomes for this node."""
         wanted = {**CUT, **changes}
         answers = probes(expectation=wanted, device_state=self.state)
         return {check["id"]: check for check in judge(answers, wanted, journal=JOURNAL)}
 
 
-def test_every_gpu_is_cut_as_declared_and_the_checks_prove_it() -> None:
-    """Mode and instances are set on all GPUs, largest profile first, and every check that a cut node is asked passes."""
+def test_every_gpu_is_configured_as_declared() -> None:
+    """Mode and instances are set on all GPUs, largest profile first, and all checks of a MIG node pass."""
     node = Node()
     assert node.checks()["G15"]["outcome"] == "fail"
     assert len(mig.apply(CUT, node.run)) == 16
@@ -65,7 +65,7 @@ def test_every_gpu_is_cut_as_declared_and_the_checks_prove_it() -> None:
 
 
 def test_a_second_run_changes_nothing() -> None:
-    """What is as declared is left alone, so jobs on the instances go on."""
+    """Instances that match the declaration are not changed, so jobs on them continue."""
     node = Node()
     mig.apply(CUT, node.run)
     node.calls.clear()
@@ -73,8 +73,8 @@ def test_a_second_run_changes_nothing() -> None:
     assert node.changes() == []
 
 
-def test_instances_are_made_again_after_a_reboot() -> None:
-    """The mode stays, instances are gone with the boot; only they are made again."""
+def test_instances_are_created_again_after_a_reboot() -> None:
+    """The mode survives the reboot and only the instances are created."""
     node = Node()
     mig.apply(CUT, node.run)
     node.state["boot_id"] = "two"
@@ -82,8 +82,8 @@ def test_instances_are_made_again_after_a_reboot() -> None:
     assert len(mig.apply(CUT, node.run)) == 8
 
 
-def test_another_layout_takes_the_place_of_an_earlier_one() -> None:
-    """Instances that are not declared are destroyed first: they would leave no room."""
+def test_earlier_layout_is_replaced() -> None:
+    """Undeclared instances are destroyed first, because they would leave no space."""
     node = Node()
     mig.apply(CUT, node.run)
     mig.apply({**CUT, "mig_profiles": ["7g.80gb"]}, node.run)
@@ -91,21 +91,21 @@ def test_another_layout_takes_the_place_of_an_earlier_one() -> None:
     assert node.checks(mig_profiles=["7g.80gb"])["G15"]["outcome"] == "pass"
 
 
-def test_a_pool_with_whole_gpus_is_not_touched() -> None:
+def test_pool_without_mig_is_not_changed() -> None:
     """Without a declared layout no command runs."""
     node = Node()
     assert mig.apply(H100, node.run) == []
     assert node.calls == []
 
 
-def test_a_layout_that_does_not_fit_is_told() -> None:
-    """nvidia-smi's own words about the GPU that refused."""
+def test_failing_layout_is_reported() -> None:
+    """The message contains nvidia-smi's text about the GPU."""
     with pytest.raises(mig.MigError, match=r"-i 0 -cgi .* failed with exit code 19: .*Insufficient Resources"):
         mig.apply({**CUT, "mig_profiles": ["4g.40gb", "4g.40gb"]}, Node().run)
 
 
-def test_a_gpu_that_takes_its_mode_only_at_a_reset_asks_for_one_and_then_for_a_reboot() -> None:
-    """On A100 the mode waits for a reset; where that is refused a reboot is asked for, with the exit code that steps know."""
+def test_mode_change_tries_a_reset_then_requests_a_reboot() -> None:
+    """On A100 the mode needs a reset; if that fails, the exit code requests a reboot."""
     node, asked = Node(), []
 
     def run(words: Sequence[str]) -> tuple[int, str]:
@@ -120,14 +120,14 @@ def test_a_gpu_that_takes_its_mode_only_at_a_reset_asks_for_one_and_then_for_a_r
 
 
 @pytest.mark.parametrize("modes", ["[N/A], [N/A]", "[Unknown Error], Disabled", "Half, Enabled"])
-def test_a_gpu_without_mig_or_with_an_error_is_refused(modes: str) -> None:
-    """A mode that is neither on nor off is no reason to go on."""
+def test_gpu_without_mig_or_with_an_error_is_refused(modes: str) -> None:
+    """A mode that is neither enabled nor disabled is refused."""
     with pytest.raises(mig.MigError, match="cannot configure MIG on GPU 0"):
         mig.apply(CUT, lambda words: (0, f"index, mig.mode.current, mig.mode.pending\n0, {modes}\n"))
 
 
-def test_the_recording_of_a_cut_gpu_is_read() -> None:
-    """The list of a real H100 with four instances gives their profiles and identities."""
+def test_recording_of_a_mig_gpu_is_parsed() -> None:
+    """The list of a real H100 with four instances yields their profiles and UUIDs."""
     text = sections(RECORDINGS / "nvidia-h100-mig__590.48.01.txt")["nvidia-smi -L"]
     found = mig.instances(text)
     assert [name for name, _ in found[0]] == LAYOUT
@@ -136,10 +136,10 @@ def test_the_recording_of_a_cut_gpu_is_read() -> None:
         mig.instances(text + "  MIG half of it\n")
 
 
-def test_the_command_says_what_it_changed_and_asks_for_a_reboot(
+def test_command_reports_changes_and_reboots(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 0 with a line for each change, 194 where a reboot is needed, 1 with the reason where it failed."""
+    """Exit code 0 with a line for each change, 194 for a reboot, 1 with the reason of a failure."""
     file = tmp_path / "expectation.json"
     file.write_text(json.dumps(CUT))
     words = ["mig", "--expectation", str(file)]
@@ -161,7 +161,7 @@ def test_the_command_says_what_it_changed_and_asks_for_a_reboot(
 
 
 @pytest.mark.parametrize(
-    ("gpu", "layout", "told"),
+    ("gpu", "layout", "reason"),
     [
         ("A100-40GB", ["3g.20gb", "3g.20gb"], ""),
         ("A100-40GB", ["7x1g.5gb"], "no profile 7x1g.5gb"),
@@ -175,15 +175,15 @@ def test_the_command_says_what_it_changed_and_asks_for_a_reboot(
         ("T4", ["1g.10gb"], "does not support MIG"),
     ],
 )
-def test_a_layout_fits_or_the_reason_is_told(gpu: str, layout: list[str], told: str) -> None:
-    """Profiles are those of the product, and together they fit on one GPU."""
+def test_layout_fits_or_has_a_reason(gpu: str, layout: list[str], reason: str) -> None:
+    """Profiles belong to the product and fit on one GPU together."""
     found = problem(gpus.GPUS[gpu], layout)
-    assert (found == "") == (told == "")
-    assert told in found
+    assert (found == "") == (reason == "")
+    assert reason in found
 
 
-def test_every_product_that_can_be_cut_has_its_profiles() -> None:
-    """The catalogue's word and the table agree, and each profile alone fits as often as the table says."""
+def test_every_mig_product_has_its_profiles() -> None:
+    """The catalogue and the table match, and each profile alone fits as often as the table lists."""
     assert {key for key, gpu in gpus.GPUS.items() if gpu.mig} >= set(PROFILES)
     for key, profiles in PROFILES.items():
         assert profiles[-1].name.startswith("7g.")

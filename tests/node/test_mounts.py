@@ -10,7 +10,7 @@ from gpuinfra.node import mounts
 
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `findmnt` that prints a file, and what it was asked."""
+    """A `findmnt` that prints a file and records its arguments."""
     tool = tmp_path / "bin/findmnt"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\necho "$*" >>"{tmp_path}/asked"\ncat "{tmp_path}/list"\n')
@@ -19,8 +19,8 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "list"
 
 
-def test_network_mounts_are_listed_with_what_is_wrong(listed: Path, tmp_path: Path) -> None:
-    """Local ones are nobody's business; one that cannot be opened says why."""
+def test_network_mounts_are_listed_with_their_problem(listed: Path, tmp_path: Path) -> None:
+    """Local mounts are skipped; a mount that cannot be opened has the reason."""
     there = tmp_path / "data of all"
     there.mkdir()
     spelled = str(there).replace(" ", "\\x20")
@@ -37,13 +37,11 @@ def test_network_mounts_are_listed_with_what_is_wrong(listed: Path, tmp_path: Pa
     assert "No such file" in found["mounts"][1]["problem"]
 
 
-def test_a_mount_that_is_made_on_demand_is_asked_for_first(
-    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a reboot nobody has looked into it yet, so systemd has not mounted it: looking mounts it."""
+def test_automount_is_accessed_first(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a reboot systemd mounts an automount only on first access."""
     (tmp_path / "scratch").mkdir()
     listed.write_text(f"{tmp_path}/scratch autofs systemd-1\n/proc/sys/fs/binfmt_misc autofs systemd-1\n")
-    # What the look does on a node: systemd mounts.
+    # On a node this access makes systemd mount the file system.
     mounting = f"import sys; assert sys.argv[1] == '{tmp_path}/scratch' or 'lustre' in open('{listed}').read()"
     mounting += f"; open('{listed}', 'a').write('{tmp_path}/scratch lustre 10.0.0.1@tcp:/abc\\n')"
     monkeypatch.setattr(mounts, "_ASK", mounting)
@@ -51,18 +49,18 @@ def test_a_mount_that_is_made_on_demand_is_asked_for_first(
     assert [(one["mount"], one["kind"], one["problem"]) for one in found] == [(f"{tmp_path}/scratch", "lustre", None)]
 
 
-def test_a_server_that_is_silent_is_told_and_holds_nobody(
+def test_silent_server_is_reported_within_the_limit(
     listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All mounts are asked at once, each with a limit."""
+    """All mounts are tested in parallel, each with a time limit."""
     listed.write_text("/a lustre 1@tcp:/a\n/b nfs 2:/b\n")
     monkeypatch.setattr(mounts, "_ASK", "import time; time.sleep(60)")
     monkeypatch.setenv("GPUINFRA_MOUNT_ANSWER_S", "0.5")
     assert [one["problem"] for one in mounts.mounts()["mounts"]] == ["does not respond"] * 2
 
 
-def test_without_a_list_there_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose mounts cannot be listed has not shown any."""
+def test_missing_list_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If findmnt fails, no mounts are reported."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(mounts.MountError, match="findmnt"):
         mounts.mounts()

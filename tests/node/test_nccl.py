@@ -24,7 +24,7 @@ SMALL = ("nccl", "--gib", "0.001", "--rounds", "2")
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """libnccl and libcudart as one small library that checks every call; and the zipapp that calls it."""
+    """libnccl and libcudart as one small library that verifies every call, and the zipapp that calls it."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler on this machine")
@@ -39,31 +39,31 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(libraries: Path, *args: str, timeout: int = 60, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the node part's all-reduce on the library."""
+    """Run the node's all-reduce on the library."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), **environ}
     command = [sys.executable, str(libraries / "node.pyz"), *(args or SMALL)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def judged(stdout: str, expectation: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
-    """B2 and B4 on what it printed."""
+    """The outcomes of B2 and B4 for this output."""
     machine = {**P4D, "required": ["B2", "B4"], "skips": {}, "floors": FLOORS, **(expectation or {})}
     return {check["id"]: check for check in judge({"nccl": record(["python3", "nccl"], stdout)}, machine)}
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 8])
-def test_the_sum_over_all_gpus_is_right_and_measured(libraries: Path, gpus: int) -> None:
-    """Every call has the arguments that the real libraries want, and the result says how fast and over how many GPUs."""
+def test_sum_over_all_gpus_is_correct_and_measured(libraries: Path, gpus: int) -> None:
+    """Every call has the arguments that the real libraries require; the result has bandwidth and ranks."""
     done = call(libraries, FAKE_GPUS=str(gpus))
     assert (done.returncode, done.stderr) == (0, "")
-    said = json.loads(done.stdout)
-    assert (said["ranks"], said["wrong"], said["nccl"]) == (gpus, 0, 22707)
-    assert said["network"] == ["AWS Libfabric"]
-    assert said["busbw_gb_s"] == pytest.approx(said["algbw_gb_s"] * 2 * (gpus - 1) / gpus)
+    output = json.loads(done.stdout)
+    assert (output["ranks"], output["wrong"], output["nccl"]) == (gpus, 0, 22707)
+    assert output["network"] == ["AWS Libfabric"]
+    assert output["busbw_gb_s"] == pytest.approx(output["algbw_gb_s"] * 2 * (gpus - 1) / gpus)
 
 
-def test_a_healthy_result_passes_and_a_slow_one_fails(libraries: Path) -> None:
-    """The figure is compared with the machine's floor, and the plugin with the machine's fabric."""
+def test_healthy_result_passes_and_slow_result_fails(libraries: Path) -> None:
+    """The bandwidth is compared with the machine's floor, and the plugin with the machine's fabric."""
     stdout = call(libraries).stdout
     assert {name: check["outcome"] for name, check in judged(stdout).items()} == {"B2": "pass", "B4": "pass"}
     slow = judged(stdout, {"floors": [{"check": "B2", "at_least": 228.0}]})["B2"]
@@ -71,22 +71,22 @@ def test_a_healthy_result_passes_and_a_slow_one_fails(libraries: Path) -> None:
     assert "a healthy machine reaches 228 GB/s" in slow["reason"]
 
 
-def test_a_wrong_sum_fails_however_fast_it_was(libraries: Path) -> None:
-    """One wrong byte at the far end of the last GPU's buffer is found."""
+def test_wrong_sum_fails_at_any_speed(libraries: Path) -> None:
+    """One wrong byte at the end of the last GPU's buffer is detected."""
     found = judged(call(libraries, FAKE_WRONG="1").stdout)["B2"]
     assert (found["outcome"], found["found"]) == ("fail", 1)
     assert "computes wrong results" in found["hint"]
 
 
 def test_sockets_never_pass(libraries: Path) -> None:
-    """A job over sockets runs at a twentieth of the speed; the plugin's name has to be the fabric's."""
+    """A job over sockets runs at a twentieth of the speed; the plugin must be the fabric's."""
     found = judged(call(libraries, FAKE_NETWORK="Socket").stdout)["B4"]
     assert (found["outcome"], found["found"]) == ("fail", ["Socket"])
     assert judged(call(libraries, FAKE_NETWORK="").stdout)["B4"]["outcome"] == "error"
 
 
 def test_fewer_gpus_than_the_machine_has_fail(libraries: Path) -> None:
-    """Seven fast GPUs are not eight."""
+    """Seven fast GPUs fail on an eight-GPU machine."""
     assert "7 of 8 GPUs" in judged(call(libraries, FAKE_GPUS="7").stdout)["B2"]["reason"]
 
 
@@ -98,8 +98,8 @@ def test_fewer_gpus_than_the_machine_has_fail(libraries: Path) -> None:
         "ncclGroupEnd:3",
     ],
 )  # fmt: skip
-def test_an_error_of_any_call_is_told_and_everything_is_given_back(libraries: Path, order: str) -> None:
-    """The message names the call and the library's reason; memory and communicators are freed on every way out."""
+def test_error_of_any_call_is_reported_and_resources_are_freed(libraries: Path, order: str) -> None:
+    """The message names the call and the library's reason; memory and communicators are freed."""
     done = call(libraries, FAKE_FAIL=order)
     assert done.returncode == 3
     assert f"gpuinfra: {order.split(':')[0]} failed: " in done.stderr
@@ -108,15 +108,15 @@ def test_an_error_of_any_call_is_told_and_everything_is_given_back(libraries: Pa
     assert {check["outcome"] for check in judged(done.stdout).values()} == {"error"}
 
 
-def test_an_error_that_comes_later_is_noticed(libraries: Path) -> None:
-    """NCCL reports some errors only when asked; they are asked for after each wait."""
+def test_asynchronous_error_is_reported(libraries: Path) -> None:
+    """NCCL reports some errors only on request, so they are checked after each wait."""
     done = call(libraries, FAKE_ASYNC="1")
     assert done.returncode == 3
     assert "rank 0 reported an asynchronous error" in done.stderr
 
 
-def test_a_collective_that_hangs_is_ended_with_its_process(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probe's time limit holds for a hanging network too, and the check ends in error."""
+def test_hanging_collective_is_ended_with_its_process(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe's time limit also ends a hanging network call, and the check ends in error."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
     monkeypatch.setenv("FAKE_HANG", "1")
     command = (sys.executable, str(libraries / "node.pyz"), *SMALL)
@@ -126,8 +126,8 @@ def test_a_collective_that_hangs_is_ended_with_its_process(libraries: Path, monk
     assert judge({"nccl": answer}, machine)[0]["outcome"] == "error"
 
 
-def test_missing_libraries_are_told(libraries: Path) -> None:
-    """A node without NCCL says that, and what was looked for."""
+def test_missing_libraries_are_reported(libraries: Path) -> None:
+    """On a node without NCCL the message lists the names that were tried."""
     environment = {**os.environ, "LD_LIBRARY_PATH": "/nonexistent"}
     command = [sys.executable, str(libraries / "node.pyz"), *SMALL]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -140,13 +140,13 @@ def test_missing_libraries_are_told(libraries: Path) -> None:
 @pytest.mark.parametrize(
     "args", [("nccl", "--gib", "0"), ("nccl", "--gib", "nan"), ("nccl", "--rounds", "0"), ("nccl", "--gib", "x")]
 )
-def test_impossible_sizes_are_wrong_use(libraries: Path, args: tuple[str, ...]) -> None:
-    """Nothing is allocated for a size that makes no sense."""
+def test_impossible_sizes_are_usage_errors(libraries: Path, args: tuple[str, ...]) -> None:
+    """Nothing is allocated for an invalid size."""
     assert call(libraries, *args).returncode == 2
 
 
-def test_the_probe_runs_this_node_part() -> None:
-    """The probe names no path, so it works from the zipapp and from a checkout."""
+def test_probe_runs_this_program() -> None:
+    """The probe contains no path, so it works from the zipapp and from a checkout."""
     answer = run((*PROBES["nccl"].argv, "--gib", "0"), PROBES["nccl"])
     assert answer["exit"] == 2
     assert answer["argv"][0] == sys.executable
@@ -164,13 +164,13 @@ def test_the_probe_runs_this_node_part() -> None:
         ("", []),
     ],
 )
-def test_the_network_is_read_from_nccls_own_log(log: str, names: list[str]) -> None:
-    """All names that the log gives count, so one rank on sockets among seven on the fabric shows."""
+def test_network_is_read_from_nccls_log(log: str, names: list[str]) -> None:
+    """All names in the log count, so one rank on sockets is visible among seven on the fabric."""
     assert network_of(log) == names
 
 
-def test_copies_from_and_to_the_host_are_judged_gpu_by_gpu() -> None:
-    """nvbandwidth's slowest GPU decides, in both directions."""
+def test_host_copies_are_judged_per_gpu() -> None:
+    """The slowest GPU of nvbandwidth decides, in both directions."""
     machine = {**P4D, "required": ["B5"], "skips": {}, "floors": [{"check": "B5", "at_least": 21}]}
 
     def of(*rates: float, status: str = "Passed") -> dict[str, Any]:

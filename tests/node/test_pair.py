@@ -21,7 +21,7 @@ FLOORS = [{"check": "B3", "at_least": 0.000001}]
 
 
 def assignment(folder: Path, place: int) -> dict[str, Any]:
-    """What one of two nodes is told."""
+    """The assignment of one of two nodes."""
     names = ("vm-0", "vm-1")
     return {
         "schema": "gpuinfra.pair-assignment/1", "run": "r1", "self": names[place], "partner": names[1 - place], "place": place,
@@ -30,7 +30,7 @@ def assignment(folder: Path, place: int) -> dict[str, Any]:
 
 
 def start(libraries: Path, folder: Path, place: int, **environ: str) -> subprocess.Popen[str]:
-    """One node of the pair as a process of its own."""
+    """One node of the pair as a separate process."""
     file = folder / f"assignment-{place}.json"
     file.write_text(json.dumps(assignment(folder, place)))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "FAKE_PAIR": str(folder), **environ}
@@ -52,29 +52,29 @@ def both(libraries: Path, folder: Path, **environ: str) -> list[tuple[int, str, 
     """Exit code, stdout and stderr of both nodes."""
     nodes = [start(libraries, folder, place, **environ) for place in (1, 0)][::-1]
     found = [node.communicate(timeout=60) for node in nodes]
-    return [(node.returncode, *said) for node, said in zip(nodes, found, strict=True)]
+    return [(node.returncode, *output) for node, output in zip(nodes, found, strict=True)]
 
 
 def judged(stdout: str, **changes: Any) -> dict[str, Any]:
-    """B3 on what one node printed."""
+    """The outcome of B3 for one node's output."""
     machine = {**GOOGLE, "fabric_provider": "efa", "required": ["B3"], "skips": {}, "floors": FLOORS, **changes}
     return judge({"pair": record(["python3", "pair"], stdout)}, machine)[0]
 
 
-def test_two_nodes_find_each_other_and_sum_over_all_gpus(libraries: Path, tmp_path: Path) -> None:
-    """Two processes meet in a folder, sixteen ranks sum, and each says whom it met, how fast and how right it was."""
+def test_two_nodes_meet_and_sum_over_all_gpus(libraries: Path, tmp_path: Path) -> None:
+    """Two processes meet in a folder, sum over sixteen ranks, and report partner, bandwidth and correctness."""
     results = both(libraries, tmp_path)
     assert [(code, error) for code, _, error in results] == [(0, ""), (0, "")]
     for (_, stdout, _), partner in zip(results, ("vm-1", "vm-0"), strict=True):
-        said = json.loads(stdout)
-        assert (said["schema"], said["run"], said["partner"]) == ("gpuinfra.pair/1", "r1", partner)
-        assert (said["ranks"], said["gpus"], said["wrong"], said["network"]) == (16, 8, 0, ["AWS Libfabric"])
-        assert said["busbw_gb_s"] == pytest.approx(said["algbw_gb_s"] * 2 * 15 / 16)
+        output = json.loads(stdout)
+        assert (output["schema"], output["run"], output["partner"]) == ("gpuinfra.pair/1", "r1", partner)
+        assert (output["ranks"], output["gpus"], output["wrong"], output["network"]) == (16, 8, 0, ["AWS Libfabric"])
+        assert output["busbw_gb_s"] == pytest.approx(output["algbw_gb_s"] * 2 * 15 / 16)
         assert judged(stdout)["outcome"] == "pass"
 
 
-def test_what_is_wrong_between_two_nodes_is_told(libraries: Path, tmp_path: Path) -> None:
-    """A wrong sum, sockets, a slow way and a missing node's GPUs all fail the check, whatever the rest looks like."""
+def test_problems_between_two_nodes_fail_the_check(libraries: Path, tmp_path: Path) -> None:
+    """A wrong sum, sockets, a slow path and missing GPUs each fail the check."""
     stdout = both(libraries, tmp_path, FAKE_WRONG="1")[0][1]
     assert "computes wrong results" in judged(stdout)["hint"]
     healthy = json.loads(stdout) | {"wrong": 0}
@@ -85,8 +85,8 @@ def test_what_is_wrong_between_two_nodes_is_told(libraries: Path, tmp_path: Path
     assert "a healthy machine reaches 150 GB/s" in slow["reason"]
 
 
-def test_a_partner_that_never_comes_is_told(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first node waits, then says who did not come; it has not joined NCCL, so nothing hangs."""
+def test_missing_partner_is_reported(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first node waits and then names the partner; it has not joined NCCL, so nothing hangs."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
     shared = pair.Folder(tmp_path)
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
@@ -98,8 +98,8 @@ def test_a_partner_that_never_comes_is_told(libraries: Path, tmp_path: Path, mon
     assert len(waited) == 30
 
 
-def test_the_id_arrives_whole(libraries: Path, tmp_path: Path) -> None:
-    """All 128 bytes of NCCL's id cross the store, zeros included, and ranks follow one another."""
+def test_id_is_transferred_completely(libraries: Path, tmp_path: Path) -> None:
+    """All 128 bytes of NCCL's id are transferred, including zeros, and the ranks are consecutive."""
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     shared, found = pair.Folder(tmp_path), {}
 
@@ -116,7 +116,7 @@ def test_the_id_arrives_whole(libraries: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "told"),
+    ("left", "reason"),
     [
         (b"\xff", "no valid rendezvous of this run"),
         (b"[]", "no valid rendezvous of this run"),
@@ -126,16 +126,16 @@ def test_the_id_arrives_whole(libraries: Path, tmp_path: Path) -> None:
         (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8}', "no complete NCCL id"),
     ],
 )
-def test_a_partner_that_leaves_nonsense_is_refused(libraries: Path, tmp_path: Path, left: bytes, told: str) -> None:
-    """What lies in the store was written by another machine, and is believed only where it is what it must be."""
+def test_invalid_rendezvous_is_refused(libraries: Path, tmp_path: Path, left: bytes, reason: str) -> None:
+    """The store's content comes from another machine and is validated."""
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     pair.Folder(tmp_path).put("vm-0", "r1-0.json", left)
-    with pytest.raises(pair.PairError, match=told):
+    with pytest.raises(pair.PairError, match=reason):
         pair.meet(assignment(tmp_path, 1), pair.Folder(tmp_path), fake, wait=lambda s: None)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reason"),
     [
         ({"schema": "x"}, "schema"),
         ({"run": "../../etc"}, "run"),
@@ -146,22 +146,22 @@ def test_a_partner_that_leaves_nonsense_is_refused(libraries: Path, tmp_path: Pa
         ({"store": "relative"}, "store"),
     ],
 )
-def test_an_assignment_is_checked(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    """A wrong assignment is refused with the field that is wrong, before anything is written or loaded."""
-    with pytest.raises(pair.PairError, match=told):
+def test_invalid_assignment_is_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    """The message names the invalid field, before anything is written or loaded."""
+    with pytest.raises(pair.PairError, match=reason):
         pair.checked(assignment(tmp_path, 0) | changes)
 
 
-def test_without_an_assignment_the_node_says_so(libraries: Path, tmp_path: Path) -> None:
-    """Exit code 3, one line, no traceback."""
+def test_missing_assignment_is_reported(libraries: Path, tmp_path: Path) -> None:
+    """Exit code 3 and one line without a traceback."""
     words = [sys.executable, str(libraries / "node.pyz"), "pair", "--assignment", str(tmp_path / "none.json")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 3
     assert done.stderr == f"gpuinfra: no partner is assigned: {tmp_path}/none.json does not exist\n"
 
 
-def test_the_bucket_keeps_each_node_to_its_own_folder() -> None:
-    """A node writes below its own name and reads below its partner's; the folder is the one that the cloud holds it to."""
+def test_bucket_restricts_each_node_to_its_own_folder() -> None:
+    """A node writes under its own name and reads under its partner's name, in the folder that the cloud's policy allows."""
 
     class Cloud:
         def __init__(self) -> None:

@@ -27,22 +27,22 @@ def ask(path: str, *args: str, timeout_s: int = 20, limit: int = 4096, keep: str
     return run((path, *args), Probe((path, *args), timeout_s=timeout_s, limit=limit, keep=keep))
 
 
-def test_a_record_holds_what_evidence_needs(tmp_path: Path) -> None:
-    """Exit code, both streams, time and whether it was cut; and nothing is taken from a shell."""
+def test_record_has_all_evidence_fields(tmp_path: Path) -> None:
+    """It contains exit code, both streams, duration and truncation; no shell is involved."""
     answer = ask(script(tmp_path, "tool", 'echo "$1"; echo err >&2; exit 3'), "$(id); a b")
     assert (answer["exit"], answer["stdout"], answer["stderr"]) == (3, "$(id); a b\n", "err\n")
     assert (answer["truncated"], answer["problem"]) == (False, None)
     assert answer["seconds"] >= 0
 
 
-def test_a_missing_command_is_a_record_too() -> None:
-    """What is not installed is told as such, with the shell's usual code."""
+def test_missing_command_gives_a_record() -> None:
+    """The problem is `not found`, with the shell's usual exit code."""
     answer = ask("/nonexistent/nvidia-smi")
     assert (answer["exit"], answer["problem"]) == (127, "not found")
 
 
-def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    """A tool that hangs costs its time limit and leaves no process behind."""
+def test_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:
+    """It takes the time limit and leaves no process behind."""
     marker = tmp_path / "pid"
     started = time.monotonic()
     answer = ask(script(tmp_path, "tool", f"sleep 300 & echo $! > {marker}; echo early; wait"), timeout_s=1)
@@ -57,15 +57,15 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     pytest.fail("the child still runs")
 
 
-def test_a_child_that_keeps_the_pipe_open_does_not_hold_the_probe(tmp_path: Path) -> None:
+def test_child_that_keeps_the_pipe_open_does_not_block_the_probe(tmp_path: Path) -> None:
     """A daemon started by a tool inherits its output; the probe ends at its limit."""
     answer = ask(script(tmp_path, "tool", "setsid sleep 4 & echo done"), timeout_s=1)
     assert answer["stdout"] == "done\n"
     assert answer["problem"] == "timed out after 1 s"
 
 
-def test_output_is_cut_at_its_limit(tmp_path: Path) -> None:
-    """More than the limit is cut and marked, from both streams together."""
+def test_output_is_truncated_at_the_limit(tmp_path: Path) -> None:
+    """The limit applies to both streams together, and truncation is marked."""
     answer = ask(
         script(
             tmp_path, "tool", "head -c 3000 /dev/zero | tr '\\0' a; head -c 3000 /dev/zero | tr '\\0' b >&2; sleep 60"
@@ -76,14 +76,14 @@ def test_output_is_cut_at_its_limit(tmp_path: Path) -> None:
     assert answer["seconds"] < 15
 
 
-def test_bytes_that_are_no_text_are_spelled_out(tmp_path: Path) -> None:
-    """Invalid UTF-8, escapes and controls are visible in the record and act nowhere."""
+def test_invalid_bytes_are_escaped(tmp_path: Path) -> None:
+    """Invalid UTF-8, escape sequences and control characters are escaped in the record."""
     answer = ask(script(tmp_path, "tool", r"printf '\xff\x1b[31mred\x00\n'"))
     assert answer["stdout"] == "\\xff\\x1b[31mred\\x00\n"
 
 
-def test_only_lines_that_matter_are_kept_of_a_kernel_log(tmp_path: Path) -> None:
-    """The first lines and those that match are kept, however long the log is."""
+def test_only_relevant_lines_of_a_kernel_log_are_kept(tmp_path: Path) -> None:
+    """The first lines and matching lines are kept, for a log of any length."""
     body = 'echo "Linux version 6"; for i in $(seq 1 5000); do echo "noise $i"; done; echo "NVRM: Xid (PCI:0000:20:1d): 79, x"; echo -n "NVRM: last"'
     answer = ask(script(tmp_path, "tool", body), keep="NVRM")
     lines = answer["stdout"].splitlines()
@@ -93,14 +93,14 @@ def test_only_lines_that_matter_are_kept_of_a_kernel_log(tmp_path: Path) -> None
     assert (answer["truncated"], answer["kept"]) == (False, "NVRM")
 
 
-def test_tools_speak_english_and_see_no_terminal(tmp_path: Path) -> None:
-    """Parsers read one language, and colour codes stay away."""
+def test_tools_run_in_english_without_a_terminal(tmp_path: Path) -> None:
+    """Parsers read one language, and there are no color codes."""
     answer = ask(script(tmp_path, "tool", 'echo "$LC_ALL $TERM"; test -t 0 || echo no terminal'))
     assert answer["stdout"] == "C dumb\nno terminal\n"
 
 
-def test_only_columns_that_the_driver_knows_are_asked_for() -> None:
-    """One unknown column makes nvidia-smi answer none, so the driver is asked first; older names are used where needed."""
+def test_only_supported_columns_are_queried() -> None:
+    """One unsupported column makes nvidia-smi fail, so the supported columns are listed first; older names are used if needed."""
     asked: list[tuple[str, ...]] = []
 
     def do(argv: object, probe: Probe) -> dict:
@@ -113,8 +113,8 @@ def test_only_columns_that_the_driver_knows_are_asked_for() -> None:
     assert asked[1][1] == "--query-gpu=index,uuid,clocks_throttle_reasons.active"
 
 
-def test_efa_devices_that_appear_late_are_asked_for_again() -> None:
-    """Large instances show their devices one after the other; three more attempts are made."""
+def test_late_efa_devices_are_probed_again() -> None:
+    """Large instances list their devices one after another; the probe is repeated up to three times."""
     counts = iter((1, 2, 4))
 
     def do(argv: object, probe: Probe) -> dict:
@@ -123,11 +123,11 @@ def test_efa_devices_that_appear_late_are_asked_for_again() -> None:
     assert probe_all(["efa"], do, retry_wait_s=0, efa_devices=4)["efa"]["stdout"].count("domain: d3") == 2
 
 
-def test_a_second_command_is_asked_where_the_first_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a journal the kernel's ring buffer answers; where both are missing, the first one's absence is told."""
+def test_second_command_runs_if_the_first_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without journalctl, dmesg is used; if both are missing, the record names the first."""
     script(tmp_path, "dmesg", "echo Linux version 6")
     monkeypatch.setenv("PATH", str(tmp_path))
-    # The shebang is absolute, so an empty PATH finds only this folder.
+    # The shebang is absolute, so PATH contains only this folder.
     answer = probe_all(["kernel-log"])["kernel-log"]
     assert (answer["argv"][0], answer["stdout"]) == ("dmesg", "Linux version 6\n")
     (tmp_path / "dmesg").unlink()
@@ -136,7 +136,7 @@ def test_a_second_command_is_asked_where_the_first_is_missing(tmp_path: Path, mo
 
 
 def test_every_probe_is_a_plain_command_with_a_limit() -> None:
-    """No probe goes through a shell, and each has a limit for time and size."""
+    """No probe uses a shell, and each has a time and size limit."""
     for name, probe in PROBES.items():
         assert probe.argv[0] not in ("sh", "bash", "env", "sudo"), name
         long = {
@@ -152,8 +152,8 @@ def test_every_probe_is_a_plain_command_with_a_limit() -> None:
     assert len(set(GPU_FIELDS)) == len(GPU_FIELDS)
 
 
-def test_all_columns_that_checks_read_are_asked_for() -> None:
-    """A check can only judge a column that its probe asks for: that is how a public check came to test nothing."""
+def test_all_columns_of_checks_are_queried() -> None:
+    """A check can judge only columns that its probe queries; a public check once tested nothing."""
     folder = Path(__file__).parents[2] / "gpuinfra" / "node" / "checks"
     text = "".join(path.read_text() for path in folder.glob("*.py"))
     read = set(re.findall(r'(?:row\.get|row\.number|word|needed)\((?:row, )?"([a-z_.]+)"\)', text))
@@ -161,8 +161,8 @@ def test_all_columns_that_checks_read_are_asked_for() -> None:
     assert len(read) > 20
 
 
-def test_no_probe_process_is_left_behind() -> None:
-    """After all these probes this process has no children."""
+def test_probes_leave_no_processes() -> None:
+    """After these tests this process has no children."""
     children = subprocess.run(
         ["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True, check=False
     )

@@ -25,7 +25,7 @@ CAN_PARSE = {
 
 
 def sections(path: Path) -> dict[str, str]:
-    """Command -> output of each section of a capture; the idle one where a command was run twice."""
+    """Command -> output of each section of a capture; the idle one if a command was run twice."""
     found: dict[str, str] = {}
     parts = re.split(
         r"^#{80}\n# (.+)\n# \$ (.+)\n(?:# .*\n)*#{80}\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE
@@ -36,14 +36,14 @@ def sections(path: Path) -> dict[str, str]:
 
 
 def test_all_recordings_are_listed() -> None:
-    """A recording that is added says here what is in it."""
+    """Each recording is listed here with its content."""
     assert {path.name for path in XML} == set(CAN_PARSE)
     assert len(CAPTURES) == 2
 
 
 @pytest.mark.parametrize("path", XML, ids=lambda path: path.stem)
-def test_the_xml_of_every_recorded_machine_is_read(path: Path) -> None:
-    """Driver, counts, model and memory of each recorded document come out as the file shows them."""
+def test_xml_of_every_recorded_machine_is_parsed(path: Path) -> None:
+    """Driver, counts, model and memory match the file."""
     driver, attached, described, product, mig = CAN_PARSE[path.name]
     log = nvsmi.parse(path.read_text(encoding="utf-8"))
     assert (log.driver_version, log.attached_gpus, len(log.gpus)) == (driver, attached, described)
@@ -56,8 +56,8 @@ def test_the_xml_of_every_recorded_machine_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_the_table_of_every_captured_machine_is_read(path: Path) -> None:
-    """All 200 and more columns of a captured csv are read by name, with numbers where the device has them."""
+def test_table_of_every_captured_machine_is_parsed(path: Path) -> None:
+    """More than 200 columns of a captured CSV are read by name, with numbers where the device reports them."""
     command, text = next((c, t) for c, t in sections(path).items() if c.startswith("nvidia-smi --query-gpu="))
     read = table.parse(text)
     asked = command.split("=", 1)[1].split(" ")[0].split(",")
@@ -71,8 +71,8 @@ def test_the_table_of_every_captured_machine_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_links_of_every_captured_machine_are_read(path: Path) -> None:
-    """18 links of an H100 are read; where MIG hides them that is the finding, not no links."""
+def test_links_of_every_captured_machine_are_parsed(path: Path) -> None:
+    """An H100 has 18 links; with MIG the hidden links are a finding."""
     answers = Answers({"nvlink-status": record(["nvidia-smi", "nvlink", "-s"], sections(path)["nvidia-smi nvlink -s"])})
     machine = Machine({"gpus": 1}, None)
     if "mig" in path.stem:
@@ -82,8 +82,8 @@ def test_links_of_every_captured_machine_are_read(path: Path) -> None:
         assert NvlinkActive().parse(answers, machine) == {0: [26.562] * 18}
 
 
-def test_a_captured_h100_is_judged_as_what_it_is() -> None:
-    """The captured one-GPU H100 passes the checks of its csv, and is no eight-GPU node."""
+def test_captured_h100_passes_its_checks() -> None:
+    """The captured one-GPU H100 passes the checks of its CSV, and fails as an eight-GPU node."""
     parts = sections(next(path for path in CAPTURES if "mig" not in path.stem))
     command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
     probes = {
@@ -99,8 +99,8 @@ def test_a_captured_h100_is_judged_as_what_it_is() -> None:
     )
 
 
-def test_mig_is_noticed_and_its_hidden_fields_are_no_failure() -> None:
-    """With MIG on, remapped rows are hidden and that passes; the mode itself does not in a pool of whole GPUs."""
+def test_mig_is_detected_and_its_hidden_fields_pass() -> None:
+    """With MIG, hidden remapped rows pass; the mode itself fails in a pool without MIG."""
     parts = sections(next(path for path in CAPTURES if "mig" in path.stem))
     command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
     probes = {"nvidia-smi-csv": record(command.split(), text)}
@@ -111,15 +111,15 @@ def test_mig_is_noticed_and_its_hidden_fields_are_no_failure() -> None:
     assert wanted["G12"]["outcome"] == "pass"
 
 
-def test_an_older_driver_without_a_column_is_an_error_and_no_pass() -> None:
-    """A driver that cannot say whether a GPU needs recovery leaves the question open, and an open question blocks."""
+def test_missing_column_of_an_older_driver_is_an_error() -> None:
+    """A driver without the recovery action column gives an error, which blocks."""
     probes = {"nvidia-smi-csv": record(["nvidia-smi"], "index, pci.bus_id\n0, 00000000:00:1E.0\n")}
     check = judge(probes, {"required": ["G10"], "skips": {}})[0]
     assert check["outcome"] == "error"
     assert "no column gpu_recovery_action" in check["reason"]
 
 
-def test_the_older_name_of_a_column_is_read() -> None:
+def test_older_column_name_is_read() -> None:
     """Drivers before 535.54.03 call clock event reasons throttle reasons."""
     probes = {
         "nvidia-smi-csv": record(["nvidia-smi"], "index, clocks_throttle_reasons.active\n0, 0x0000000000000001\n")
@@ -143,15 +143,15 @@ def test_the_older_name_of_a_column_is_read() -> None:
         ("", 14, "infoROM"),
     ],
 )
-def test_a_known_broken_state_is_recognised_whatever_the_exit_code(text: str, code: int, word: str) -> None:
-    """Texts and exit codes of the public reports fail the check in words that say what is broken."""
+def test_known_broken_state_is_recognized_with_any_exit_code(text: str, code: int, word: str) -> None:
+    """Texts and exit codes from public reports fail the check and name the state."""
     answers = Answers({"nvidia-smi-list": record(["nvidia-smi", "-L"], text, code)})
     with pytest.raises(Broken, match=word):
         answers.text("nvidia-smi-list")
 
 
 def test_an_unknown_exit_code_is_an_error() -> None:
-    """A command that ends with a code nobody knows is not judged."""
+    """A command that fails with an unknown exit code is not judged."""
     answers = Answers({"nvidia-smi-list": record(["nvidia-smi", "-L"], "GPU 0: x (UUID: y)\n", 77)})
     with pytest.raises(Unreadable, match="exit code 77"):
         answers.text("nvidia-smi-list")
