@@ -1,4 +1,4 @@
-"""A small bundle of real bash steps in a folder of its own, and ways to run and kill its runner."""
+"""A small bundle of real bash steps in a separate folder, and ways to run and kill its runner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ sys.exit(steps.main(sys.argv[1:]))
 
 @dataclass
 class Node:
-    """One bundle and the root that its steps work on."""
+    """One bundle and the root in which its steps work."""
 
     root: Path
     bundle: Path
@@ -84,7 +84,7 @@ class Node:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, *options: str, program: str = LAUNCH, before: tuple[str, ...] = ()) -> tuple[int, str]:
-        """Run it to its end: exit code and what it said."""
+        """Run it to its end: exit code and output."""
         process = self.start(*options, program=program, before=before)
         said, _ = process.communicate(timeout=60)
         return process.returncode, said
@@ -95,12 +95,12 @@ class Node:
         return json.loads((self.root / "var/lib/gpuinfra/state.json").read_text(encoding="utf-8"))
 
     def status(self, name: str) -> dict[str, object]:
-        """One step's entry."""
+        """The journal entry of one step."""
         return next(entry for entry in self.state["steps"] if entry["id"] == name)
 
     @property
     def world(self) -> dict[str, str]:
-        """What the steps made."""
+        """The files that the steps wrote."""
         folder = self.root / "world"
         return {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.iterdir()) if p.is_file()}
 
@@ -129,7 +129,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.fixture
 def three(node: Node) -> Node:
-    """A node with three steps, each of which writes one file in two moves."""
+    """A node with three steps, each of which writes one file in two parts."""
     for name in ("10-one", "20-two", "30-three"):
         node.step(
             name,
@@ -151,7 +151,7 @@ proved "{name} is there"
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not collected yet does not."""
+    """True if a process runs; zombies do not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -160,7 +160,7 @@ def alive(pid: int) -> bool:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """Vendors' servers, and no machine yet."""
+    """The vendors' servers, without a machine."""
     base()
     with Vendors(tmp_path / "vendors") as vendors:
         yield Bench(tmp_path, vendors)

@@ -1,4 +1,4 @@
-"""A metadata service and an object store on loopback that recompute signatures with botocore."""
+"""A metadata service and an object store on loopback that verify signatures with botocore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMDS_TOKEN = "imds-token"
 
 
 class Cloud:
-    """Serves objects, `{"bucket/key": bytes}`; `troubles` are called one per request before it is answered well."""
+    """Serves objects, `{"bucket/key": bytes}`; each of `troubles` answers one request before the normal answers."""
 
     def __init__(
         self, objects: dict[str, bytes], troubles: list[Callable[[BaseHTTPRequestHandler], None]] | None = None
@@ -51,7 +51,7 @@ class Cloud:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a node is given."""
+        """The environment of a node."""
         base = f"http://127.0.0.1:{self.port}"
         return {"AWS_ENDPOINT_URL": base, "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{base}/.imds/i-1"}
 
@@ -65,7 +65,7 @@ class Cloud:
         self.server.server_close()
 
     def metadata(self, handler: BaseHTTPRequestHandler) -> None:
-        """The role's credentials, for who holds a session token."""
+        """The role's credentials, for requests with a session token."""
         if handler.headers.get("X-aws-ec2-metadata-token") != IMDS_TOKEN:
             return answer(handler, 401, b"")
         path = handler.path.removeprefix("/.imds/i-1/latest/meta-data/iam/security-credentials/")
@@ -75,7 +75,7 @@ class Cloud:
         return answer(handler, 200, json.dumps(credentials).encode())
 
     def object(self, handler: BaseHTTPRequestHandler) -> None:
-        """One object, for a request whose signature is right and whose clock is."""
+        """One object, for a request with a valid signature and date."""
         if self.troubles:
             return self.troubles.pop(0)(handler)
         if (why := self.wrong(handler)) is not None:
@@ -90,7 +90,7 @@ class Cloud:
         )
 
     def wrong(self, handler: BaseHTTPRequestHandler) -> str | None:
-        """S3's error code for this request, None when nothing is wrong with it."""
+        """S3's error code for this request; None if the request is valid."""
         stamp = handler.headers.get("x-amz-date", "")
         if abs(amz_seconds(stamp) - (time.time() + self.clock_offset_s)) > 900:
             return "RequestTimeTooSkewed"
@@ -105,7 +105,7 @@ def amz_seconds(stamp: str) -> float:
 
 
 def expected(handler: BaseHTTPRequestHandler, stamp: str) -> str:
-    """The Authorization header that botocore would have made of the same request."""
+    """The Authorization header that botocore creates for the same request."""
     names = handler.headers["Authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
     request = AWSRequest(method="GET", url=f"http://{handler.headers['Host']}{handler.path}")
     for name in names:

@@ -1,4 +1,4 @@
-"""The archive that a node fetches: what is in it, and that the same plan gives the same bytes."""
+"""The archive that a node downloads: its content, and that the same plan gives the same bytes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def pool() -> PoolPlan:
 
 @pytest.fixture(scope="module")
 def members(pool: PoolPlan) -> dict[str, bytes]:
-    """File name to content of the shipped stack's bundle."""
+    """File name -> content of the shipped stack's bundle."""
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(pool).data))) as archive:
         return {member.name: archive.extractfile(member).read() for member in archive.getmembers()}  # type: ignore[union-attr]
 
 
-def test_it_holds_the_pools_steps_and_no_others(pool: PoolPlan, members: dict[str, bytes]) -> None:
-    """The layout is the one of docs/formats.md."""
+def test_it_contains_exactly_the_pools_steps(pool: PoolPlan, members: dict[str, bytes]) -> None:
+    """The layout matches docs/formats.md."""
     shared = {"lib.sh", "lib-downloads.sh", "lib-images.sh", "lib-lnet.sh", "lib-mounts.sh", "lib-packages.sh"}
     expected = {"versions.env", "node.pyz", "expectation.json", "steps.json"} | {f"bootstrap/{part}" for part in shared}
     expected |= {f"bootstrap/{step.id}.sh" for step in pool.steps} | {f"units/gpuinfra-{unit}" for unit in UNITS}
@@ -52,38 +52,38 @@ def test_it_holds_the_pools_steps_and_no_others(pool: PoolPlan, members: dict[st
     assert json.loads(members["expectation.json"]) == json.loads(json.dumps(pool.expectation))
 
 
-def test_fewer_steps_are_fewer_files(pool: PoolPlan) -> None:
-    """A pool without fabric carries no fabric step."""
+def test_pool_without_fabric_has_no_fabric_step(pool: PoolPlan) -> None:
+    """A smaller pool has fewer files."""
     small = replace(pool, steps=tuple(s for s in pool.steps if s.id != "50-efa"))
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(small).data))) as archive:
         assert "bootstrap/50-efa.sh" not in archive.getnames()
     assert bundle.build(small).sha256 != bundle.build(pool).sha256
 
 
-def test_only_a_cloud_that_asks_for_health_gets_the_unit_that_answers(pool: PoolPlan) -> None:
-    """Azure's extension asks on the node itself; elsewhere nothing listens."""
+def test_health_unit_is_only_for_clouds_that_poll_it(pool: PoolPlan) -> None:
+    """Azure's extension polls the node; on other clouds nothing listens."""
     azure = replace(pool, expectation={**pool.expectation, "cloud": "azure"})
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(azure).data))) as archive:
         assert "units/gpuinfra-health.service" in archive.getnames()
 
 
-def test_only_nodes_that_reach_lustre_over_efa_get_the_unit_that_tells_lnet(pool: PoolPlan) -> None:
-    """User data enables every unit that is there, so it is only where it is wanted."""
+def test_lnet_unit_is_only_for_nodes_with_lustre_over_efa(pool: PoolPlan) -> None:
+    """User data enables every unit in the bundle, so the bundle has only required units."""
     over = replace(pool, versions={**pool.versions, "LNET_EFA_DEVICES": "8"})
     for one, there in ((pool, False), (over, True)):
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(one).data))) as archive:
             assert ("units/gpuinfra-lnet.service" in archive.getnames()) is there
 
 
-def test_only_nodes_that_keep_containers_from_the_metadata_service_get_the_unit_for_it(pool: PoolPlan) -> None:
-    """Elsewhere there would be nothing to load."""
+def test_metadata_unit_is_only_for_nodes_that_block_containers(pool: PoolPlan) -> None:
+    """On other nodes the unit would have nothing to load."""
     guarded = replace(pool, versions={**pool.versions, "METADATA_GUARDED": "169.254.169.254"})
     for one, there in ((pool, False), (guarded, True)):
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(one).data))) as archive:
             assert ("units/gpuinfra-metadata.service" in archive.getnames()) is there
 
 
-def test_the_same_plan_gives_the_same_bundle(pool: PoolPlan) -> None:
+def test_same_plan_gives_the_same_bundle(pool: PoolPlan) -> None:
     """The bundle contains no time and no owner, and its files are sorted."""
     first = bundle.build(pool)
     time.sleep(0.01)
@@ -94,8 +94,8 @@ def test_the_same_plan_gives_the_same_bundle(pool: PoolPlan) -> None:
     assert first.data[4:8] == b"\0\0\0\0"
 
 
-def test_the_checksum_does_not_depend_on_the_compressor(pool: PoolPlan) -> None:
-    """The checksum, and so the key in the bucket and the user data, is that of the uncompressed tar archive."""
+def test_checksum_does_not_depend_on_the_compressor(pool: PoolPlan) -> None:
+    """The checksum, which is also in the bucket key and in user data, is that of the uncompressed tar archive."""
     built = bundle.build(pool)
     tar = gzip.decompress(built.data)
     assert built.sha256 == hashlib.sha256(tar).hexdigest()
@@ -110,8 +110,8 @@ def test_system_tar_reads_it(pool: PoolPlan, tmp_path: Path) -> None:
     assert (tmp_path / "bootstrap/30-driver.sh").stat().st_mode & 0o111
 
 
-def test_the_node_part_starts(members: dict[str, bytes], tmp_path: Path) -> None:
-    """The zipapp runs with nothing of this checkout on its path, and says its version."""
+def test_zipapp_starts(members: dict[str, bytes], tmp_path: Path) -> None:
+    """The zipapp runs without this checkout in its path, and prints its version."""
     (tmp_path / "node.pyz").write_bytes(members["node.pyz"])
     command = [sys.executable, "-I", "-S", str(tmp_path / "node.pyz"), "--version"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -119,8 +119,8 @@ def test_the_node_part_starts(members: dict[str, bytes], tmp_path: Path) -> None
     assert b"__pycache__" not in members["node.pyz"]
 
 
-def test_the_node_part_has_the_runner(members: dict[str, bytes], tmp_path: Path) -> None:
-    """`node.pyz steps` reaches the runner, which finds the bundle that it lies in."""
+def test_zipapp_contains_the_step_runner(members: dict[str, bytes], tmp_path: Path) -> None:
+    """`node.pyz steps` starts the runner, which finds its own bundle."""
     for name, content in members.items():
         (tmp_path / "bundle" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "bundle" / name).write_bytes(content)
@@ -130,8 +130,8 @@ def test_the_node_part_has_the_runner(members: dict[str, bytes], tmp_path: Path)
     assert "node.json (" in answer.stderr
 
 
-def test_an_unknown_step_is_named(pool: PoolPlan) -> None:
-    """A plan that names a step nobody wrote is refused with the known ones."""
+def test_unknown_step_is_refused(pool: PoolPlan) -> None:
+    """A plan with an unknown step is refused with the known ones."""
     strange = replace(pool, steps=(Step(id="99-magic", timeout_s=1, retries=0, why=""),))
     with pytest.raises(GpuinfraError, match=r"'99-magic'.*30-driver"):
         bundle.build(strange)
@@ -141,7 +141,7 @@ def test_an_unknown_step_is_named(pool: PoolPlan) -> None:
     "value", ["a b", "$(touch /tmp/x)", "`id`", "it's", '"', "#", "", "2.28.9-1+cuda13.0", "a;b", "*"]
 )
 def test_versions_are_safe_to_source(value: str, tmp_path: Path) -> None:
-    """Bash reads back exactly what the lock says."""
+    """Bash reads back exactly the values of the lock."""
     file = tmp_path / "versions.env"
     file.write_text(bundle.versions_env({"VALUE": value}), encoding="utf-8")
     command = ["bash", "-c", f'. {file}; printf "%s" "$VALUE"']
@@ -149,13 +149,13 @@ def test_versions_are_safe_to_source(value: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("versions", [{"lower": "1"}, {"A B": "1"}, {"A": "1\nB=2"}])
-def test_versions_that_are_no_variables_are_refused(versions: dict[str, str]) -> None:
+def test_invalid_version_variables_are_refused(versions: dict[str, str]) -> None:
     """A name or value that would become another line is refused."""
     with pytest.raises(GpuinfraError, match="versions"):
         bundle.versions_env(versions)
 
 
-def test_every_variable_that_a_step_needs_is_in_the_lock(pool: PoolPlan) -> None:
+def test_lock_contains_every_variable_of_the_steps(pool: PoolPlan) -> None:
     """Each name in a step's `need_variables` is a key of the shipped stack's versions.env."""
     for step in pool.steps:
         text = (shipped("bootstrap") / f"{step.id}.sh").read_text(encoding="utf-8")
@@ -166,8 +166,8 @@ def test_every_variable_that_a_step_needs_is_in_the_lock(pool: PoolPlan) -> None
                 assert not missing, f"{step.id} needs {missing}"
 
 
-def test_every_script_says_what_it_reads_and_proves() -> None:
-    """Each step has the header that people read first, and does its work inside main."""
+def test_every_step_has_a_header() -> None:
+    """Each step documents what it reads and proves, and does its work inside main."""
     for path in shipped("bootstrap").glob("[0-9]*.sh"):
         text = path.read_text(encoding="utf-8")
         assert "\n# Reads:" in text, path.name
@@ -180,16 +180,16 @@ def test_every_script_says_what_it_reads_and_proves() -> None:
 EARLY = re.compile(r"\|\s*(head|grep -[a-zA-Z]*q|grep -[a-zA-Z]*m)|awk .*\bexit\b(?! !)|sed .*[0-9/]q\b")
 
 
-def test_no_reader_closes_its_pipe_early() -> None:
-    """Under pipefail a reader that stops early fails its writer by SIGPIPE, on one node of a hundred."""
+def test_pipes_are_not_closed_early() -> None:
+    """Under pipefail a reader that stops early kills its writer with SIGPIPE, on one of a hundred nodes."""
     for path in shipped("bootstrap").rglob("*.sh"):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             code = line.partition(" # ")[0]
             assert code.startswith("#") or not EARLY.search(code), f"{path.name}:{number}: {line.strip()}"
 
 
-def test_units_pass_systemds_own_check() -> None:
-    """systemd finds nothing to complain about in the units."""
+def test_units_pass_systemd_analyze() -> None:
+    """systemd reports no problem with the units."""
     units = sorted(str(path) for path in (shipped("bootstrap") / "units").glob("gpuinfra-*"))
     try:
         answer = subprocess.run(
@@ -200,8 +200,8 @@ def test_units_pass_systemds_own_check() -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_no_unit_waits_in_a_circle() -> None:
-    """Units after cloud-final.service do not hold up multi-user.target, which that service waits for."""
+def test_units_have_no_ordering_cycle() -> None:
+    """Units after cloud-final.service do not delay multi-user.target, which that service waits for."""
     for name in ("bootstrap", "verify"):
         text = (shipped("bootstrap") / f"units/gpuinfra-{name}.service").read_text(encoding="utf-8")
         assert "cloud-final.service" in text

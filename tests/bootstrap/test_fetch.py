@@ -1,4 +1,4 @@
-"""Fetching the bundle with the node's own role: signature, patience, checksum."""
+"""Downloading the bundle with the node's own role: signature, retries, checksum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fetch(
     patience_s: int = 900,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script as user data does, without its pauses."""
+    """Run the script as user data does, without pauses."""
     source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8")
     script = target.with_suffix(".py")
     script.write_text(source.replace("PATIENCE_S = 900", f"PATIENCE_S = {patience_s}"), encoding="utf-8")
@@ -45,13 +45,13 @@ def fetch(
 
 
 def trouble(status: int, body: bytes = b""):
-    """A request that is answered badly."""
+    """An error answer to one request."""
     return lambda handler: answer(handler, status, body)
 
 
 @pytest.mark.parametrize("key", ["bootstrap/b.tar.gz", "a b/ü+&=%/c", "x~y-z_."])
-def test_botocore_agrees_with_the_signature(tmp_path: Path, key: str) -> None:
-    """The object is served only to a signature that botocore makes too, whatever is in the key."""
+def test_signature_matches_botocore(tmp_path: Path, key: str) -> None:
+    """The object is served only for a signature that botocore also creates, with any key."""
     import urllib.parse
 
     with Cloud({f"bucket/{urllib.parse.quote(key, safe='/-_.~')}": PACKED}) as cloud:
@@ -61,7 +61,7 @@ def test_botocore_agrees_with_the_signature(tmp_path: Path, key: str) -> None:
 
 
 def test_it_waits_for_role_and_network(tmp_path: Path) -> None:
-    """A role that S3 does not know yet and a server in trouble are waited for, and each wait is said."""
+    """An unknown role and a failing server are retried, and each retry is logged."""
     denied = b"<Error><Code>AccessDenied</Code></Error>"
     with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}, [trouble(403, denied), trouble(503), trouble(500)]) as cloud:
         got = fetch(cloud, tmp_path / "got")
@@ -70,8 +70,8 @@ def test_it_waits_for_role_and_network(tmp_path: Path) -> None:
     assert "HTTP 503" in got.stderr
 
 
-def test_a_damaged_object_is_not_taken(tmp_path: Path) -> None:
-    """Content that is not gzip, is cut short or has another checksum is not written; the next good answer is."""
+def test_damaged_object_is_not_written(tmp_path: Path) -> None:
+    """Content that is not gzip, is truncated or has another checksum is not written; the next valid answer is."""
     bad = [trouble(200, b"half a bun"), trouble(200, PACKED[:-10]), trouble(200, gzip.compress(b"another"))]
     with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}, bad) as cloud:
         got = fetch(cloud, tmp_path / "got")
@@ -81,8 +81,8 @@ def test_a_damaged_object_is_not_taken(tmp_path: Path) -> None:
     assert (tmp_path / "got").read_bytes() == DATA
 
 
-def test_it_gives_up_with_the_reason(tmp_path: Path) -> None:
-    """After its patience it ends with the last reason, and leaves nothing behind."""
+def test_it_fails_with_the_last_reason(tmp_path: Path) -> None:
+    """After the time limit it exits with the last reason and leaves no files."""
     with Cloud({}) as cloud:
         got = fetch(cloud, tmp_path / "got", patience_s=0)
     assert got.returncode == 1
@@ -91,8 +91,8 @@ def test_it_gives_up_with_the_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "got").exists()
 
 
-def test_a_wrong_clock_is_named_and_worked_around(tmp_path: Path) -> None:
-    """A clock a year off is said; the request is signed with the server's time, as the SDKs do."""
+def test_wrong_clock_is_reported_and_corrected(tmp_path: Path) -> None:
+    """If the clock is off by a year, the request is signed with the server's time, as the SDKs do."""
     with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}) as cloud:
         cloud.clock_offset_s = 365 * 86400
         got = fetch(cloud, tmp_path / "got")
@@ -100,7 +100,7 @@ def test_a_wrong_clock_is_named_and_worked_around(tmp_path: Path) -> None:
     assert re.search(r"this machine's clock is off by -3153[56]\d\d\d s", got.stderr)
 
 
-def test_the_metadata_service_is_asked_past_any_proxy(tmp_path: Path) -> None:
+def test_metadata_service_is_called_without_a_proxy(tmp_path: Path) -> None:
     """A proxy of the environment never sees the metadata service's token."""
     with Cloud({"bucket/bootstrap/b.tar.gz": PACKED}) as cloud:
         got = fetch(cloud, tmp_path / "got", http_proxy="http://127.0.0.1:9", no_proxy="", patience_s=0)
@@ -124,10 +124,10 @@ def test_the_metadata_service_is_asked_past_any_proxy(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_it_asks_where_the_sdks_would(
+def test_address_is_the_one_of_the_sdks(
     bucket: str, region: str, environment: dict[str, str], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Host and path are those of AWS's SDKs, with their variables."""
+    """Host and path match AWS's SDKs, with their variables."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -138,8 +138,8 @@ def test_it_asks_where_the_sdks_would(
     assert module["location"](bucket, "k/x", region) == expected  # type: ignore[operator]
 
 
-def test_it_speaks_python_3_9() -> None:
-    """Ubuntu 22.04 brings Python 3.10 and the promise is 3.9: no newer grammar, no newer names of the library."""
+def test_script_is_python_3_9() -> None:
+    """Ubuntu 22.04 has Python 3.10, and the supported minimum is 3.9: no newer grammar or library names."""
     source = (shipped("bootstrap") / "boot" / "fetch-aws.py").read_text(encoding="utf-8")
     ast.parse(source, feature_version=(3, 9))
     assert "datetime." not in source, "datetime.UTC is of 3.11 and linters propose it"

@@ -1,4 +1,4 @@
-"""Fetching the bundle on Google Cloud: the service account's token, patience, checksum."""
+"""Downloading the bundle on Google Cloud: the service account's token, retries, checksum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME = "bootstrap/b c.tar.gz"
 
 
 class Google:
-    """A metadata server and a bucket with one object, and troubles that are answered before anything goes well."""
+    """A metadata server and a bucket with one object; errors are answered first."""
 
     def __init__(self) -> None:
         self.troubles: list[tuple[int, bytes]] = []
@@ -36,7 +36,7 @@ class Google:
 
 @pytest.fixture
 def google() -> Iterator[Google]:
-    """Both on one port of loopback."""
+    """Both servers on one loopback port."""
     google = Google()
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ def google() -> Iterator[Google]:
 def fetch(
     google: Google, target: Path, *, name: str = NAME, patience_s: int = 900, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script as user data does, without its pauses."""
+    """Run the script as user data does, without pauses."""
     source = (shipped("bootstrap") / "boot" / "fetch-gcp.py").read_text(encoding="utf-8")
     script = target.with_suffix(".py")
     script.write_text(source.replace("PATIENCE_S = 900", f"PATIENCE_S = {patience_s}"), encoding="utf-8")
@@ -83,15 +83,15 @@ def fetch(
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_it_fetches_with_the_service_accounts_token(google: Google, tmp_path: Path) -> None:
-    """The object arrives whole, whatever is in its name."""
+def test_it_downloads_with_the_service_accounts_token(google: Google, tmp_path: Path) -> None:
+    """The object arrives completely, with any name."""
     got = fetch(google, tmp_path / "got")
     assert got.returncode == 0, got.stderr
     assert (tmp_path / "got").read_bytes() == DATA
 
 
 def test_it_waits_for_grants_and_network(google: Google, tmp_path: Path) -> None:
-    """A grant that has not arrived and a server in trouble are waited for, and each wait is said."""
+    """A late grant and a failing server are retried, and each retry is logged."""
     google.troubles = [
         (403, b'{"error": {"message": "does not have storage.objects.get access"}}'),
         (503, b""),
@@ -104,8 +104,8 @@ def test_it_waits_for_grants_and_network(google: Google, tmp_path: Path) -> None
     assert "HTTP 503 ; retrying in 2 s" in got.stderr
 
 
-def test_a_damaged_object_is_not_taken(google: Google, tmp_path: Path) -> None:
-    """Content that is not gzip or has another checksum is not written; the next good answer is."""
+def test_damaged_object_is_not_written(google: Google, tmp_path: Path) -> None:
+    """Content that is not gzip or has another checksum is not written; the next valid answer is."""
     google.troubles = [(200, b"half a bun"), (200, gzip.compress(b"another"))]
     got = fetch(google, tmp_path / "got")
     assert got.returncode == 0
@@ -113,8 +113,8 @@ def test_a_damaged_object_is_not_taken(google: Google, tmp_path: Path) -> None:
     assert (tmp_path / "got").read_bytes() == DATA
 
 
-def test_it_gives_up_with_the_reason(google: Google, tmp_path: Path) -> None:
-    """After its patience it ends with the last reason, and leaves nothing behind."""
+def test_it_fails_with_the_last_reason(google: Google, tmp_path: Path) -> None:
+    """After the time limit it exits with the last reason and leaves no files."""
     got = fetch(google, tmp_path / "got", name="bootstrap/none", patience_s=0)
     assert got.returncode == 1
     assert "gs://bucket/bootstrap/none cannot be fetched: HTTP 404 No such object" in got.stderr
@@ -122,8 +122,8 @@ def test_it_gives_up_with_the_reason(google: Google, tmp_path: Path) -> None:
     assert not (tmp_path / "got").exists()
 
 
-def test_the_metadata_server_is_asked_past_any_proxy(google: Google, tmp_path: Path) -> None:
-    """A proxy of the environment never sees the token's way."""
+def test_metadata_server_is_called_without_a_proxy(google: Google, tmp_path: Path) -> None:
+    """A proxy of the environment never sees the token request."""
     got = fetch(google, tmp_path / "got", http_proxy="http://127.0.0.1:9", no_proxy="", patience_s=0)
     assert got.returncode == 1
     assert "Connection refused" in got.stderr, "the store itself is reached through the proxy"
@@ -131,8 +131,8 @@ def test_the_metadata_server_is_asked_past_any_proxy(google: Google, tmp_path: P
     assert google.asked
 
 
-def test_user_data_of_google_is_plain_and_within_its_limit() -> None:
-    """The same script as everywhere, with Google's way to fetch in it, and valid bash."""
+def test_user_data_is_plain_and_within_googles_limit() -> None:
+    """The common script contains Google's download code and is valid bash."""
     node = {
         "schema": "gpuinfra.node/1", "cloud": "gcp", "cluster": "train", "pool": "gpu", "region": "us-central1",
         "evidence": {"bucket": "b", "prefix": "evidence/train"}, "bundle": {"bucket": "b", "key": "k", "sha256": SHA256}, "file_systems": [],

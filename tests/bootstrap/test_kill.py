@@ -1,4 +1,4 @@
-"""kill -9 at any moment, then the same run again: the same end as a run that nobody disturbed."""
+"""kill -9 at any time, then the same run again: the result equals that of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ UNSTEADY = {"started", "seconds", "attempts", "boot_id"}
 
 
 def settled(node: Node) -> dict[str, object]:
-    """The journal without what differs from run to run."""
+    """The journal without fields that differ between runs."""
     state = node.state
     steps = [{key: value for key, value in entry.items() if key not in UNSTEADY} for entry in state["steps"]]
     return {**state, "steps": steps}
 
 
 def finish(node: Node) -> None:
-    """Run until done; one undisturbed run must be enough."""
+    """Run until done; one undisturbed run must suffice."""
     code, said = node.run()
     assert code == 0, said
     assert node.world == MADE
@@ -39,7 +39,7 @@ WRITES = 7  # the list, then running and done of three steps
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
-def test_killed_at_each_boundary(three: Node, number: int, moment: str) -> None:
+def test_kill_at_each_boundary(three: Node, number: int, moment: str) -> None:
     """The runner dies right before or after each write of its journal; the next run completes."""
     code, _ = three.run(program=KILL_AT_WRITE, before=(str(number), moment))
     assert code == -signal.SIGKILL
@@ -48,8 +48,8 @@ def test_killed_at_each_boundary(three: Node, number: int, moment: str) -> None:
     assert {entry["status"] for entry in settled(three)["steps"]} == {"done"}
 
 
-def test_there_are_no_other_boundaries(three: Node) -> None:
-    """One write more than the boundaries above does not happen, so none was left out."""
+def test_all_boundaries_are_tested(three: Node) -> None:
+    """The journal is not written more often than the tested boundaries."""
     assert three.run(program=KILL_AT_WRITE, before=(str(WRITES + 1), "before"))[0] == 0
 
 
@@ -64,8 +64,8 @@ proved "it is installed"
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_what_only_the_run_that_installed_knows_is_not_lost(node: Node, number: int, moment: str) -> None:
-    """Killed after a step's proof and before the journal has it, the step still counts as cut off, and records it again."""
+def test_interrupted_step_records_its_installation_again(node: Node, number: int, moment: str) -> None:
+    """Killed after a step's proof but before the journal has it, the step still counts as interrupted and records its values again."""
     node.step("10-installs", INSTALLS)
     code, _ = node.run(program=KILL_AT_WRITE, before=(str(number), moment))
     assert code == -signal.SIGKILL
@@ -74,8 +74,8 @@ def test_what_only_the_run_that_installed_knows_is_not_lost(node: Node, number: 
     assert not list((node.root / "var/lib/gpuinfra").glob("unfinished-*"))
 
 
-def test_a_step_that_is_done_leaves_no_mark(node: Node) -> None:
-    """The mark of a step that installs goes once the journal says done, and stays where a proof was followed by a failure."""
+def test_finished_step_leaves_no_mark(node: Node) -> None:
+    """The mark is deleted once the journal records the step as done, and stays after a proof that a failure followed."""
     node.step("10-installs", INSTALLS)
     node.step("20-fails", 'begin_installing\nproved "early"\ndie "the disk fell out"\n')
     assert node.run()[0] == 1
@@ -83,7 +83,7 @@ def test_a_step_that_is_done_leaves_no_mark(node: Node) -> None:
 
 
 def kill_at_random(node: Node, seed: int) -> None:
-    """Start, kill at a random moment up to three times, then finish."""
+    """Start, kill at a random time up to three times, then finish."""
     chance = random.Random(seed)
     for _ in range(chance.randint(1, 3)):
         process = node.start()
@@ -95,20 +95,20 @@ def kill_at_random(node: Node, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_killed_at_random_moments(three: Node, seed: int) -> None:
-    """Killed again and again at random moments, the run after it completes with the same files."""
+def test_kill_at_random_times(three: Node, seed: int) -> None:
+    """After repeated kills at random times, the next run completes with the same files."""
     kill_at_random(three, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 150))
-def test_killed_at_fifty_random_moments(three: Node, seed: int) -> None:
-    """The same at fifty more moments."""
+def test_kill_at_fifty_random_times(three: Node, seed: int) -> None:
+    """The same at fifty more random times."""
     kill_at_random(three, seed)
 
 
-def test_what_a_kill_left_running_is_ended_first(node: Node) -> None:
-    """A step that outlived its runner never works beside the next run."""
+def test_processes_of_a_killed_run_are_ended_first(node: Node) -> None:
+    """A step that outlived its runner never runs beside the next run."""
     node.step("10-slow", 'echo $$ >>"$WORLD/pids"\nwhile [[ ! -e $WORLD/go ]]; do sleep 0.02; done\nproved "yes"\n')
     process = node.start()
     pids = node.root / "world/pids"
@@ -129,8 +129,8 @@ def test_what_a_kill_left_running_is_ended_first(node: Node) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 7])
-def test_checks_that_saw_half_a_node_run_again(three: Node, number: int) -> None:
-    """Under systemd, a run that goes on after a kill in the same boot starts the checks anew; an undisturbed one does not."""
+def test_checks_run_again_after_a_kill(three: Node, number: int) -> None:
+    """Under systemd, a run that continues after a kill in the same boot restarts the checks; an undisturbed one does not."""
     tools = three.root / "bin"
     tools.mkdir()
     (tools / "systemctl").write_text('#!/bin/sh\necho "$*" >>"$WORLD/../systemctl"\n', encoding="utf-8")
@@ -143,8 +143,8 @@ def test_checks_that_saw_half_a_node_run_again(three: Node, number: int) -> None
     assert (three.root / "systemctl").read_text(encoding="utf-8").count("restart") == 1
 
 
-def test_a_power_cut_leaves_the_old_journal_or_the_new(three: Node) -> None:
-    """A draft that was being written is never read."""
+def test_power_loss_leaves_the_old_or_the_new_journal(three: Node) -> None:
+    """A partly written draft is never read."""
     three.run()
     path = three.root / "var/lib/gpuinfra/state.json"
     path.with_name("state.json.new").write_text('{"half', encoding="utf-8")
@@ -153,8 +153,8 @@ def test_a_power_cut_leaves_the_old_journal_or_the_new(three: Node) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_is_named_and_mended(three: Node, tmp_path: Path) -> None:
-    """On a full disk the run ends with exit code 3 or 1 and says so; with room again it completes."""
+def test_full_disk_is_reported(three: Node, tmp_path: Path) -> None:
+    """On a full disk the run exits with 3 or 1 and the reason; with free space it completes."""
     folder = three.root / "var"
     folder.mkdir(exist_ok=True)
     mounted = subprocess.run(

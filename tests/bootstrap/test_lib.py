@@ -1,4 +1,4 @@
-"""What the steps share, in real bash; stand-ins only for apt and dpkg, on PATH."""
+"""The shared libraries of the steps, in real bash; only apt and dpkg are stand-ins in PATH."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LIB = shipped("bootstrap") / "lib.sh"
 
 @dataclass
 class Shell:
-    """Runs snippets of bash after lib.sh."""
+    """Runs bash snippets after lib.sh."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def tool(self, name: str, body: str) -> None:
-        """A stand-in on PATH that also notes how it was called."""
+        """A stand-in in PATH that also records its calls."""
         path = self.folder / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f'#!/bin/bash\necho "{name} $*" >>"{self.folder}/calls"\n{body}', encoding="utf-8")
@@ -35,7 +35,7 @@ class Shell:
 
     @property
     def calls(self) -> list[str]:
-        """How stand-ins were called."""
+        """The calls of the stand-ins."""
         path = self.folder / "calls"
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
@@ -58,7 +58,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """Bash with lib.sh in a folder of its own."""
+    """Bash with lib.sh in a separate folder."""
     return Shell(tmp_path)
 
 
@@ -80,7 +80,7 @@ def shell(tmp_path: Path) -> Shell:
     ],
 )
 def test_ranges_are_half_open(shell: Shell, version: str, low: str, high: str, inside: bool) -> None:
-    """A version is inside from the lower bound on and below the upper one, number by number."""
+    """The lower bound is included and the upper one excluded, compared number by number."""
     code, _ = shell.run(f"version_in '{version}' '{low}' '{high}' || exit 7")
     assert (code == 0) is inside
 
@@ -96,16 +96,14 @@ def test_ranges_are_half_open(shell: Shell, version: str, low: str, high: str, i
         ({}, "", False),
     ],
 )
-def test_the_pin_or_the_range_is_accepted(
-    shell: Shell, environment: dict[str, str], version: str, accepted: bool
-) -> None:
-    """Without a range the pin alone is accepted, and nothing is never accepted."""
+def test_pin_or_range_is_accepted(shell: Shell, environment: dict[str, str], version: str, accepted: bool) -> None:
+    """Without a range only the pin is accepted; an empty version never is."""
     code, _ = shell.run(f"accepted X '{version}' || exit 7", **environment)
     assert (code == 0) is accepted
 
 
-def test_a_file_is_written_once(shell: Shell) -> None:
-    """The second time nothing changes; other content is replaced whole."""
+def test_file_is_written_once(shell: Shell) -> None:
+    """The second call changes nothing; other content replaces the file completely."""
     path = shell.folder / "etc/limits.conf"
     code, said = shell.run(f'put_file "{path}" "a b"; put_file "{path}" "a b" || echo same')
     assert code == 0
@@ -116,8 +114,8 @@ def test_a_file_is_written_once(shell: Shell) -> None:
     assert path.read_text(encoding="utf-8") == "a b\n"
 
 
-def test_a_dry_run_writes_nothing(shell: Shell) -> None:
-    """Each helper that changes something only says what it would do."""
+def test_dry_run_writes_nothing(shell: Shell) -> None:
+    """Each helper that changes something only reports the change."""
     shell.tool("dpkg-query", "exit 1\n")
     shell.tool("apt-get", "")
     shell.tool("apt-mark", "")
@@ -145,8 +143,8 @@ esac
 """
 
 
-def test_only_what_is_missing_is_installed(shell: Shell) -> None:
-    """A package at the wanted version is left alone, also when held; removed and missing ones are installed."""
+def test_only_missing_packages_are_installed(shell: Shell) -> None:
+    """A package at the required version is not changed, even if held; removed and missing ones are installed."""
     shell.tool("dpkg-query", INSTALLED)
     shell.tool("dpkg", "")
     shell.tool("apt-get", "")
@@ -161,8 +159,8 @@ def test_only_what_is_missing_is_installed(shell: Shell) -> None:
     assert sum(" update" in call for call in shell.calls) == 1
 
 
-def test_nothing_missing_means_no_apt(shell: Shell) -> None:
-    """When everything is there, apt is not even asked."""
+def test_apt_is_not_called_if_nothing_is_missing(shell: Shell) -> None:
+    """If all packages are installed, apt is not called."""
     shell.tool("dpkg-query", INSTALLED)
     shell.tool("apt-get", "exit 9\n")
     code, said = shell.run("install_packages there held=2")
@@ -170,8 +168,8 @@ def test_nothing_missing_means_no_apt(shell: Shell) -> None:
     assert "unchanged\tinstalled: there held=2" in said
 
 
-def test_half_configured_packages_are_mended_first(shell: Shell) -> None:
-    """What a killed run left half configured is finished before anything is installed."""
+def test_half_configured_packages_are_repaired_first(shell: Shell) -> None:
+    """What a killed run left half configured is completed before the installation."""
     shell.tool("dpkg-query", "exit 1\n")
     mended = shell.folder / "mended"
     shell.tool(
@@ -183,8 +181,8 @@ def test_half_configured_packages_are_mended_first(shell: Shell) -> None:
     assert order == ["dpkg", "apt-get"]
 
 
-def test_an_apt_that_fails_is_tried_again_and_named(shell: Shell) -> None:
-    """Three tries, then one message with the last exit code."""
+def test_failing_apt_is_retried_and_reported(shell: Shell) -> None:
+    """Three attempts, then one message with the last exit code."""
     shell.tool("dpkg-query", "exit 1\n")
     shell.tool("dpkg", "")
     shell.tool("apt-get", '[[ "$*" != *" install "* ]] || exit 100\n')
@@ -195,7 +193,7 @@ def test_an_apt_that_fails_is_tried_again_and_named(shell: Shell) -> None:
 
 
 def test_only_missing_holds_are_set(shell: Shell) -> None:
-    """A package that is held already is not held again."""
+    """A held package is not held again."""
     shell.tool("apt-mark", "[[ $1 != showhold ]] || echo nvidia-open\n")
     code, said = shell.run("hold nvidia-open libnccl2; hold nvidia-open")
     assert code == 0
@@ -211,14 +209,14 @@ def test_only_missing_holds_are_set(shell: Shell) -> None:
         ("/local", "http://10.0.0.1/m", "/local"),
     ],
 )
-def test_a_mirror_takes_every_vendors_place(shell: Shell, url: str, mirror: str, expected: str) -> None:
+def test_mirror_replaces_every_vendor(shell: Shell, url: str, mirror: str, expected: str) -> None:
     """The vendor's host becomes the first folder below the mirror."""
     assert shell.run(f"mirrored {url}", MIRROR_URL=mirror)[1].strip() == expected
 
 
 @pytest.fixture
 def web() -> Iterator[tuple[str, dict[str, list[tuple[int, bytes]]]]]:
-    """A server; each path has the answers it gives in turn, the last one for ever."""
+    """A server; each path returns its answers in turn, and repeats the last one."""
     answers: dict[str, list[tuple[int, bytes]]] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -246,8 +244,8 @@ GOOD = b"a package"
 SUM = hashlib.sha256(GOOD).hexdigest()
 
 
-def test_a_download_is_taken_by_its_checksum(shell: Shell, web: tuple[str, dict]) -> None:
-    """A server in trouble is tried again; bytes of the right checksum arrive, and are not fetched twice."""
+def test_download_is_verified_by_checksum(shell: Shell, web: tuple[str, dict]) -> None:
+    """A failing server is retried; a file with the right checksum is written and not downloaded twice."""
     base, answers = web
     answers["/p.deb"] = [(503, b""), (503, b""), (200, GOOD)]
     code, said = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
@@ -258,8 +256,8 @@ def test_a_download_is_taken_by_its_checksum(shell: Shell, web: tuple[str, dict]
     assert shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")[0] == 0
 
 
-def test_a_wrong_checksum_leaves_nothing(shell: Shell, web: tuple[str, dict]) -> None:
-    """Other bytes are refused with both checksums, and no file is left behind that could be taken for it."""
+def test_wrong_checksum_leaves_no_file(shell: Shell, web: tuple[str, dict]) -> None:
+    """Other content is refused with both checksums, and no file is left."""
     base, answers = web
     answers["/p.deb"] = [(200, b"evil")]
     code, said = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
@@ -269,8 +267,8 @@ def test_a_wrong_checksum_leaves_nothing(shell: Shell, web: tuple[str, dict]) ->
     assert not list(shell.folder.glob("p.deb*"))
 
 
-def test_a_file_that_is_not_there_is_named(shell: Shell, web: tuple[str, dict]) -> None:
-    """After its tries a download ends with the address."""
+def test_missing_file_is_reported(shell: Shell, web: tuple[str, dict]) -> None:
+    """After its attempts a download fails with the address."""
     code, said = shell.run(f"fetch {web[0]}/none {SUM} {shell.folder}/p.deb")
     assert code == 1
     assert f"failed\tdownloading {web[0]}/none failed 4 times" in said
@@ -278,7 +276,7 @@ def test_a_file_that_is_not_there_is_named(shell: Shell, web: tuple[str, dict]) 
 
 @dataclass
 class Key:
-    """A signing key made for one test."""
+    """A signing key for one test."""
 
     home: Path
     fingerprint: str
@@ -293,7 +291,7 @@ class Key:
 
 
 def make_key(folder: Path, name: str) -> Key:
-    """A new key, or a skip where there is no gpg."""
+    """A new key; skips the test without gpg."""
     if shutil.which("gpg") is None:
         pytest.skip("this system has no gpg")
     home = folder / f"gpg-{name}"
@@ -314,7 +312,7 @@ def make_key(folder: Path, name: str) -> Key:
 
 @pytest.fixture
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Key, Key]]:
-    """The vendor's key and somebody else's."""
+    """The vendor's key and another key."""
     folder = tmp_path_factory.mktemp("k")  # short: gpg's agent puts a socket below it
     pair = make_key(folder, "vendor"), make_key(folder, "other")
     yield pair
@@ -322,8 +320,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Key, Key]]:
         subprocess.run(["gpgconf", "--homedir", str(key.home), "--kill", "all"], check=False, capture_output=True)
 
 
-def test_a_signature_has_to_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> None:
-    """Real gpg: the vendor's signature passes; a changed file, another signer and a swapped key do not."""
+def test_signature_must_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> None:
+    """Real gpg: the vendor's signature passes; a changed file, another signer and another key fail."""
     vendor, other = keys
     file = shell.folder / "installer.tar.gz"
     file.write_bytes(GOOD)
@@ -341,7 +339,7 @@ def test_a_signature_has_to_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) 
     assert "does not match the key" in said
 
 
-def test_a_repository_key_has_to_be_the_pinned_one(shell: Shell, keys: tuple[Key, Key], web: tuple[str, dict]) -> None:
+def test_repository_key_must_be_the_pinned_one(shell: Shell, keys: tuple[Key, Key], web: tuple[str, dict]) -> None:
     """A key with the pinned fingerprint becomes a keyring; any other is refused and nothing is written."""
     vendor, other = keys
     base, answers = web
@@ -357,29 +355,29 @@ def test_a_repository_key_has_to_be_the_pinned_one(shell: Shell, keys: tuple[Key
     assert vendor.fingerprint in said
 
 
-def test_every_missing_tool_is_named_at_once(shell: Shell) -> None:
-    """One message names all missing tools, and trying again is not proposed."""
+def test_all_missing_tools_are_listed(shell: Shell) -> None:
+    """One message lists all missing tools, and the step is not retried."""
     code, said = shell.run("need_tools bash no-such-tool nor-this-one")
     assert code == 65
     assert "missing commands: no-such-tool nor-this-one" in said
 
 
-def test_an_empty_variable_is_named(shell: Shell) -> None:
-    """A variable that the plan left out is named."""
+def test_empty_variable_is_reported(shell: Shell) -> None:
+    """A variable that the plan did not set is named."""
     code, said = shell.run("need_variables HOME DRIVER_VERSION")
     assert code == 65
     assert "DRIVER_VERSION is empty in versions.env" in said
 
 
-def test_missing_versions_are_named(shell: Shell) -> None:
+def test_missing_versions_file_is_reported(shell: Shell) -> None:
     """Without versions.env a step does nothing."""
     code, said = shell.run("load_versions", GPUINFRA_VERSIONS=f"{shell.folder}/none")
     assert code == 65
     assert "versions.env does not exist" in said
 
 
-def test_a_mount_that_waits_for_somebody_to_look_is_woken(shell: Shell) -> None:
-    """After a reboot systemd has put a trap in its place; mounting over that fails, looking into it mounts it."""
+def test_automount_is_triggered(shell: Shell) -> None:
+    """After a reboot systemd has an automount in place; mounting over it fails, and accessing it mounts the file system."""
     looked = shell.folder / "looked"
     shell.tool(
         "findmnt",
@@ -388,7 +386,7 @@ def test_a_mount_that_waits_for_somebody_to_look_is_woken(shell: Shell) -> None:
     shell.tool("ls", f'[[ $* == /scratch/. ]] && touch "{looked}"\n')
     shell.tool("mount", "echo already mounted >&2; exit 32\n")
     mounts = shipped("bootstrap") / "lib-mounts.sh"
-    # The line is in /etc/fstab already.
+    # The line is already in /etc/fstab.
     code, said = shell.run(f'. "{mounts}"; grep() {{ return 0; }}; mount_one lustre /scratch fs-1@tcp:/abc noatime')
     assert code == 0, said
     assert looked.exists()

@@ -11,8 +11,8 @@ from pathlib import Path
 from gpuinfra.node.journal import Lock
 
 
-def test_who_reads_the_note_while_it_changes_finds_a_whole_one(tmp_path: Path) -> None:
-    """Between two steps the note changes; an operator who looks in that moment must not think that nobody runs."""
+def test_concurrent_reader_sees_a_complete_note(tmp_path: Path) -> None:
+    """The note changes between two steps; a reader at that moment still sees that a run is active."""
     lock = Lock(tmp_path / "lock")
     stop = threading.Event()
 

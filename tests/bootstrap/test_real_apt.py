@@ -1,4 +1,4 @@
-"""The real steps on real apt, dpkg, gpg and curl, in a private root (see `private_root/__init__.py`): what they end in."""
+"""The real steps on real apt, dpkg, gpg and curl, in a private root (see `private_root/__init__.py`): their final states."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MATRIX = [
 
 
 @pytest.mark.parametrize(("machine", "os_name", "lustre"), MATRIX)
-def test_a_plain_machine_becomes_what_the_plan_says(bench: Bench, machine: str, os_name: str, lustre: bool) -> None:
-    """All steps on plain Ubuntu end in the golden state; apt then has nothing to upgrade; a second run changes nothing."""
+def test_plain_machine_reaches_the_planned_state(bench: Bench, machine: str, os_name: str, lustre: bool) -> None:
+    """All steps on plain Ubuntu end in the golden state; apt then has nothing to upgrade, and a second run changes nothing."""
     root = bench.machine(machine, os_name, lustre=lustre)
     code, said = root.steps()
     assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
@@ -52,7 +52,7 @@ GOOGLE = {
     "ubuntu-22.04": ("6.8.0-1046-gcp", ("6.8.0-1046-gcp",)),
     "ubuntu-24.04": ("6.14.0-1021-gcp", ("6.14.0-1021-gcp",)),
 }
-"""Release -> the kernel that runs at first, and those that its archive has."""
+"""Release -> the first running kernel, and the kernels in its archive."""
 CLOUDS = [
     pytest.param("azure", "Standard_ND96isr_H100_v5", "ubuntu-22.04", marks=LONG),
     pytest.param("azure", "Standard_ND96isr_H200_v5", "ubuntu-24.04", marks=LONG),
@@ -65,10 +65,10 @@ CLOUDS = [
 
 
 @pytest.mark.parametrize(("cloud", "machine", "os_name"), CLOUDS)
-def test_a_plain_machine_of_another_cloud_becomes_what_the_plan_says(
+def test_plain_machine_of_another_cloud_reaches_the_planned_state(
     bench: Bench, cloud: str, machine: str, os_name: str
 ) -> None:
-    """Kernel line, InfiniBand, TCPXO, gIB, subnet manager and Lustre client end in the golden state, whatever has to reboot first."""
+    """Kernel line, InfiniBand, TCPXO, gIB, subnet manager and Lustre client end in the golden state, with all reboots."""
     kernel, kernels = (AZURE if cloud == "azure" else GOOGLE)[os_name]
     root = bench.machine(machine, os_name, kernel=kernel, kernels=kernels, cloud=cloud)
     code, said = root.steps()
@@ -87,8 +87,8 @@ def test_a_plain_machine_of_another_cloud_becomes_what_the_plan_says(
     assert root.final() == final
 
 
-def test_gdrcopy_is_taken_by_checksum_where_the_lock_names_its_packages(bench: Bench) -> None:
-    """Installed at its pin from files that are in no repository, recorded, and left alone by a second run."""
+def test_gdrcopy_is_installed_from_pinned_files(bench: Bench) -> None:
+    """The pinned files from no repository are verified, installed and recorded; a second run does not change them."""
     root = bench.machine(lustre=False)
     pin = {"GDRCOPY_VERSION": "2.5.1", "GDRCOPY_RANGE_MIN": "2.4", "GDRCOPY_RANGE_MAX": "3"}
     pin |= publish_clouds(bench.vendors, {**bench.versions, **pin}, (KERNEL,))
@@ -103,8 +103,8 @@ def test_gdrcopy_is_taken_by_checksum_where_the_lock_names_its_packages(bench: B
 
 
 @pytest.mark.long
-def test_azure_without_a_lustre_client_for_the_kernel_names_those_that_have_one(bench: Bench) -> None:
-    """Where one name holds all clients by version, the message names the kernels all the same."""
+def test_azure_lists_kernels_with_a_lustre_client(bench: Bench) -> None:
+    """If one package name has all clients by version, the message still lists their kernels."""
     kernels = ("5.15.0-1096-azure", "5.15.0-1098-azure", "6.8.0-1034-azure")
     root = bench.machine("Standard_NC24ads_A100_v4", kernel=kernels[0], kernels=kernels, cloud="azure")
     name = bench.versions["LUSTRE_PACKAGES"].partition("=")[0]
@@ -115,8 +115,8 @@ def test_azure_without_a_lustre_client_for_the_kernel_names_those_that_have_one(
     assert name not in root.run("dpkg-query", "-W")[1]
 
 
-def test_a_kernel_that_left_the_mirror_is_replaced(bench: Bench) -> None:
-    """Without headers for the running kernel the newest one is installed, with its headers, before anything is built."""
+def test_kernel_missing_in_the_mirror_is_replaced(bench: Bench) -> None:
+    """Without headers for the running kernel the newest kernel is installed, with its headers, before anything is built."""
     old = "6.8.0-1031-aws"
     root = bench.machine(kernel=old, kernels=(old, KERNEL), headers=(KERNEL,), lustre=False)
     code, said = root.steps()
@@ -129,8 +129,8 @@ def test_a_kernel_that_left_the_mirror_is_replaced(bench: Bench) -> None:
     assert f"nvidia/{bench.versions['DRIVER_VERSION']}, {KERNEL}, x86_64: installed" in root.read("var/lib/dkms/status")
 
 
-def test_a_kernel_without_lustre_is_refused_with_the_known_ones(bench: Bench) -> None:
-    """The vendor has no client for the running kernel: one message names the kernels that it has, without a retry."""
+def test_kernel_without_lustre_client_is_refused(bench: Bench) -> None:
+    """One message lists the kernels with a client, without a retry."""
     root = bench.machine(with_lustre=("6.8.0-1036-aws", "6.8.0-1039-aws"))
     code, said = root.steps()
     assert code == 1

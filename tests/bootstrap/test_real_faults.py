@@ -1,4 +1,4 @@
-"""The real steps on real apt, dpkg, gpg and curl when vendors, disks, clocks, networks and power fail: a clear reason, and a run that goes on."""
+"""The real steps on real apt, dpkg, gpg and curl when vendors, disks, clocks, networks and power fail: a clear reason, and a run that continues."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .private_root.bench import KERNEL, Bench, compare, pool_of
 from .private_root.root import PrivateRoot
 
 
-def test_a_repository_signed_by_a_stranger_is_not_used(bench: Bench) -> None:
-    """NVIDIA's repository with another signature: apt refuses, the step fails, nothing of it is installed."""
+def test_repository_with_another_signature_is_not_used(bench: Bench) -> None:
+    """apt refuses NVIDIA's repository, the step fails, and nothing of it is installed."""
     root = bench.machine(lustre=False, signer="stranger")
     code, said = root.steps()
     assert code == 1
@@ -22,8 +22,8 @@ def test_a_repository_signed_by_a_stranger_is_not_used(bench: Bench) -> None:
     assert "nvidia-open" not in root.run("dpkg-query", "-W", "-f", "${Package}\\n")[1]
 
 
-def test_a_keyring_with_another_checksum_is_not_installed(bench: Bench) -> None:
-    """The package that brings NVIDIA's key is taken by checksum or not at all."""
+def test_keyring_with_another_checksum_is_not_installed(bench: Bench) -> None:
+    """The package with NVIDIA's key is installed only with the right checksum."""
     root = bench.machine(lustre=False)
     bench.vendors._put(
         "developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/cuda-keyring_1.1-1_all.deb", b"evil"
@@ -34,8 +34,8 @@ def test_a_keyring_with_another_checksum_is_not_installed(bench: Bench) -> None:
     assert "cuda-keyring" not in root.run("dpkg-query", "-W", "-f", "${Package}\\n")[1]
 
 
-def test_a_swapped_signing_key_is_refused(bench: Bench) -> None:
-    """EFA's installer with another key and a signature that fits it: refused by the fingerprint, never run."""
+def test_replaced_signing_key_is_refused(bench: Bench) -> None:
+    """EFA's installer with another key and a matching signature is refused by the fingerprint and never run."""
     root = bench.machine(lustre=False)
     stranger = bench.vendors.keys["stranger"]
     version = bench.versions["EFA_INSTALLER_VERSION"]
@@ -50,8 +50,8 @@ def test_a_swapped_signing_key_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_servers_in_trouble_are_waited_for(bench: Bench) -> None:
-    """Every third answer is 503, and the run completes all the same."""
+def test_failing_servers_are_retried(bench: Bench) -> None:
+    """Every third answer is 503, and the run still completes."""
     root = bench.machine(lustre=False)
     chance = random.Random(3)
     bench.vendors.troubles.append(lambda _: 503 if chance.random() < 0.15 else None)
@@ -60,8 +60,8 @@ def test_servers_in_trouble_are_waited_for(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_without_a_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Bench) -> None:
-    """A repository that answers 503 for good fails the step with its name; when it is back the next run goes on there."""
+def test_missing_repository_is_reported_and_a_later_run_continues(bench: Bench) -> None:
+    """A repository that always answers 503 fails the step with its name; once it is back, the next run continues there."""
     root = bench.machine(lustre=False)
     bench.vendors.troubles.append(lambda path: 503 if "cuda-toolkit" in path else None)
     code, said = root.steps()
@@ -75,8 +75,8 @@ def test_without_a_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Be
 
 
 @pytest.mark.long
-def test_half_configured_packages_are_finished(bench: Bench) -> None:
-    """dpkg killed between unpacking and configuring: the next run finishes what apt itself would refuse to build on."""
+def test_half_configured_packages_are_completed(bench: Bench) -> None:
+    """dpkg is killed between unpacking and configuring; the next run completes what apt itself would refuse."""
     root = bench.machine(lustre=False)
     root.steps()
     root.run("bash", "-c", "cd /tmp && apt-get -qq download libnccl2 && dpkg --force-all --unpack *.deb", check=True)
@@ -86,8 +86,8 @@ def test_half_configured_packages_are_finished(bench: Bench) -> None:
     assert root.run("dpkg", "--audit")[1] == ""
 
 
-def test_a_package_cut_off_from_what_it_needs_is_finished(bench: Bench) -> None:
-    """Unpacked without its dependency, which configuring alone cannot mend: apt brings what is missing."""
+def test_package_without_its_dependency_is_completed(bench: Bench) -> None:
+    """The package was unpacked without its dependency, so configuring is not enough: apt installs the dependency."""
     root = bench.machine(lustre=False)
     assert root.steps()[0] == 0
     cut = "dpkg --force-all --purge dkms && cd /tmp && apt-get -qq download nvidia-dkms-open && dpkg --unpack *.deb"
@@ -98,8 +98,8 @@ def test_a_package_cut_off_from_what_it_needs_is_finished(bench: Bench) -> None:
     assert root.run("dpkg", "--audit")[1] == ""
 
 
-def test_a_package_that_was_unpacked_in_part_is_unpacked_again(bench: Bench) -> None:
-    """dpkg killed while it unpacked: apt's own repair leaves such a package, so it is named and installed anew."""
+def test_partly_unpacked_package_is_unpacked_again(bench: Bench) -> None:
+    """dpkg is killed while unpacking: apt's own repair skips such a package, so it is installed again by name."""
     root = bench.machine(lustre=False)
     assert root.steps()[0] == 0
     torn = "/^Package: mdadm$/,/^$/s/^Status: .*/Status: install reinstreq half-installed/"
@@ -110,8 +110,8 @@ def test_a_package_that_was_unpacked_in_part_is_unpacked_again(bench: Bench) -> 
     assert root.run("dpkg", "--audit")[1] == ""
 
 
-def test_a_driver_outside_the_range_is_refused(bench: Bench) -> None:
-    """A machine that brings another driver is not rebuilt in place: the message names version, range and ways out."""
+def test_driver_outside_the_range_is_refused(bench: Bench) -> None:
+    """A machine with another driver is not rebuilt in place: the message lists version, range and alternatives."""
     root = bench.machine(lustre=False)
     root.write(f"usr/lib/modules/{KERNEL}/extra/nvidia.ko", f"version: 535.309.01\nvermagic: {KERNEL} SMP\n")
     code, said = root.steps()
@@ -121,8 +121,8 @@ def test_a_driver_outside_the_range_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_what_an_image_brings_inside_the_range_is_kept(bench: Bench) -> None:
-    """A machine with an older accepted driver: proven, recorded, held; nothing is downloaded and nothing reboots."""
+def test_software_of_the_image_inside_the_range_is_kept(bench: Bench) -> None:
+    """An older accepted driver is proven, recorded and held; nothing is downloaded and nothing reboots."""
     pool = pool_of("p4d.24xlarge", "ubuntu-22.04")
     older = {**pool.versions, "DRIVER_VERSION": "580.126.20", "NCCL_VERSION": "2.27.5-1+cuda12.9"}
     root = bench.machine(lock=older)
@@ -139,8 +139,8 @@ def test_what_an_image_brings_inside_the_range_is_kept(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_a_wrong_clock_is_named(bench: Bench) -> None:
-    """A clock a year behind is named as what it is, before certificates fail in odd words."""
+def test_wrong_clock_is_reported(bench: Bench) -> None:
+    """A clock that is a year behind is reported before certificates fail with misleading errors."""
     root = bench.machine(lustre=False)
     date_tool = '#!/bin/sh\ncase "$*" in "-u +%s") echo 1700000000 ;; *) exec /bin/date "$@" ;; esac\n'
     root.write("opt/standin/date", date_tool)
@@ -151,8 +151,8 @@ def test_a_wrong_clock_is_named(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_too_little_room_is_named_before_anything_is_fetched(bench: Bench) -> None:
-    """A disk that is too small fails the first step, and no vendor was asked."""
+def test_too_little_space_is_reported_before_any_download(bench: Bench) -> None:
+    """A disk that is too small fails the first step, before any request to a vendor."""
     root = bench.machine(lustre=False)
     root.bundle(bench.pool, {**bench.versions, "ROOT_FREE_GIB": "900000"})
     code, said = root.steps()
@@ -163,7 +163,7 @@ def test_too_little_room_is_named_before_anything_is_fetched(bench: Bench) -> No
 
 @pytest.mark.long
 def test_a_dry_run_changes_nothing(bench: Bench) -> None:
-    """A dry run on a plain machine names what every step would do, and leaves packages and files as they are."""
+    """A dry run on a plain machine lists what every step would do, and changes neither packages nor files."""
     root = bench.machine()
     before = root.run("bash", "-c", "dpkg-query -W; find /etc /opt /usr -newer /etc/standin/kernel -type f")[1]
     code, said = root.steps("--dry-run")
@@ -178,7 +178,7 @@ def test_a_dry_run_changes_nothing(bench: Bench) -> None:
 
 
 def cut_power(root: PrivateRoot, seed: int) -> None:
-    """Kill everything inside at random moments, then run to the end."""
+    """Kill everything inside at random times, then run to the end."""
     chance = random.Random(seed)
     for _ in range(3):
         process = root.start(
@@ -192,8 +192,8 @@ def cut_power(root: PrivateRoot, seed: int) -> None:
 
 
 @pytest.mark.long
-def test_a_power_cut_in_the_middle_of_apt_is_survived(bench: Bench) -> None:
-    """Killed at random moments, also inside dpkg, the next run ends in the same golden state."""
+def test_power_loss_during_apt(bench: Bench) -> None:
+    """Killed at random times, also inside dpkg, the next run ends in the same golden state."""
     root = bench.machine()
     cut_power(root, 1)
     compare("final-p4d.24xlarge-ubuntu-22.04.txt", root.final(), bench.vendors.url)
@@ -201,7 +201,7 @@ def test_a_power_cut_in_the_middle_of_apt_is_survived(bench: Bench) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(50))
-def test_fifty_power_cuts(bench: Bench, seed: int) -> None:
+def test_fifty_power_losses(bench: Bench, seed: int) -> None:
     """The same from fifty more seeds."""
     root = bench.machine()
     cut_power(root, seed + 100)
@@ -209,8 +209,8 @@ def test_fifty_power_cuts(bench: Bench, seed: int) -> None:
 
 
 @pytest.mark.long
-def test_a_disk_that_fills_up_during_apt_is_named_and_mended(bench: Bench) -> None:
-    """No room for the packages: the step fails with apt's reason, the journal stays whole, and with room the run completes."""
+def test_full_disk_during_apt_is_reported(bench: Bench) -> None:
+    """Without space for the packages the step fails with apt's reason, the journal stays intact, and with space the run completes."""
     root = bench.machine(lustre=False)
     fill = (
         'mount -t tmpfs -o size=4k tmpfs /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial && exec "$@"'
@@ -225,8 +225,8 @@ def test_a_disk_that_fills_up_during_apt_is_named_and_mended(bench: Bench) -> No
     assert "cuda-toolkit-13-0" in root.run("apt-mark", "showhold")[1]
 
 
-def test_without_any_network_the_reason_is_clear_and_a_later_run_goes_on(bench: Bench) -> None:
-    """No interface at all: the step says what it could not read and from where; with a network the next run goes on there."""
+def test_missing_network_is_reported_and_a_later_run_continues(bench: Bench) -> None:
+    """Without any interface the step reports what it could not read from where; with a network the next run continues there."""
     root = bench.machine(lustre=False)
     alone = (
         "unshare",
@@ -249,8 +249,8 @@ def test_without_any_network_the_reason_is_clear_and_a_later_run_goes_on(bench: 
 
 
 @pytest.mark.parametrize("off_by_s", [31_536_000, pytest.param(-400, marks=pytest.mark.long)])
-def test_a_clock_that_differs_from_the_cloud_is_named(bench: Bench, off_by_s: int) -> None:
-    """A year ahead, or some minutes behind: named against the metadata service's own date, before signatures fail in odd words."""
+def test_clock_difference_to_the_cloud_is_reported(bench: Bench, off_by_s: int) -> None:
+    """A clock a year ahead or some minutes behind is compared with the metadata service's date, before signatures fail."""
     root = bench.machine(lustre=False)
     tool = f'#!/bin/sh\ncase "$*" in "-u +%s") echo $(($(/bin/date -u +%s) + {off_by_s})) ;; *) exec /bin/date "$@" ;; esac\n'
     root.write("opt/standin/date", tool)
@@ -268,15 +268,15 @@ def test_a_clock_that_differs_from_the_cloud_is_named(bench: Bench, off_by_s: in
 
 
 @pytest.mark.long
-def test_a_killed_step_between_packages_is_whole_again(bench: Bench) -> None:
-    """Killed after one package of a set came and before the others: the next run brings the rest, though the first already answers."""
+def test_step_killed_between_packages_is_completed(bench: Bench) -> None:
+    """Killed after one package of a set, the next run installs the others, although the first one already works."""
     root = bench.machine(lustre=False)
     assert root.steps()[0] == 0
     gone = ("nvidia-container-toolkit", "libnccl-dev", "nvidia-open nvidia-utils")
     for step, name in zip(("70-container-toolkit", "45-nccl", "30-driver"), gone, strict=True):
         root.run("bash", "-c", f"apt-mark unhold {name}; dpkg --force-all --purge {name}", check=True)
         root.write(f"var/lib/gpuinfra/unfinished-{step}", "")
-    # And before the repository that came with the vendor's key was pointed at the mirror.
+    # Also before the repository of the vendor's key package was redirected to the mirror.
     mirror = f"s|{bench.versions['MIRROR_URL'].rstrip('/')}/|https://|"
     root.run("bash", "-c", f"sed -i '{mirror}' /etc/apt/sources.list.d/cuda-*.list", check=True)
     assert (
@@ -290,15 +290,15 @@ def test_a_killed_step_between_packages_is_whole_again(bench: Bench) -> None:
 
 
 @pytest.mark.long
-def test_a_package_torn_while_it_was_unpacked_comes_back_at_its_version(bench: Bench) -> None:
-    """Killed inside dpkg's unpacking: the package is brought again as the lock has it, though its vendor offers a newer one."""
+def test_partly_unpacked_package_returns_at_its_version(bench: Bench) -> None:
+    """Killed inside dpkg's unpacking: the package is installed again at the lock's version, although its vendor offers a newer one."""
     root = bench.machine(lustre=False)
     assert root.steps()[0] == 0
     before = root.run("dpkg-query", "-W")[1]
     torn = "nvidia-container-toolkit"
     offered = root.run("apt-cache", "madison", torn)[1]
     assert len(offered.splitlines()) > 1, offered
-    # The second one is what an image brought before and no repository has, torn while the lock's was put over it.
+    # The second one comes from an image and is in no repository; it is partly replaced by the lock's version.
     for version, options in (("1.20.0-1", ["--again"]), ("1.0.0-1", [])):
         edit = f"/^Package: {torn}$/,/^$/ {{s/^Status: .*/Status: install reinstreq half-installed/;s/^Version: .*/Version: {version}/}}"
         root.run("sed", "-i", edit, "/var/lib/dpkg/status", check=True)

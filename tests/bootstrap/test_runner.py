@@ -1,4 +1,4 @@
-"""The runner of steps: order, proof, retries, time limits, reboots, and what a second run does."""
+"""The step runner: order, proof, retries, time limits, reboots, and second runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MADE = {"10-one": "42", "20-two": "42", "30-three": "42"}
 
 
 def test_steps_run_in_order_and_are_recorded(three: Node) -> None:
-    """Every step ends as done, and what it proved is in the journal."""
+    """Every step ends as done, and the values that it proved are in the journal."""
     code, said = three.run()
     assert code == 0, said
     assert [(s["id"], s["status"], s["changed"]) for s in three.state["steps"]] == [
@@ -25,8 +25,8 @@ def test_steps_run_in_order_and_are_recorded(three: Node) -> None:
     assert said.index("10-one done") < said.index("20-two started")
 
 
-def test_a_second_run_changes_nothing_and_says_so(three: Node) -> None:
-    """Done steps are not run again, and the journal keeps its bytes."""
+def test_second_run_changes_nothing(three: Node) -> None:
+    """Done steps do not run again, and the journal file is unchanged."""
     three.run()
     before = (three.root / "var/lib/gpuinfra/state.json").read_bytes()
     code, said = three.run()
@@ -35,8 +35,8 @@ def test_a_second_run_changes_nothing_and_says_so(three: Node) -> None:
     assert (three.root / "var/lib/gpuinfra/state.json").read_bytes() == before
 
 
-def test_again_proves_every_step_anew(three: Node) -> None:
-    """With --again each step runs, finds its work done, and reports that nothing changed."""
+def test_again_runs_every_step(three: Node) -> None:
+    """With --again each step runs, finds nothing to do, and reports no changes."""
     three.run()
     code, said = three.run("--again")
     assert code == 0
@@ -44,8 +44,8 @@ def test_again_proves_every_step_anew(three: Node) -> None:
     assert [s["changed"] for s in three.state["steps"]] == [False] * 3
 
 
-def test_new_content_is_a_new_step(three: Node) -> None:
-    """A changed script runs again, the others do not; changed versions run all."""
+def test_changed_content_runs_again(three: Node) -> None:
+    """A changed script runs again, others do not; changed versions run all steps."""
     three.run()
     three.step("20-two", 'proved "the new way"\n')
     _, said = three.run()
@@ -57,7 +57,7 @@ def test_new_content_is_a_new_step(three: Node) -> None:
 
 
 def test_success_without_a_proof_is_a_failure(node: Node) -> None:
-    """Exit code 0 is not believed alone."""
+    """Exit code 0 alone is not enough."""
     node.step("10-silent", "exit 0\n")
     code, said = node.run()
     assert code == 1
@@ -65,7 +65,7 @@ def test_success_without_a_proof_is_a_failure(node: Node) -> None:
     assert "reported no proof" in said
 
 
-def test_a_proof_before_a_failure_does_not_count(node: Node) -> None:
+def test_proof_before_a_failure_does_not_count(node: Node) -> None:
     """A step that proved something and then failed is failed, and records nothing."""
     node.step("10-late", 'record driver 1\nproved "early"\ndie "the disk fell out"\n')
     code, said = node.run()
@@ -74,8 +74,8 @@ def test_a_proof_before_a_failure_does_not_count(node: Node) -> None:
     assert node.state["recorded"] == {}
 
 
-def test_a_failed_step_stops_the_run(node: Node) -> None:
-    """What comes after a failed step is left alone, and a later run takes up exactly there."""
+def test_failed_step_stops_the_run(node: Node) -> None:
+    """Later steps do not run, and the next run continues at the failed step."""
     node.step("10-first", 'proved "yes"\n')
     node.step("20-broken", '[[ -e $WORLD/mended ]] || die "it is broken"\nproved "mended"\n')
     node.step("30-after", 'touch "$WORLD/after"\nproved "yes"\n')
@@ -93,8 +93,8 @@ def test_a_failed_step_stops_the_run(node: Node) -> None:
     assert node.status("20-broken")["reason"] is None
 
 
-def test_a_step_is_retried_with_the_reason(node: Node) -> None:
-    """A passing trouble is survived, and each try is said and counted."""
+def test_step_is_retried_with_the_reason(node: Node) -> None:
+    """A temporary failure is retried, and each attempt is logged and counted."""
     node.step(
         "10-flaky",
         'echo x >>"$WORLD/tries"\n(($(wc -l <"$WORLD/tries") > 2)) || die "mirror answered 503"\nproved "yes"\n',
@@ -106,8 +106,8 @@ def test_a_step_is_retried_with_the_reason(node: Node) -> None:
     assert node.status("10-flaky")["attempts"] == 3
 
 
-def test_a_refusal_is_not_retried(node: Node) -> None:
-    """Where trying again cannot help, it is not tried."""
+def test_refusal_is_not_retried(node: Node) -> None:
+    """A failure that a retry cannot fix is not retried."""
     node.step("10-no", 'echo x >>"$WORLD/tries"\nrefuse "driver 470 is outside the range"\n', retries=5)
     code, _ = node.run()
     assert code == 1
@@ -115,15 +115,15 @@ def test_a_refusal_is_not_retried(node: Node) -> None:
     assert node.status("10-no")["reason"] == "driver 470 is outside the range"
 
 
-def test_an_unexpected_error_names_line_and_command(node: Node) -> None:
-    """A command that fails without a word is named with its line and exit code."""
+def test_unexpected_error_names_line_and_command(node: Node) -> None:
+    """A command that fails without output is reported with its line and exit code."""
     node.step("10-odd", "\nfalse\n")
     node.run()
     assert node.status("10-odd")["reason"] == "line 4: `false` failed with exit code 1"
 
 
-def test_a_step_out_of_time_ends_with_all_its_children(node: Node) -> None:
-    """The time limit ends the whole process group and names the last words."""
+def test_step_timeout_ends_all_its_children(node: Node) -> None:
+    """The time limit ends the whole process group and reports the last output."""
     node.step(
         "10-slow",
         'echo "waiting for a package server"\nsleep 300 &\necho $! >"$WORLD/child"\nwait\nproved "no"\n',
@@ -136,8 +136,8 @@ def test_a_step_out_of_time_ends_with_all_its_children(node: Node) -> None:
     assert not alive(int(node.world["child"]))
 
 
-def test_a_killed_step_is_a_failure(node: Node) -> None:
-    """A step that dies by a signal is failed, with the signal."""
+def test_killed_step_is_a_failure(node: Node) -> None:
+    """A step that a signal kills is failed, with the signal."""
     node.step("10-killed", "kill -9 $$\n")
     node.run()
     assert "signal 9" in str(node.status("10-killed")["reason"])
@@ -159,8 +159,8 @@ def _pretend_other_boot(node: Node) -> None:
     path.write_text(json.dumps(state), encoding="utf-8")
 
 
-def test_a_reboot_is_journaled_before_it_is_asked_for(node: Node) -> None:
-    """Exit code 194 becomes `reboot` on disk, then systemctl; the next boot runs the step again and goes on."""
+def test_reboot_is_journaled_before_it_is_requested(node: Node) -> None:
+    """Exit code 194 is written as `reboot` before systemctl runs; the next boot runs the step again and continues."""
     _with_fake_reboot(node)
     node.step(
         "10-driver",
@@ -186,8 +186,8 @@ proved "new"
     assert node.status("10-driver")["changed"] is True
 
 
-def test_a_reboot_that_did_not_happen_is_asked_for_again(node: Node) -> None:
-    """In the same boot the step is not run again; the reboot is asked for again."""
+def test_missing_reboot_is_requested_again(node: Node) -> None:
+    """In the same boot the step does not run again; the reboot is requested again."""
     _with_fake_reboot(node)
     node.step("10-driver", 'echo x >>"$WORLD/runs"\nreboot_needed "the old module is loaded"\n')
     node.run()
@@ -196,8 +196,8 @@ def test_a_reboot_that_did_not_happen_is_asked_for_again(node: Node) -> None:
     assert node.world["systemctl"] == "reboot\nreboot\n"
 
 
-def test_reboots_do_not_go_on_for_ever(node: Node) -> None:
-    """A step that asks for a third reboot in a row is failed."""
+def test_reboots_are_limited(node: Node) -> None:
+    """A step that requests a third reboot in a row fails."""
     node.step("10-driver", 'reboot_needed "the old module is loaded"\n')
     codes = []
     for _ in range(3):
@@ -207,8 +207,8 @@ def test_reboots_do_not_go_on_for_ever(node: Node) -> None:
     assert "reboot number 3" in str(node.status("10-driver")["reason"])
 
 
-def test_a_second_run_is_kept_out(node: Node) -> None:
-    """While one run works another ends at once, names it, and does no harm."""
+def test_concurrent_run_is_refused(node: Node) -> None:
+    """While one run works, another one exits at once and names it."""
     node.step("10-slow", 'touch "$WORLD/began"\nwhile [[ ! -e $WORLD/go ]]; do sleep 0.02; done\nproved "yes"\n')
     first = node.start()
     _wait_for(node.root / "world/began")
@@ -220,8 +220,8 @@ def test_a_second_run_is_kept_out(node: Node) -> None:
     assert first.returncode == 0
 
 
-def test_being_asked_to_end_ends_the_step_too(node: Node) -> None:
-    """SIGTERM ends runner and step, and the next run takes the step up again."""
+def test_termination_ends_the_step_too(node: Node) -> None:
+    """SIGTERM ends runner and step, and the next run repeats the step."""
     node.step("10-slow", 'echo $$ >"$WORLD/pid"\nwhile [[ ! -e $WORLD/go ]]; do sleep 0.02; done\nproved "yes"\n')
     process = node.start()
     _wait_for(node.root / "world/pid")
@@ -234,7 +234,7 @@ def test_being_asked_to_end_ends_the_step_too(node: Node) -> None:
 
 
 def test_dry_run_changes_nothing(node: Node) -> None:
-    """A dry run says what it would do and leaves world and journal alone."""
+    """A dry run reports the changes and modifies neither files nor journal."""
     node.step("10-file", 'put_file "$WORLD/file" text || true\nend_dry_run\nproved "yes"\n')
     code, said = node.run("--dry-run")
     assert code == 0
@@ -245,15 +245,15 @@ def test_dry_run_changes_nothing(node: Node) -> None:
     assert "10-file: would change nothing" in node.run("--dry-run")[1]
 
 
-def test_steps_read_node_json_as_environment(node: Node) -> None:
+def test_node_json_is_in_the_steps_environment(node: Node) -> None:
     """Cluster, pool and file systems of node.json are variables of a step."""
     node.step("10-read", 'printf "%s|%s" "$GPUINFRA_POOL" "$GPUINFRA_FILE_SYSTEMS" >"$WORLD/read"\nproved "yes"\n')
     node.run()
     assert node.world["read"] == "gpu|lustre /scratch fs-1.example abc"
 
 
-def test_a_broken_journal_is_put_aside(three: Node) -> None:
-    """A journal that is no journal is kept beside, said, and every step proves itself anew."""
+def test_broken_journal_is_renamed(three: Node) -> None:
+    """An unreadable journal is renamed and reported, and every step runs again."""
     three.run()
     path = three.root / "var/lib/gpuinfra/state.json"
     path.write_text("{ not json", encoding="utf-8")
@@ -264,8 +264,8 @@ def test_a_broken_journal_is_put_aside(three: Node) -> None:
     assert path.with_name("state.json.broken").read_text(encoding="utf-8") == "{ not json"
 
 
-def test_wrong_bundles_are_named(node: Node) -> None:
-    """A missing, broken or newer steps.json ends with one message and exit code 3."""
+def test_invalid_bundles_are_reported(node: Node) -> None:
+    """A missing, broken or newer steps.json gives one message and exit code 3."""
     for content in (
         None,
         "{",
@@ -282,7 +282,7 @@ def test_wrong_bundles_are_named(node: Node) -> None:
 
 
 def test_control_characters_do_not_reach_the_console(node: Node) -> None:
-    """What a tool printed cannot steer the terminal of who reads the console."""
+    """Control characters in a tool's output do not affect the terminal of a console reader."""
     node.step("10-evil", "die $'\\e[2Jgone\\a'\n")
     _, said = node.run()
     assert "\x1b" not in said

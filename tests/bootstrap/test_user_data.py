@@ -40,10 +40,10 @@ def config(**more: object) -> dict[str, object]:
     }
 
 
-def test_it_is_what_it_was() -> None:
-    """Every byte is golden, because other user data is another launch template and replaces nodes.
+def test_user_data_is_unchanged() -> None:
+    """Every byte is golden, because other user data makes another launch template and replaces nodes.
 
-    After a change that is meant: GPUINFRA_WRITE_GOLDEN=1 pytest tests/bootstrap/test_user_data.py
+    After an intended change: GPUINFRA_WRITE_GOLDEN=1 pytest tests/bootstrap/test_user_data.py
     """
     text = bundle.user_data(config())
     if os.environ.get("GPUINFRA_WRITE_GOLDEN"):
@@ -68,20 +68,20 @@ def test_long_names_and_eight_file_systems_fit() -> None:
     assert len(text.encode()) < 16 * 1024
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    """Above the limit there is one message and no node that never boots."""
+def test_too_large_user_data_is_refused() -> None:
+    """Above the limit there is one message instead of a node that never boots."""
     with pytest.raises(GpuinfraError, match="AWS accepts fewer than 16384"):
         bundle.user_data(config(cluster="x" * 16000))
 
 
-def test_it_is_for_known_clouds_only() -> None:
-    """A cloud without a way to fetch the bundle is named."""
+def test_unknown_cloud_is_refused() -> None:
+    """A cloud without download code is named."""
     with pytest.raises(GpuinfraError, match="'oracle'; allowed: aws, azure"):
         bundle.user_data(config(cloud="oracle"))
 
 
-def test_it_is_bash_and_holds_its_configuration(tmp_path: Path) -> None:
-    """Bash parses it; node.json comes out as it went in, with quotes, dollars and backticks in it."""
+def test_it_is_bash_and_contains_its_configuration(tmp_path: Path) -> None:
+    """Bash parses it; node.json is unchanged, with quotes, dollars and backticks in it."""
     nasty = config(cluster="a'b\"c$(id)`id`\\n")
     script = tmp_path / "user-data.sh"
     script.write_text(bundle.user_data(nasty), encoding="utf-8")
@@ -91,8 +91,8 @@ def test_it_is_bash_and_holds_its_configuration(tmp_path: Path) -> None:
     assert json.loads(answer.stdout) == nasty
 
 
-def test_it_holds_no_secret() -> None:
-    """Nothing in it is a key, a token or a password."""
+def test_it_contains_no_secret() -> None:
+    """It contains no key, token or password."""
     text = bundle.user_data(config()).lower()
     for word in ("akia", "asia", "password", "private key", "begin "):
         assert word not in text
@@ -107,7 +107,7 @@ BUNDLED = {
 
 
 def small_bundle() -> tuple[bytes, str]:
-    """A bundle that is just enough to boot, and its checksum."""
+    """A minimal bundle that boots, and its checksum."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as target:
         for name, content in BUNDLED.items():
@@ -132,7 +132,7 @@ exit "$status"
 
 
 def test_it_boots_a_node(tmp_path: Path) -> None:
-    """In a private mount namespace: fetch, verify, unpack, enable and start; and twice is as good as once."""
+    """In a private mount namespace: download, verify, unpack, enable and start; a second run changes nothing."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this system gives no user and mount namespaces")
     data, sha256 = small_bundle()

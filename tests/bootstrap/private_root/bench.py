@@ -1,4 +1,4 @@
-"""Vendors and one machine, for tests that run the real steps on real apt."""
+"""The vendors and one machine, for tests that run the real steps on real apt."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pool_of(machine: str, os_name: str, *, lustre: bool = True, cloud: str = "aw
 
 
 class Bench:
-    """Vendors and one machine."""
+    """The vendors and one machine."""
 
     def __init__(self, folder: Path, vendors: Vendors) -> None:
         self.folder = folder
@@ -74,12 +74,12 @@ class Bench:
 
 
 def compare(name: str, text: str, url: str) -> None:
-    """With a golden file; GPUINFRA_WRITE_GOLDEN=1 writes it."""
+    """Compare with a golden file; GPUINFRA_WRITE_GOLDEN=1 writes it."""
     text = text.replace(url, "http://MIRROR")
     path = GOLDEN / name
     if os.environ.get("GPUINFRA_WRITE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     wanted = path.read_text(encoding="utf-8")
-    # Said here, because pytest explains no assertion outside of test files.
+    # A message, because pytest explains assertions in test files only.
     told = "\n".join(difflib.unified_diff(wanted.splitlines(), text.splitlines(), "as wanted", "as it is", lineterm=""))
     assert text == wanted, f"{name}:\n{told}"

@@ -1,7 +1,7 @@
-"""What Microsoft, Google and others publish for machines beyond AWS: Lustre clients, DOCA-OFED, gIB, TCPXO, GDRCopy, docker.
+"""The packages that Microsoft, Google and others publish for machines outside AWS: Lustre clients, DOCA-OFED, gIB, TCPXO, GDRCopy, docker.
 
-Names, versions and dependencies as in the facts of nodes.md (5 and 6) and azure.md (4.1); content as small as it can be.
-Google's plugin and receive manager are images of a registry; the docker that Ubuntu publishes here plays them.
+Names, versions and dependencies follow nodes.md (5 and 6) and azure.md (4.1); the content is minimal.
+Google's plugin and receive manager are container images; the docker package here simulates them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GOOGLE = "us-apt.pkg.dev/projects"
 GDRCOPY = "developer.download.nvidia.com/compute/redist/gdrcopy/CUDA%2012.8/ubuntu22_04/x64"
 LFS = {"/usr/bin/lfs": "#!/bin/sh\necho 'lfs {}'\n"}
 DOCKER = """#!/bin/bash
-# The few calls of the steps: --config DIR login|pull, image inspect, run IMAGE install.
+# The docker calls of the steps: --config DIR login|pull, image inspect, run IMAGE install.
 images=/var/lib/standin/images config=''
 [[ $1 != --config ]] || { config=$2; shift 2; }
 mkdir -p "$images"
@@ -39,7 +39,7 @@ esac
 
 
 def publish_clouds(vendors: Vendors, versions: Mapping[str, str], kernels: tuple[str, ...]) -> dict[str, str]:
-    """Put in place what the lock of this cloud names; returns the variables that this mirror changes."""
+    """Publish the packages of this cloud's lock; returns the variables that this mirror changes."""
     suite = SUITES[versions["CUDA_KEYRING_URL"].split("/repos/")[1].split("/")[0]]
     changed: dict[str, str] = {}
     if "amlfs" in versions.get("LUSTRE_PACKAGES", ""):
@@ -56,7 +56,7 @@ def publish_clouds(vendors: Vendors, versions: Mapping[str, str], kernels: tuple
 
 
 def _amlfs(vendors: Vendors, suite: str, name: str, kernels: tuple[str, ...]) -> dict[str, str]:
-    """One name whose versions are kernels, as Microsoft has it; the long-term series only, on Ubuntu 22.04."""
+    """One package name whose versions are kernels, as Microsoft publishes it; the long-term series only, on Ubuntu 22.04."""
     tail = name.removeprefix("amlfs-lustre-client-")
     version = tail.partition("-")[0]
     debs = [Deb(f"lustre-client-{tail}", "1", files={"/usr/bin/lfs": LFS["/usr/bin/lfs"].format(version)})]
@@ -83,7 +83,7 @@ def _google_lustre(vendors: Vendors, suite: str, kernels: tuple[str, ...]) -> di
 
 
 def _doca(vendors: Vendors, versions: Mapping[str, str], kernels: tuple[str, ...]) -> dict[str, str]:
-    """A package that names the repository; it wants a dkms of its own, which the step keeps out."""
+    """The package with the repository; it depends on a dkms of its own, which the step blocks."""
     web, full = vendors.folder / "web", f"{versions['DOCA_VERSION']}-044000-25.10"
     built = "".join(f"dkms build-and-install mlnx-ofed-kernel 25.10 {kernel} mlx5_core mlx5_ib\n" for kernel in kernels)
     debs = [
@@ -130,6 +130,6 @@ def _gdrcopy(vendors: Vendors, kernel: str) -> dict[str, str]:
 
 
 def docker() -> Deb:
-    """Ubuntu's docker."""
+    """Ubuntu's docker package."""
     unit = {"/lib/systemd/system/docker.service": UNIT.format("/usr/bin/dockerd")}
     return Deb("docker.io", "28.2.2", files={"/usr/bin/docker": DOCKER, **unit})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _KEPT = tempfile.TemporaryDirectory(prefix="gpuinfra-debs-")
-"""The same package is built once a test run and copied from there."""
+"""Each package is built once per test run and then copied."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Deb:
 
     @property
     def file_name(self) -> str:
-        """As vendors name their files."""
+        """The file name in the vendors' form."""
         return f"{self.name}_{self.version.replace(':', '%3a')}_all.deb"
 
     @property
@@ -45,7 +45,7 @@ class Deb:
         return "\n".join(lines) + "\n"
 
     def build(self, folder: Path) -> Path:
-        """The .deb in that folder."""
+        """Build the .deb in that folder."""
         target = folder / self.file_name
         content = repr((self.control, sorted(self.files.items()), self.postinst))
         kept = Path(_KEPT.name) / hashlib.sha256(content.encode()).hexdigest()
@@ -80,29 +80,29 @@ class Key:
 
     @property
     def public(self) -> bytes:
-        """Armoured, as vendors publish it."""
+        """The public key, armored, as vendors publish it."""
         command = ["gpg", "--batch", "--homedir", str(self.home), "--armor", "--export"]
         return subprocess.run(command, check=True, capture_output=True).stdout
 
     @property
     def ring(self) -> bytes:
-        """Binary, as apt takes it."""
+        """The public key in binary, as apt needs it."""
         command = ["gpg", "--batch", "--homedir", str(self.home), "--export"]
         return subprocess.run(command, check=True, capture_output=True).stdout
 
     def sign(self, *how: str, source: Path, target: Path) -> None:
-        """A signature of a file."""
+        """Sign a file."""
         command = ["gpg", "--batch", "--yes", "--homedir", str(self.home), *how, "-o", str(target), str(source)]
         subprocess.run(command, check=True, capture_output=True)
 
     def forget(self) -> None:
-        """End the agent that gpg started for it, and remove the key."""
+        """End the agent that gpg started for the key, and delete the key."""
         subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=False, capture_output=True)
         shutil.rmtree(self.home, ignore_errors=True)
 
 
 def make_key(name: str) -> Key:
-    """A new key, in a folder with a short name: gpg's agent puts a socket into it, and a socket's path has at most 107 letters."""
+    """A new key in a folder with a short name: gpg's agent creates a socket there, and a socket's path has at most 107 characters."""
     home = Path(tempfile.mkdtemp(prefix="gpg-"))
     gpg = ["gpg", "--batch", "--homedir", str(home)]
     made = [*gpg, "--passphrase", "", "--quick-gen-key", f"{name}@example.com", "ed25519", "sign"]

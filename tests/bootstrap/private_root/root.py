@@ -1,4 +1,4 @@
-"""A root of one's own: debootstrap's below, an overlay above, a process namespace around."""
+"""A private root: a debootstrap base, an overlay on top, and a process namespace around it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def base() -> Path:
-    """The common lower layer, made once and kept in the user's cache; a skip where it cannot be made."""
+    """The common base layer, created once and cached for the user; skips the test if it cannot be created."""
     if os.geteuid() != 0:
         pytest.skip("a private root needs root")
     for tool in ("debootstrap", "dpkg-deb", "gpg", "unshare"):
@@ -73,10 +73,10 @@ class PrivateRoot:
     folder: Path
     base: Path
     metadata: str = "127.0.0.1:9"
-    """Host of the metadata server that gives tokens."""
+    """Host of the metadata server that returns tokens."""
 
     def prepare(self, pool: PoolPlan, versions: dict[str, str], *, kernel: str, ubuntu_ring: bytes) -> None:
-        """An Ubuntu as the cloud boots it: a kernel, Ubuntu's repository, the unpacked bundle, and no more."""
+        """An Ubuntu as the cloud boots it: a kernel, Ubuntu's repository and the unpacked bundle."""
         for name in ("upper", "work", "root", "driver", "run"):
             (self.folder / name).mkdir(parents=True)
         upper = self.folder / "upper"
@@ -92,7 +92,7 @@ class PrivateRoot:
         source = f"deb [signed-by=/{ring.relative_to(upper)}] {versions['MIRROR_URL']}/archive.ubuntu.com/ubuntu "
         self.write("etc/apt/sources.list", f"{source}{SUITES[pool.image.os]} main\n")
         shutil.copytree(TOOLS, upper / "opt/standin")
-        # Maintainer scripts run with apt's own PATH, so the kernel's name has to be right there too.
+        # Maintainer scripts run with apt's own PATH, so `uname` must be right there too.
         (upper / "usr/bin").mkdir(parents=True)
         shutil.copy(self.base / "usr/bin/uname", upper / "usr/bin/uname.real")
         (upper / "opt/standin/uname").rename(upper / "usr/bin/uname")
@@ -124,13 +124,13 @@ class PrivateRoot:
         subprocess.run(["tar", "-xzf", str(archive), "-C", str(target)], check=True)
 
     def write(self, name: str, text: str) -> None:
-        """A file of this machine, from outside."""
+        """Write a file of this machine from outside."""
         path = self.folder / "upper" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
     def start(self, *command: str) -> subprocess.Popen[str]:
-        """A command inside; killing it is a power cut for everything inside."""
+        """Start a command inside; killing it is a power loss for everything inside."""
         enter = ["unshare", "-mpf", "--kill-child", "--propagation", "private", "bash", "-c", ENTER, "-", *command]
         environment = {
             "PATH": os.environ["PATH"],
@@ -154,7 +154,7 @@ class PrivateRoot:
         )
 
     def reboot(self, kernel: str | None = None) -> None:
-        """Modules and services start again as they are enabled; the journal sees another boot, grub's choice the next kernel."""
+        """Restart modules and services that are enabled; the journal sees another boot, and grub's choice is the next kernel."""
         code, chosen = self.run("sed", "-n", 's/.*with Linux \\(.*\\)"$/\\1/p', f"/{GRUB}")
         if kernel or (code == 0 and chosen.strip()):
             self.write("etc/standin/kernel", kernel or chosen.strip())
@@ -165,7 +165,7 @@ class PrivateRoot:
         self.write("var/lib/gpuinfra/state.json", json.dumps(state))
 
     def read(self, name: str) -> str:
-        """A file of this machine, from inside."""
+        """Read a file of this machine."""
         return self.run("cat", f"/{name}", check=True)[1]
 
     @property
@@ -174,7 +174,7 @@ class PrivateRoot:
         return json.loads(self.read("var/lib/gpuinfra/state.json"))
 
     def final(self) -> str:
-        """What the steps made of this machine, for a golden file: packages, holds, files, services, proofs."""
+        """The final state of this machine for a golden file: packages, holds, files, services, proofs."""
         script = """
 echo '# not wholly installed'; dpkg-query -W -f '${Status} ${Package} ${Version}\\n' | grep -vE '^(install|hold) ok installed' || true
 echo '# packages'; dpkg-query -W -f '${Package} ${Version}\\n' | grep -E "$1"

@@ -1,7 +1,7 @@
-"""What the vendors publish here: names, versions and dependencies as theirs, content as small as it can be.
+"""The packages that the vendors publish, with the vendors' names, versions and dependencies and minimal content.
 
-Names and how they depend on each other follow the fact sheet on node bootstrap (2.2, 4, 5.1, 6). Each name has a newer
-version than the lock's too, so that a step that forgets its pin is seen. Versions of Ubuntu's own packages are invented.
+Names and dependencies follow the fact sheet on node bootstrap (2.2, 4, 5.1, 6). Each name also has a newer version than the
+lock's, so that a step without its pin is detected. Versions of Ubuntu's own packages are invented.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SUITES = {"ubuntu2204": "jammy", "ubuntu2404": "noble"}
 
 
 def driver(version: str) -> list[Deb]:
-    """NVIDIA's driver in the open flavour; its module is built by dkms when headers are there."""
+    """NVIDIA's driver in the open flavour; dkms builds its module if headers are installed."""
     deb, same = f"{version}-1ubuntu1", f"(= {version}-1ubuntu1)"
     smi = f"#!/bin/sh\n[ -r /proc/driver/nvidia/version ] || exit 9\necho 'NVIDIA-SMI version  : {version}'\n"
     return [
@@ -70,7 +70,7 @@ def driver(version: str) -> list[Deb]:
 
 
 def nccl(version: str) -> list[Deb]:
-    """Run time and headers of one NCCL."""
+    """Runtime and headers of one NCCL version."""
     library = {"/usr/lib/x86_64-linux-gnu/libnccl.so.2": version}
     return [Deb("libnccl2", version, files=library), Deb("libnccl-dev", version, f"libnccl2 (= {version})")]
 
@@ -93,7 +93,7 @@ def diagnostics() -> list[Deb]:
 
 
 def cuda() -> list[Deb]:
-    """Toolkits."""
+    """CUDA toolkits."""
     return [
         Deb(
             f"cuda-toolkit-{major}-{minor}",
@@ -108,7 +108,7 @@ def cuda() -> list[Deb]:
 
 
 def toolkit(version: str) -> list[Deb]:
-    """The container toolkit's four packages."""
+    """The four packages of the container toolkit."""
     deb = f"{version}-1"
     ctk = (
         f"#!/bin/sh\ncase $1 in\n--version) echo 'NVIDIA Container Toolkit CLI version {version}' ;;\n"
@@ -142,7 +142,7 @@ def module(kernel: str, name: str, version: str) -> dict[str, str]:
 
 
 def lustre(kernels: tuple[str, ...]) -> list[Deb]:
-    """The FSx client: one package of modules per kernel, and one that follows the newest."""
+    """The FSx client: one package of modules per kernel, and one that follows the newest kernel."""
     lfs = {"/usr/bin/lfs": "#!/bin/sh\necho 'lfs 2.15.6'\n"}
     debs = [Deb("lustre-client-utils", "2.15.6-1fsx1", files=lfs)]
     for kernel in kernels:
@@ -153,7 +153,7 @@ def lustre(kernels: tuple[str, ...]) -> list[Deb]:
 
 
 def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
-    """The few packages of Ubuntu's own that steps ask for. The newest kernel of the series 5.15 is also the long-term one."""
+    """The few packages of Ubuntu that the steps install. The newest kernel of the series 5.15 is also the long-term one."""
     from .clouds import docker
 
     debs = [Deb("pciutils", "3.7.0"), Deb("mdadm", "4.2"), Deb("xfsprogs", "5.13"), Deb("dkms", "3.0", files=DKMS)]
@@ -173,7 +173,7 @@ def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
 
 
 NFT = """#!/bin/bash
-# One table: -f FILE, list table FAMILY NAME, delete table FAMILY NAME; forgotten at a boot, as /run is.
+# One table: -f FILE, list table FAMILY NAME, delete table FAMILY NAME; lost at a boot, like /run.
 kept=/run/standin/nft
 case "$1 $2" in
   "-f "*) sed '1,2d; s/counter drop/counter packets 0 bytes 0 drop/' "$2" >$kept ;;
@@ -232,12 +232,12 @@ echo "# EFA installer version: @VERSION@" >/opt/amazon/efa_installed_packages
 
 @dataclass
 class Vendors:
-    """Every vendor's server behind one mirror on loopback."""
+    """All vendors' servers behind one mirror on loopback."""
 
     folder: Path
     keys: dict[str, Key] = field(default_factory=dict)
     troubles: list[Callable[[str], int | None]] = field(default_factory=list)
-    """Each is asked for every path; a number is the HTTP status that is answered instead."""
+    """Each is called with every path; a number is the HTTP status to answer instead."""
     asked: list[str] = field(default_factory=list)
 
     def publish(
@@ -249,7 +249,7 @@ class Vendors:
         with_lustre: tuple[str, ...] | None = None,
         signer: str | None = None,
     ) -> dict[str, str]:
-        """Put everything in place for one lock; returns the lock as this mirror needs it."""
+        """Publish everything for one lock; returns the lock as this mirror needs it."""
         for name in ("nvidia", "fsx", "toolkit", "ubuntu", "efa", "microsoft", "google", "stranger"):
             if name not in self.keys:
                 self.keys[name] = make_key(name)
@@ -293,7 +293,7 @@ class Vendors:
             f"deb [signed-by={ring}] https://developer.download.nvidia.com/compute/cuda/repos/{repository}/x86_64/ /\n"
         )
         armoured = self.keys["nvidia"].public.decode()
-        # A .deb of text files carries the armoured key; what apt reads has to be binary.
+        # A .deb of text files contains the armored key; apt reads only binary keys.
         return Deb(
             "cuda-keyring",
             "1.1-1",
