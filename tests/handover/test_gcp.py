@@ -22,11 +22,11 @@ from gpuinfra.node import upload
 from gpuinfra.node.evidence import EvidenceFolder
 from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
-from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
 from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.cloud.gcp import ids
 from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 from gpuinfra.rehearsal.nodes import endpoints
 from tests.rehearsal.cloud import google
@@ -93,8 +93,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def ports(site: Site, monkeypatch: pytest.MonkeyPatch) -> Ports:
     """The operator's ports, configured only by the environment of a rehearsal."""
     known = {"gcp": {"credentials_file": gcp_tokens.operator_file(site.cloud), "project": ids.PROJECT}}
-    operator = {"access_key_id": "x", "secret_access_key": "x", **known}
-    for name, value in operator_endpoints._gcp(site.cloud.endpoint, operator, "us-central1").items():
+    for name, value in operator_endpoints._gcp(site.cloud.endpoint, known, "us-central1").items():
         monkeypatch.setenv(name, value)
     return ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
 
@@ -175,7 +174,7 @@ def test_a_token_without_instance_details_is_refused(site: Site, ports: Ports) -
     ports.membership.members(site.groups)
     one = site.cloud.store.get("instance", site.numbers()[0])
     assert one is not None
-    short = gcp_tokens.identity_token(site.cloud, one, f"gpuinfra:evidence:{'d' * 64}", full=False)
+    short = gcp_tokens.identity_token(site.cloud.store, one, f"gpuinfra:evidence:{'d' * 64}", full=False)
     with pytest.raises(IdentityRefused, match="names no instance"):
         ports.identity.verify({"schema": "gpuinfra.proof/1", "cloud": "gcp", "token": short})
 
@@ -186,7 +185,7 @@ def test_googles_own_library_accepts_the_stand_ins_token(site: Site, monkeypatch
     import jwt
 
     token = site.node(site.numbers()[0]).proof("d" * 64, datetime.datetime.now(datetime.UTC))["token"]
-    known = jwt.PyJWKSet.from_dict(gcp_tokens.keys(site.cloud)).keys[0]
+    known = jwt.PyJWKSet.from_dict(gcp_tokens.keys(site.cloud.store)).keys[0]
     from cryptography.hazmat.primitives import serialization
 
     pem = known.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

@@ -59,7 +59,7 @@ def _life(stack: str, operator: Operator) -> Iterator[str]:
                 continue
             before = Resource(one.type, one.region, one.id, named, {}) if old else None
             try:
-                operator.resource(cloud, operation, one.type, inputs, one.region, before)
+                operator.check_resource(cloud.store, operation, one.type, inputs, one.region, before)
             except CloudError as error:
                 yield error.message
 
@@ -95,7 +95,7 @@ def test_no_action_is_superfluous(stack: str) -> None:
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
     operator = Operator(permissions.documents)
     assert list(_life(stack, operator)) == []
-    assert {need.action for need in permissions.needs} - set(operator.seen()["used"]) == elsewhere
+    assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_a_request_of_the_handover_is_judged_too() -> None:
     """Requests that an SDK signs are asked of the same policies: evidence is read, and nobody else's bucket is."""
     operator = Operator(_permissions("aws-p4d").documents)
     mine = "arn:aws:s3:::train-evidence-000000000000-us-east-1-06011db7/evidence/train/x"
-    operator.calls(judge, judge.http("s3:GetObject", mine, "us-east-1"))
-    assert operator.seen()["used"] == ["kms:Decrypt", "s3:GetObject"]
+    operator.check(judge, judge.http("s3:GetObject", mine, "us-east-1"))
+    assert operator.summary()["used"] == ["kms:Decrypt", "s3:GetObject"]
     with pytest.raises(
         CloudError, match=r"is not authorized to perform: s3:GetObject on resource: arn:aws:s3:::payroll/x"
     ):
-        operator.calls(judge, judge.http("s3:GetObject", "arn:aws:s3:::payroll/x", "us-east-1"))
+        operator.check(judge, judge.http("s3:GetObject", "arn:aws:s3:::payroll/x", "us-east-1"))

@@ -16,10 +16,9 @@ import pytest
 from gpuinfra.clouds.azure import permissions as azure
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions, permissions_of
-from gpuinfra.rehearsal.cloud.aws.policy import Ask
 from gpuinfra.rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.operator import Judge, Operator
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest, Operator, PermissionModel
 from gpuinfra.rehearsal.cloud.core.store import Resource
 from gpuinfra.rehearsal.cloud.gcp import operator as operator_gcp
 from tests.clouds.stacks import plan_of, recording_of, shipped_stacks
@@ -45,15 +44,15 @@ def _life(stack: str, operator: Operator) -> Iterator[str]:
                 continue
             held = Resource(one.type, "", one.id, one.inputs, {}) if operation != "create" else None
             try:
-                operator.resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these judges ask the cloud nothing
+                operator.check_resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these judges ask the cloud nothing
             except CloudError as error:
-                yield error.told("doing")
+                yield error.reported("doing")
     for token, arguments in recording.calls:
         if not token.startswith("gpuinfra:"):
             try:
-                operator.function(cloud, token, arguments, "")  # pyright: ignore[reportArgumentType]
+                operator.check_function(token, arguments, "")  # pyright: ignore[reportArgumentType]
             except CloudError as error:
-                yield error.told("asking")
+                yield error.reported("asking")
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -68,7 +67,7 @@ def test_no_action_is_superfluous(stack: str) -> None:
     permissions = _permissions(stack)
     operator = Operator(permissions.documents)
     assert list(_life(stack, operator)) == []
-    idle = {need.action for need in permissions.needs} - set(operator.seen()["used"])
+    idle = {need.action for need in permissions.needs} - set(operator.summary()["used"])
     assert idle <= {need.action for need in permissions.needs if all(op == "" for _, op in need.uses)}
 
 
@@ -92,15 +91,17 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("stack", "judge", "asks", "action"), REQUESTS, ids=[one[3] for one in REQUESTS])
-def test_the_program_s_own_requests_are_judged_too(stack: str, judge: Judge, asks: list[Ask], action: str) -> None:
+def test_the_program_s_own_requests_are_judged_too(
+    stack: str, judge: PermissionModel, asks: list[AccessRequest], action: str
+) -> None:
     """Each question of the handover is allowed by the role, and refused when its action is taken out."""
     assert [ask.action for ask in asks] == [action]
     documents = _permissions(stack).documents
-    Operator(documents).calls(judge, asks)
+    Operator(documents).check(judge, asks)
     without = Operator(json.loads(json.dumps(list(documents)).replace(f'"{action}"', '"nothing"')))
     with pytest.raises(CloudError, match=re.escape(action)):
-        without.calls(judge, asks)
-    assert without.seen()["refused"] == [action]
+        without.check(judge, asks)
+    assert without.summary()["refused"] == [action]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.aws.policy import Ask, decide
+from gpuinfra.rehearsal.cloud.aws.policy import decide
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import recording_of, shipped_stacks
 
@@ -79,7 +80,7 @@ def test_services_of_aws_may_do_what_they_do_and_no_more(stack: str) -> None:
                 "s3:GetObject",
                 "iam:PassRole",
             ):
-                assert not decide(Ask("service", action, other), [document])[0], action
+                assert not decide(AccessRequest("service", action, other), [document])[0], action
 
 
 def test_a_service_writes_into_its_own_group() -> None:
@@ -87,7 +88,7 @@ def test_a_service_writes_into_its_own_group() -> None:
     groups = {one.inputs["name"] for one in recording_of("aws-p4d").of("aws:cloudwatch/logGroup:LogGroup")}
     for service in AWS:
         (document,) = _policies("aws-p4d")[service]
-        own = [g for g in groups if decide(Ask("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{g}:log-stream:a"), [document])[0]]  # fmt: skip
+        own = [g for g in groups if decide(AccessRequest("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{g}:log-stream:a"), [document])[0]]  # fmt: skip
         assert len(own) == 1, service
 
 
@@ -128,5 +129,5 @@ BROAD: list[tuple[str, dict[str, Any]]] = [
 def test_a_broad_policy_would_be_seen(action: str, statement: dict[str, Any]) -> None:
     """The evaluation that refuses somebody else's log group to ours allows it to a policy without bounds."""
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    assert decide(Ask("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/other:log-stream:a"), [document])[0]  # fmt: skip
+    assert decide(AccessRequest("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/other:log-stream:a"), [document])[0]  # fmt: skip
     assert _actions(document) == {action}

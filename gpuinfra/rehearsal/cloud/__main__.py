@@ -1,11 +1,12 @@
-"""`python -m gpuinfra.rehearsal.cloud --folder .rehearsal/<stack>`: the stand-in cloud as a process.
+"""Runs the stand-in cloud as a process: `python -m gpuinfra.rehearsal.cloud --folder .rehearsal/<stack>`.
 
-When everything listens, one line of JSON on standard output says where:
+When everything listens, it prints one line of JSON:
 
     {"providers": {"aws": 41001, ...}, "http": 41004, "control_token": "...",
-     "operator": {"access_key_id": "...", "secret_access_key": "..."}, "nodes": {"available": true, "reason": null}}
+     "operator": {"aws": {"access_key_id": "...", "secret_access_key": "..."}, ...},
+     "nodes": {"available": true, "reason": null}}
 
-It ends on SIGTERM or SIGINT, suspending the nodes first, and when its parent ends.
+It ends on SIGTERM or SIGINT, and when its parent ends. It suspends the nodes first.
 """
 
 from __future__ import annotations
@@ -23,20 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.rehearsal.cloud.aws import credentials
-from gpuinfra.rehearsal.cloud.azure import identity as azure_identity
-from gpuinfra.rehearsal.cloud.azure.signer import Signer
-from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
 from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
-from gpuinfra.rehearsal.cloud.core.sdk import installed
 from gpuinfra.rehearsal.cloud.core.server import Server
-from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 
 MARK = "GPUINFRA_REHEARSAL"
-"""Every process of a rehearsal carries its folder in this variable, so that what a kill left can be found."""
+"""Holds the rehearsal's folder in every process of a rehearsal. The next run finds leftover processes by it."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,26 +51,17 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     token = secrets.token_urlsafe(24)
     server = Server(cloud, token)
-    host, reason = (None, "nodes were not asked for") if options.no_nodes else _node_host(folder, cloud.endpoint)
+    host, reason = (None, "--no-nodes was given") if options.no_nodes else _node_host(folder, cloud.endpoint)
     cloud.fleet = Fleet(cloud, host, reason)
     cloud.operator = Operator.read(options.operator)
     server.start()
-    providers = {package: serve(Provider(package, cloud)) for package in installed()}
+    providers = {one.package: serve(Provider(one.package, cloud)) for one in registry.installed()}
     cloud.fleet.start()
-    operator = credentials.operator(cloud)
     ready = {
         "providers": {package: port for package, (_, port) in providers.items()},
         "http": server.port,
         "control_token": token,
-        "operator": {
-            "access_key_id": operator.id,
-            "secret_access_key": operator.secret,
-            "azure": {
-                "secret": azure_identity.secret_of_operator(cloud),
-                "certificates": str(Signer(folder).prepare()),
-            },
-            "gcp": {"credentials_file": gcp_tokens.operator_file(cloud), "project": ids.PROJECT},
-        },
+        "operator": {one.name: one.operator_credentials(cloud) for one in registry.installed()},
         "nodes": {"available": host is not None, "reason": reason or None},
     }
     with contextlib.suppress(BrokenPipeError):
@@ -92,20 +79,20 @@ def main(argv: list[str] | None = None) -> int:
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m gpuinfra.rehearsal.cloud", description="A stand-in for a cloud, for rehearsals."
+        prog="python -m gpuinfra.rehearsal.cloud", description="Run the stand-in cloud of a rehearsal."
     )
-    parser.add_argument("--folder", type=Path, required=True, help="where the cloud's contents and the nodes are kept")
-    parser.add_argument("--fault", action="append", default=[], help="what should go wrong; may be given several times")
-    parser.add_argument("--operation", default="rehearsal", help="the name under which changes are recorded")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the contents of the cloud and the nodes")
+    parser.add_argument("--fault", action="append", default=[], help="fault to inject; can be repeated")
+    parser.add_argument("--operation", default="rehearsal", help="name under which changes are recorded")
     parser.add_argument(
-        "--operator", type=Path, help="a file with what the operator may do; left out, he may do everything"
+        "--operator", type=Path, help="file with the operator's policies; by default the operator may do everything"
     )
-    parser.add_argument("--no-nodes", action="store_true", help="groups make instances, and none of them boots")
+    parser.add_argument("--no-nodes", action="store_true", help="create instances without booting them")
     return parser.parse_args(argv)
 
 
 def _node_host(folder: Path, endpoint: str) -> tuple[Any | None, str]:
-    """What runs the nodes, or why nothing does."""
+    """(what runs the nodes, or None; why nothing runs them)."""
     from gpuinfra.rehearsal.nodes import NodeHost, available
 
     fine, reason = available()
@@ -117,9 +104,9 @@ def _node_host(folder: Path, endpoint: str) -> tuple[Any | None, str]:
 
 
 def _end_with_parent(stop: threading.Event) -> None:
-    """Ask the kernel for a signal when the parent ends, and look now and then.
+    """Set `stop` when the parent ends: on a signal from the kernel, and by polling.
 
-    The kernel's signal also comes when only the thread ends that started this process, so it is a hint to look, no more.
+    The kernel also sends the signal when only the thread ends that started this process, so the handler checks the parent.
     """
     parent = os.getppid()
 

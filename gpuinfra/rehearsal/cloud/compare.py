@@ -23,11 +23,10 @@ import grpc
 from google.protobuf import json_format
 from pulumi.runtime.proto import provider_pb2
 
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core import registry, wire
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
 from gpuinfra.rehearsal.cloud.core.provider import Provider
-from gpuinfra.rehearsal.cloud.core.sdk import installed
 
 SERVICE = "/pulumirpc.ResourceProvider/"
 REDACTED = "[secret]"
@@ -75,7 +74,7 @@ class Recorded:
 
 def read(path: Path) -> Iterator[Recorded]:
     """The calls of providers that the stand-in plays, in order."""
-    packages = set(installed())
+    packages = {one.package for one in registry.installed()}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -137,7 +136,7 @@ class _Replay:
     """Makes recorded calls again, with the stand-in's ids in place of the recorded ones."""
 
     def __init__(self, cloud: Cloud) -> None:
-        self._providers = {package: Provider(package, cloud) for package in installed()}
+        self._providers = {one.package: Provider(one.package, cloud) for one in registry.installed()}
         self._ids: dict[str, str] = {}
 
     def again(self, one: Recorded) -> Iterator[Difference]:

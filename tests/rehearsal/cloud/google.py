@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.gcp import ids
 from tests.rehearsal.cloud.conftest import Client, Made
 
 ZONE = "us-central1-a"

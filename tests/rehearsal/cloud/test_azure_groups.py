@@ -10,6 +10,7 @@ import pytest
 
 from gpuinfra.handover.azure import ScaleSets, classify
 from gpuinfra.rehearsal.cloud.azure import groups as azure_groups
+from gpuinfra.rehearsal.cloud.azure import model
 from gpuinfra.rehearsal.cloud.azure import upgrade as azure_upgrade
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -82,9 +83,9 @@ def settle(cloud: Cloud, rounds: int = 3) -> None:
 
 def wanted(cloud: Cloud) -> dict[str, bool]:
     """Machine -> whether it has the wanted model."""
-    group = cloud.store.list(azure_groups.GROUP)[0]
-    model = azure_groups.model_hash(group.inputs)
-    return {name: one["model"] == model for name, one in running(cloud).items()}
+    group = cloud.store.list(model.GROUP)[0]
+    wanted_model = model.model_hash(group.inputs)
+    return {name: one["model"] == wanted_model for name, one in running(cloud).items()}
 
 
 def test_a_scale_set_makes_machines_as_its_model_says(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
@@ -189,14 +190,14 @@ def test_a_canary_that_is_ill_stops_the_upgrade(
     made = azure.update(made, {"virtualMachineProfile": microsoft.profile(subnet, script=SCRIPT + "# bad")})
     settle(cloud, 6)
     assert list(wanted(cloud).values()) == [True, False, False, False]
-    ((code, text, _),) = azure_groups.problems(cloud, cloud.store.list(azure_groups.GROUP)[0])
+    ((code, text, _),) = azure_groups.problems(cloud, cloud.store.list(model.GROUP)[0])
     assert code == "MaxUnhealthyUpgradedInstancePercentExceededInRollingUpgrade"
     assert "1 of 1 upgraded instances are unhealthy" in text
     health[first] = "Healthy"
     azure.update(made, {"virtualMachineProfile": microsoft.profile(subnet, script=SCRIPT + "# mended")})
     settle(cloud, 12)
     assert list(wanted(cloud).values()) == [True] * 4
-    assert azure_groups.problems(cloud, cloud.store.list(azure_groups.GROUP)[0]) == []
+    assert azure_groups.problems(cloud, cloud.store.list(model.GROUP)[0]) == []
 
 
 def test_another_image_gives_machines_a_new_disk(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
@@ -238,7 +239,7 @@ def test_without_capacity_the_creation_fails_and_the_set_is_there(azure: Client,
         microsoft.scale_set(azure, microsoft.profile(subnet), **more)
     assert f'Code="{code}"' in str(caught.value)
     assert classify(str(caught.value)) == "capacity"
-    assert len(cloud.store.list(azure_groups.GROUP)) == 1
+    assert len(cloud.store.list(model.GROUP)) == 1
 
 
 def test_spot_machines_are_evicted_and_missed(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
@@ -250,7 +251,7 @@ def test_spot_machines_are_evicted_and_missed(azure: Client, cloud: Cloud, host:
     assert cloud.fleet.terminate(running(cloud)["gpu-1"]["id"], "the Spot machine was evicted")
     settle(cloud)
     assert list(running(cloud)) == ["gpu-2"]
-    ((code, text, _),) = azure_groups.problems(cloud, cloud.store.list(azure_groups.GROUP)[0])
+    ((code, text, _),) = azure_groups.problems(cloud, cloud.store.list(model.GROUP)[0])
     assert code == "SkuNotAvailable"
     assert made.id in text
     assert classify(f"{code}: {text}") == "capacity"
@@ -284,7 +285,7 @@ def test_what_azure_refuses_is_refused(
     """Before anything is made."""
     with pytest.raises(grpc.RpcError, match=words):
         microsoft.scale_set(azure, microsoft.profile(subnet), **more)
-    assert cloud.store.list(azure_groups.GROUP) == []
+    assert cloud.store.list(model.GROUP) == []
 
 
 def test_what_is_named_has_to_be_there(azure: Client, subnet: Made) -> None:

@@ -25,9 +25,9 @@ from gpuinfra.node import azure as node_azure
 from gpuinfra.node.cloud import CloudError, Exists
 from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.azure import identity as azure_identity
+from gpuinfra.rehearsal.cloud.azure import ids
 from gpuinfra.rehearsal.cloud.azure.signer import Signer
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
-from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.rehearsal.nodes import endpoints
@@ -90,10 +90,8 @@ def on_node(cloud: Cloud, machine: dict[str, Any]) -> node_azure.Azure:
 
 def environment(cloud: Cloud) -> dict[str, str]:
     """What the operator's tools are told."""
-    said = {"secret": azure_identity.secret_of_operator(cloud), "certificates": str(Signer(cloud.folder).prepare())}
-    return operator_endpoints.of_operator(
-        cloud.endpoint, {"access_key_id": "", "secret_access_key": "", "azure": said}, "azure", ""
-    )
+    said = {"secret": azure_identity.operator_secret(cloud.store), "certificates": str(Signer(cloud.folder).prepare())}
+    return operator_endpoints.of_operator(cloud.endpoint, {"azure": said}, "azure", "")
 
 
 def operator(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Rest:
@@ -182,7 +180,7 @@ def test_a_node_may_do_what_its_role_says_and_no_more(cloud: Cloud, machine: dic
     assert (status, body, answered["x-ms-blob-type"]) == (200, b"1", "BlockBlob")
     cloud.store.put_object("azure:evidence0a1b/evidence", "bootstrap/b.tar.gz", b"bundle")
     assert ask(f"{base}/bootstrap/b.tar.gz", **headers)[1] == b"bundle"
-    rights = cloud.rights.seen()
+    rights = cloud.rights.summary(cloud.fleet.running())
     assert (len(rights["used"]), rights["unused"]) == (1, [])
     assert any(f"{azure_identity.BLOBS}/write on " in one for one in rights["refused"])
     assert any(f"{azure_identity.BLOBS}/delete on " in one for one in rights["refused"])
@@ -195,7 +193,7 @@ def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:
         status, _, headers = ask(url, Authorization=f"Bearer {token}", x_ms_version="2021-12-02")
         assert (status, headers["x-ms-error-code"]) == (401, "InvalidAuthenticationInfo")
     who = azure_identity.Principal(azure_identity.OPERATOR, "operator", True)
-    other, _ = azure_identity.issue(cloud, who, "https://management.azure.com")
+    other, _ = azure_identity.issue(cloud.store, who, "https://management.azure.com")
     assert (
         ask(url, Authorization=f"Bearer {other}", x_ms_version="2021-12-02")[2]["x-ms-error-code"]
         == "InvalidAuthenticationTokenAudience"
@@ -205,7 +203,7 @@ def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:
     arm = f"{cloud.endpoint}/.azure/arm{machine['group']}?api-version=2024-11-01"
     assert b"ExpiredAuthenticationToken" in ask(arm, Authorization=f"Bearer {other}")[1]
     node = azure_identity.Principal("00000000-0000-4b00-8000-000000000001", "node")
-    token, _ = azure_identity.issue(cloud, node, "https://management.azure.com")
+    token, _ = azure_identity.issue(cloud.store, node, "https://management.azure.com")
     status, body, _ = ask(arm, Authorization=f"Bearer {token}")
     assert (status, json.loads(body)["error"]["code"]) == (403, "AuthorizationFailed")
 
@@ -216,7 +214,7 @@ def test_the_storage_client_of_azure_reads_and_writes(cloud: Cloud, container: M
     from azure.storage.blob import ContainerClient
 
     who = azure_identity.Principal(azure_identity.OPERATOR, "operator", True)
-    token, _ = azure_identity.issue(cloud, who, "https://storage.azure.com")
+    token, _ = azure_identity.issue(cloud.store, who, "https://storage.azure.com")
     client = ContainerClient.from_container_url(f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence")
     headers = {"Authorization": f"Bearer {token}"}
     with client:
@@ -240,7 +238,7 @@ def test_the_compute_client_of_azure_reads_scale_sets(cloud: Cloud, group: Made)
     class Credential:
         def get_token(self, *scopes: str, **_: Any) -> AccessToken:
             who = azure_identity.Principal(azure_identity.OPERATOR, "operator", True)
-            token, expires = azure_identity.issue(cloud, who, scopes[0].removesuffix("/.default"))
+            token, expires = azure_identity.issue(cloud.store, who, scopes[0].removesuffix("/.default"))
             return AccessToken(token, int(expires))
 
     client = ComputeManagementClient(

@@ -152,8 +152,8 @@ def test_a_preempted_machine_is_told_first_and_made_again(
     google.group(gcp, google.template(gcp, "other-v1"), 1, "other")
     settled(cloud, 2)
     spot = [one for one in running(cloud) if one["kind"] == "spot"]
-    assert gcp_groups.preempt(cloud, spot[0]["id"])
-    assert not gcp_groups.preempt(cloud, next(one["id"] for one in running(cloud) if one["kind"] != "spot"))
+    assert gcp_groups.preempt(cloud.store, spot[0]["id"])
+    assert not gcp_groups.preempt(cloud.store, next(one["id"] for one in running(cloud) if one["kind"] != "spot"))
     settled(cloud, 2)
     assert spot[0]["id"] not in host.terminated
     monkeypatch.setattr(gcp_groups, "NOTICE_S", 0)

@@ -16,9 +16,9 @@ import pytest
 
 from gpuinfra.rehearsal import endpoints as operator_endpoints
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
-from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.cloud.gcp import ids
 from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 from gpuinfra.rehearsal.nodes import endpoints
 from tests.rehearsal.cloud import google
@@ -118,7 +118,7 @@ def test_googles_own_library_reads_the_metadata_server(
         assert library.get_project_id(request) == ids.PROJECT
         token, _ = library.get_service_account_token(request)
         assert dict(library.get_service_account_info(request) or {})["email"].startswith("nodes-1@")  # pyright: ignore[reportArgumentType, reportCallIssue]
-        assert gcp_tokens.principal(cloud, f"Bearer {token}").instance == node["id"]
+        assert gcp_tokens.principal(cloud.store, f"Bearer {token}").instance == node["id"]
     finally:
         monkeypatch.undo()
         importlib.reload(library)
@@ -281,11 +281,11 @@ def test_rights_that_a_node_used_are_told_and_so_are_refusals(cloud: Cloud, gcp:
     cloud.store.put_object("evidence-1", "bootstrap/a", b"bundle")
     token = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
     base = f"{cloud.endpoint}/.gcp/storage/storage/v1/b/evidence-1/o"
-    before = cloud.rights.seen()
+    before = cloud.rights.summary(cloud.fleet.running())
     assert (len(before["not_exercised"]), before["unused"], before["used"]) == (1, [], [])
     assert ask(f"{base}/bootstrap%2Fa?alt=media", Authorization=f"Bearer {token}")[1] == b"bundle"
     assert ask(f"{base}/bootstrap%2Fa", "DELETE", Authorization=f"Bearer {token}")[0] == 403
-    seen = cloud.rights.seen()
+    seen = cloud.rights.summary(cloud.fleet.running())
     assert (seen["used"], seen["unused"]) == (before["not_exercised"], [])
     assert [one.partition(": ")[2].partition(" on ")[0] for one in seen["refused"]] == ["storage.objects.delete"]
 
@@ -295,14 +295,14 @@ def test_a_token_without_the_scope_does_not_reach_storage(cloud: Cloud, gcp: Cli
     bucket, account = google.bucket(gcp), google.account(gcp)
     google.grant(gcp, bucket, account, "roles/storage.objectAdmin")
     for scopes, status in (((), 403), (("https://www.googleapis.com/auth/devstorage.read_write",), 404)):
-        token, _ = gcp_tokens.issue(cloud, account.outputs["email"], scopes=scopes)
+        token, _ = gcp_tokens.issue(cloud.store, account.outputs["email"], scopes=scopes)
         where = f"{cloud.endpoint}/.gcp/storage/storage/v1/b/evidence-1/o/x"
         assert ask(where, Authorization=f"Bearer {token}")[0] == status
 
 
 def test_what_is_not_part_of_a_rehearsal_is_refused_by_name(cloud: Cloud, gcp: Client, operator: str) -> None:
     """Nothing is answered with an invented success."""
-    token, _ = gcp_tokens.issue(cloud, gcp_tokens.OPERATOR, scopes=(SCOPE,))
+    token, _ = gcp_tokens.issue(cloud.store, gcp_tokens.OPERATOR, scopes=(SCOPE,))
     google.bucket(gcp)
     for path, method in (
         ("compute/v1/projects/p/zones/z/disks", "GET"),

@@ -8,10 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.gcp import conditions as gcp_condition
+from gpuinfra.rehearsal.cloud.gcp import ids
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client, Made
 

@@ -79,7 +79,7 @@ def session(server: Server, node: dict[str, Any]) -> str:
 
 def node_key(cloud: Cloud, node: dict[str, Any]) -> credentials.Key:
     """The keys of the node's role."""
-    issued = credentials.of_instance(cloud, node)
+    issued = credentials.of_instance(cloud.store, node)
     assert issued is not None
     return issued[0]
 
@@ -179,12 +179,17 @@ def test_rights_that_no_node_used_are_told_and_so_are_refusals(
 ) -> None:
     """Each action of a node's own policies is used or not; before a node did anything nothing is idle; what it was refused is named."""
     read, write = "node: without a Sid: s3:GetObject", "node: without a Sid: s3:PutObject"
-    assert cloud.rights.seen() == {"used": [], "unused": [], "not_exercised": [read, write], "refused": []}
+    assert cloud.rights.summary(cloud.fleet.running()) == {
+        "used": [],
+        "unused": [],
+        "not_exercised": [read, write],
+        "refused": [],
+    }
     key = node_key(cloud, node)
     s3 = client(server, "s3", key)
     s3.put_object(Bucket=BUCKET, Key=f"evidence/train/{key.principal.user_id}/a.json", Body=b"{}")
     assert refused(s3.delete_object, Bucket=BUCKET, Key="bootstrap/a") == "AccessDenied"
-    seen = cloud.rights.seen()
+    seen = cloud.rights.summary(cloud.fleet.running())
     assert (seen["used"], seen["unused"]) == ([write], [read])
     assert seen["refused"] == [f"node: s3:DeleteObject on arn:aws:s3:::{BUCKET}/bootstrap/a"]
 
@@ -207,13 +212,13 @@ def test_a_bucket_with_a_key_needs_the_key_too(cloud: Cloud, server: Server, aws
     policy = json.dumps({"Statement": [statement]})
     aws.create("aws:iam/rolePolicy:RolePolicy", {"role": "node", "name": "key", "policy": policy})
     s3.put_object(Bucket=BUCKET, Key=own, Body=b"{}")
-    assert "node: Key: kms:GenerateDataKey" in cloud.rights.seen()["used"]
+    assert "node: Key: kms:GenerateDataKey" in cloud.rights.summary(cloud.fleet.running())["used"]
 
 
 def test_an_operator_reads_and_lists_everything(cloud: Cloud, server: Server, aws: Client) -> None:
     """Lists come in order, in pages and by folder; bytes, ranges and heads are right; what is not there is said to be not there."""
     stacks.bucket(aws)
-    s3 = client(server, "s3", credentials.operator(cloud))
+    s3 = client(server, "s3", credentials.operator(cloud.store))
     for name in ("b/2", "a b/ü+1", "b/1", "c"):
         s3.put_object(Bucket=BUCKET, Key=name, Body=name.encode(), ContentType="text/plain")
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, PaginationConfig={"PageSize": 1})
@@ -239,7 +244,7 @@ def test_a_bucket_policy_can_deny(cloud: Cloud, server: Server, aws: Client) -> 
         {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject", "Resource": f"{arn}/*"},
     ]  # fmt: skip
     aws.create("aws:s3/bucketPolicy:BucketPolicy", {"bucket": BUCKET, "policy": json.dumps({"Statement": statements})})
-    s3 = client(server, "s3", credentials.operator(cloud))
+    s3 = client(server, "s3", credentials.operator(cloud.store))
     s3.put_object(Bucket=BUCKET, Key="a", Body=b"1")
     assert refused(s3.delete_object, Bucket=BUCKET, Key="a") == "AccessDenied"
 
@@ -248,7 +253,7 @@ def test_a_presigned_address_works_until_it_ends(cloud: Cloud, server: Server, a
     """A presigned address needs no other key, cannot be changed, and ends."""
     stacks.bucket(aws)
     cloud.store.put_object(BUCKET, "a", b"1")
-    s3 = client(server, "s3", credentials.operator(cloud), signature_version="s3v4")
+    s3 = client(server, "s3", credentials.operator(cloud.store), signature_version="s3v4")
     address = s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "a"}, ExpiresIn=60)
     with urllib.request.urlopen(address, timeout=5) as reply:
         assert reply.read() == b"1"
@@ -262,7 +267,7 @@ def test_groups_and_instances_are_described_as_boto3_reads_them(
     cloud: Cloud, server: Server, node: dict[str, Any]
 ) -> None:
     """Members with their template version, tags, activities, states and the console come out of AWS's own parser."""
-    operator = credentials.operator(cloud)
+    operator = credentials.operator(cloud.store)
     scaling, ec2 = client(server, "autoscaling", operator), client(server, "ec2", operator)
     (group,) = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["gpu"])["AutoScalingGroups"]
     assert group["DesiredCapacity"] == 1
@@ -284,7 +289,7 @@ def test_groups_and_instances_are_described_as_boto3_reads_them(
 
 def test_offerings_follow_the_catalogue(cloud: Cloud, server: Server) -> None:
     """A machine is offered in the zones that its record names, by their names and ids."""
-    ec2 = client(server, "ec2", credentials.operator(cloud))
+    ec2 = client(server, "ec2", credentials.operator(cloud.store))
 
     def zones(machine: str) -> set[str]:
         wanted = [{"Name": "instance-type", "Values": [machine]}]
@@ -303,7 +308,7 @@ def test_a_node_may_not_ask_about_others(cloud: Cloud, server: Server, node: dic
 
 def test_what_is_not_offered_is_refused_by_name(cloud: Cloud, server: Server) -> None:
     """An action that this cloud does not play is refused, never answered with nothing."""
-    ec2 = client(server, "ec2", credentials.operator(cloud))
+    ec2 = client(server, "ec2", credentials.operator(cloud.store))
     with pytest.raises(ClientError, match="DescribeImages of ec2 is not part of a rehearsal"):
         ec2.describe_images()
 

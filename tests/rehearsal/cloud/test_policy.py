@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.aws.policy import Ask, decide
+from gpuinfra.rehearsal.cloud.aws.policy import decide
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
 
 NODE = "arn:aws:sts::000000000000:assumed-role/node/i-1"
-ASK = Ask(
+ASK = AccessRequest(
     NODE,
     "s3:PutObject",
     "arn:aws:s3:::b/evidence/AROA:i-1/x",

@@ -50,7 +50,7 @@ def test_it_says_where_it_listens_and_ends_on_a_signal(tmp_path: Path) -> None:
             )
             with urllib.request.urlopen(request, timeout=5) as reply:
                 assert json.load(reply) == {"available": False, "reason": "nodes were not asked for", "nodes": []}
-            assert said["operator"]["access_key_id"].startswith("AKIASTANDIN")
+            assert said["operator"]["aws"]["access_key_id"].startswith("AKIASTANDIN")
             ports.append(said["http"])
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0

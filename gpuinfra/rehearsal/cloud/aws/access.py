@@ -1,19 +1,21 @@
-"""Buckets and who may use them: the caller's IAM policies, the bucket's own policy, and its object lock."""
+"""Who may use a bucket: the caller's IAM policies, the bucket's own policy, and its object lock."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import operator, policy
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.rights import statement_right
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.aws.credentials import Principal
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, StoredObject
+    from gpuinfra.rehearsal.cloud.core.rights import Rights
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store, StoredObject
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
 _POLICY = "aws:s3/bucketPolicy:BucketPolicy"
@@ -33,30 +35,31 @@ _MANAGED = {
     "AmazonS3FullAccess": '{"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}',
     "AmazonS3ReadOnlyAccess": '{"Statement": [{"Effect": "Allow", "Action": ["s3:Get*", "s3:List*"], "Resource": "*"}]}',
 }
-"""AWS's own policies that say something about buckets; any other one allows nothing here."""
+"""AWS's managed policies about buckets. Any other managed policy allows nothing here."""
 
 
-def buckets(cloud: Cloud) -> list[str]:
-    return sorted(one.id for kind in BUCKETS for one in cloud.store.list(kind))
+def buckets(store: Store) -> list[str]:
+    return sorted(one.id for kind in BUCKETS for one in store.list(kind))
 
 
-def bucket(cloud: Cloud, name: str) -> Resource | None:
-    return next((found for kind in BUCKETS if (found := cloud.store.find(kind, name))), None)
+def bucket(store: Store, name: str) -> Resource | None:
+    return next((found for kind in BUCKETS if (found := store.find(kind, name))), None)
 
 
-def bucket_exists(cloud: Cloud, name: str) -> bool:
-    return bucket(cloud, name) is not None
+def bucket_exists(store: Store, name: str) -> bool:
+    return bucket(store, name) is not None
 
 
-def bucket_region(cloud: Cloud, name: str) -> str:
-    found = bucket(cloud, name)
+def bucket_region(store: Store, name: str) -> str:
+    found = bucket(store, name)
     return found.region if found else ""
 
 
 def allowed(
     cloud: Cloud, who: Principal, action: str, resource: str, bucket_name: str, context: Mapping[str, str]
 ) -> tuple[bool, str]:
-    """(allowed, why): the logic of IAM over what this cloud holds. Raises CloudError where the operator's own policies forbid it."""
+    """(allowed, reason) by the policies of the caller and the bucket. Raises CloudError where the operator's own policies deny the call."""
+    store = cloud.store
     known = {
         "aws:userid": who.user_id,
         "aws:PrincipalArn": who.arn,
@@ -67,46 +70,58 @@ def allowed(
         **context,
     }
     if not who.role:
-        region = bucket_region(cloud, bucket_name)
-        cloud.operator.calls(operator, operator.http(action, resource, region))
+        cloud.operator.check(operator, operator.http(action, resource, bucket_region(store, bucket_name)))
         known["aws:username"] = who.arn.rsplit("/", 1)[-1]
-    ask = policy.Ask(who.arn, action, resource, known)
-    identity = list(role_policies(cloud, who.role)) if who.role else [_EVERYTHING]
-    own = [str(wire.plain(one.inputs).get("policy")) for one in cloud.store.list(_POLICY) if one.id == bucket_name]
-    found = policy.decide(ask, identity, own)
+    request = AccessRequest(who.arn, action, resource, known)
+    identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
+    own = [str(wire.plain(one.inputs).get("policy")) for one in store.list(_POLICY) if one.id == bucket_name]
+    found = policy.decide(request, identity, own)
     if not who.role:
         return found
-    return _judged(cloud, who, ask, found) if not found[0] else _with_key(cloud, who, ask, found, identity, bucket_name)
+    if found[0] and (key := _key_request(store, request, bucket_name)):
+        with_key = _recorded(cloud.rights, who, key, policy.decide(key, identity))
+        if not with_key[0]:
+            return with_key
+    return _recorded(cloud.rights, who, request, found)
 
 
-def _judged(cloud: Cloud, who: Principal, ask: policy.Ask, found: tuple[bool, str]) -> tuple[bool, str]:
-    """Remember which right a node used, or what it was refused."""
+def _recorded(rights: Rights, who: Principal, request: AccessRequest, found: tuple[bool, str]) -> tuple[bool, str]:
+    """Record which right a node used, or what it was denied."""
     if found[0]:
-        cloud.rights.used(statement_right(who.role, found[1], ask.action))
+        rights.used(_right(who.role, found[1], request.action))
     else:
-        cloud.rights.refused(who.role, ask.action, ask.resource)
+        rights.denied(who.role, request.action, request.resource)
     return found
 
 
-def _with_key(
-    cloud: Cloud, who: Principal, ask: policy.Ask, found: tuple[bool, str], identity: list[str], bucket_name: str
-) -> tuple[bool, str]:
-    """Objects of a bucket that has a key need the key as well, through S3."""
-    use = {"s3:GetObject": "kms:Decrypt", "s3:PutObject": "kms:GenerateDataKey"}.get(ask.action)
-    key = key_of(cloud, bucket_name) if use else None
-    if use and key:
-        via = {**ask.context, "kms:ViaService": f"s3.{bucket_region(cloud, bucket_name)}.amazonaws.com"}
-        with_key = policy.Ask(ask.principal_arn, use, key, via)
-        answer = _judged(cloud, who, with_key, policy.decide(with_key, identity))
-        if not answer[0]:
-            return answer
-    return _judged(cloud, who, ask, found)
+def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> AccessRequest | None:
+    """The use of the key that an object of an encrypted bucket needs, through S3."""
+    use = {"s3:GetObject": "kms:Decrypt", "s3:PutObject": "kms:GenerateDataKey"}.get(request.action)
+    key = key_of(store, bucket_name) if use else None
+    if not use or not key:
+        return None
+    via = {**request.context, "kms:ViaService": f"s3.{bucket_region(store, bucket_name)}.amazonaws.com"}
+    return AccessRequest(request.principal, use, key, via)
 
 
-def key_of(cloud: Cloud, bucket_name: str) -> str | None:
-    """ARN of the key that a bucket's objects are encrypted with, where it is the account's own."""
+def rights_of(store: Store, role: str) -> Iterator[str]:
+    """The name of each action of each statement in a role's own policies."""
+    for document in role_policies(store, role):
+        statements = json.loads(document)["Statement"]
+        for statement in statements if isinstance(statements, list) else [statements]:
+            actions = statement["Action"]
+            for action in actions if isinstance(actions, list) else [actions]:
+                yield _right(role, str(statement.get("Sid") or "without a Sid"), action)
+
+
+def _right(role: str, sid: str, action: str) -> str:
+    return f"{role}: {sid}: {action}"
+
+
+def key_of(store: Store, bucket_name: str) -> str | None:
+    """The ARN of the customer managed key that encrypts a bucket's objects; None where there is none."""
     for kind in _ENCRYPTIONS:
-        for one in cloud.store.list(kind):
+        for one in store.list(kind):
             plain = wire.plain(one.inputs)
             if plain.get("bucket") == bucket_name:
                 for rule in plain.get("rules") or []:
@@ -116,29 +131,29 @@ def key_of(cloud: Cloud, bucket_name: str) -> str | None:
     return None
 
 
-def role_policies(cloud: Cloud, role: str) -> Iterator[str]:
-    """The documents of every policy of a role."""
-    found = cloud.store.find("aws:iam/role:Role", role)
+def role_policies(store: Store, role: str) -> Iterator[str]:
+    """The documents of all policies of a role."""
+    found = store.find("aws:iam/role:Role", role)
     if found is None:
         return
     for inline in wire.plain(found.inputs).get("inlinePolicies") or []:
         yield str(inline.get("policy") or "{}")
-    for one in cloud.store.list("aws:iam/rolePolicy:RolePolicy"):
+    for one in store.list("aws:iam/rolePolicy:RolePolicy"):
         if wire.plain(one.inputs).get("role") == role:
             yield str(wire.plain(one.inputs)["policy"])
     arns = list(wire.plain(found.inputs).get("managedPolicyArns") or [])
-    for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+    for one in store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
         if wire.plain(one.inputs).get("role") == role:
             arns.append(str(wire.plain(one.inputs)["policyArn"]))
     for arn in arns:
-        if made := cloud.store.find("aws:iam/policy:Policy", arn):
+        if made := store.find("aws:iam/policy:Policy", arn):
             yield str(wire.plain(made.inputs)["policy"])
         elif arn.startswith("arn:aws:iam::aws:") and (text := _MANAGED.get(arn.rsplit("/", 1)[-1])):
             yield text
 
 
 def put_context(headers: Mapping[str, str]) -> dict[str, str]:
-    """What bucket policies ask about an upload."""
+    """The context keys of an upload that bucket policies test."""
     names = {
         "x-amz-server-side-encryption": "s3:x-amz-server-side-encryption",
         "x-amz-server-side-encryption-aws-kms-key-id": "s3:x-amz-server-side-encryption-aws-kms-key-id",
@@ -148,10 +163,10 @@ def put_context(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[header] for header, name in names.items() if header in headers}
 
 
-def lock_of(cloud: Cloud, bucket_name: str) -> tuple[str, float] | None:
+def lock_of(store: Store, bucket_name: str) -> tuple[str, float] | None:
     """(mode, seconds) of a bucket's default retention."""
     for kind in _LOCKS:
-        for one in cloud.store.list(kind):
+        for one in store.list(kind):
             if one.id.split(",")[0] == bucket_name:
                 rule = (wire.plain(one.inputs).get("rule") or {}).get("defaultRetention") or {}
                 days = int(rule.get("days") or 0) + 365 * int(rule.get("years") or 0)
@@ -159,7 +174,7 @@ def lock_of(cloud: Cloud, bucket_name: str) -> tuple[str, float] | None:
     return None
 
 
-def locked(cloud: Cloud, bucket_name: str, found: StoredObject | None) -> bool:
+def locked(store: Store, bucket_name: str, found: StoredObject | None) -> bool:
     """Whether an object may not be deleted yet."""
-    lock = lock_of(cloud, bucket_name)
+    lock = lock_of(store, bucket_name)
     return bool(found and lock and time.time() < found.modified + lock[1])

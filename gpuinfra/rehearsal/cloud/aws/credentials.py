@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra.rehearsal.cloud.core import wire
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 LIFETIME_S = 3600
 _RENEW_S = 600
@@ -49,58 +49,58 @@ class Key:
         return self.expires is not None and time.time() > self.expires
 
 
-def operator(cloud: Cloud) -> Key:
+def operator(store: Store) -> Key:
     """The keys of the person who rehearses."""
-    with cloud.store.change():
-        known = cloud.store.get("credential", "operator")
+    with store.change():
+        known = store.get("credential", "operator")
         if known is None:
             known = {"id": "AKIA" + "STANDIN".ljust(16, "0"), "secret": secrets.token_urlsafe(30)}
-            cloud.store.put("credential", "operator", known)
-            cloud.store.put("key", known["id"], {"kind": "operator", "secret": known["secret"]})
-    found = by_id(cloud, known["id"])
+            store.put("credential", "operator", known)
+            store.put("key", known["id"], {"kind": "operator", "secret": known["secret"]})
+    found = by_id(store, known["id"])
     assert found is not None
     return found
 
 
-def of_instance(cloud: Cloud, instance: dict[str, Any]) -> tuple[Key, dict[str, Any]] | None:
+def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, Any]] | None:
     """The keys of an instance's role, with when they were issued and end; None when it has no role."""
-    role = role_of(cloud, instance)
+    role = role_of(store, instance)
     if role is None:
         return None
-    with cloud.store.change():
-        known = cloud.store.get("credential", instance["id"])
+    with store.change():
+        known = store.get("credential", instance["id"])
         if known is None or known["role"] != role.id or time.time() > known["expires"] - _RENEW_S:
-            number = cloud.store.next("temporary key")
+            number = store.next("temporary key")
             known = {
                 "id": "ASIA" + f"{number:016d}", "secret": secrets.token_urlsafe(30), "token": "standin-" + secrets.token_urlsafe(48),
                 "role": role.id, "instance": instance["id"], "issued": time.time(), "expires": time.time() + LIFETIME_S,
             }  # fmt: skip
-            cloud.store.put("credential", instance["id"], known)
-            cloud.store.put("key", known["id"], {"kind": "instance", **known})
-    found = by_id(cloud, known["id"])
+            store.put("credential", instance["id"], known)
+            store.put("key", known["id"], {"kind": "instance", **known})
+    found = by_id(store, known["id"])
     return (found, known) if found else None
 
 
-def by_id(cloud: Cloud, key_id: str) -> Key | None:
+def by_id(store: Store, key_id: str) -> Key | None:
     """The pair that begins with `key_id`."""
-    known = cloud.store.get("key", key_id)
+    known = store.get("key", key_id)
     if known is None:
         return None
     if known["kind"] == "operator":
-        principal = Principal("operator", f"arn:aws:iam::{ids.ACCOUNT}:user/standin-operator", "AIDA00000000000000001")
+        principal = Principal("operator", f"arn:aws:iam::{ACCOUNT}:user/standin-operator", "AIDA00000000000000001")
         return Key(key_id, known["secret"], principal)
-    role = cloud.store.find("aws:iam/role:Role", known["role"])
+    role = store.find("aws:iam/role:Role", known["role"])
     unique = str(role.outputs.get("uniqueId")) if role else "AROA" + "0" * 17
     principal = Principal(
-        "instance", f"arn:aws:sts::{ids.ACCOUNT}:assumed-role/{known['role']}/{known['instance']}", f"{unique}:{known['instance']}",
+        "instance", f"arn:aws:sts::{ACCOUNT}:assumed-role/{known['role']}/{known['instance']}", f"{unique}:{known['instance']}",
         role=known["role"], instance=known["instance"], token=known["token"],
     )  # fmt: skip
     return Key(key_id, known["secret"], principal, known["expires"])
 
 
-def role_of(cloud: Cloud, instance: dict[str, Any]) -> Resource | None:
+def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:
     """The role behind an instance's profile."""
     named = instance["profile"].get("name") or str(instance["profile"].get("arn") or "").rsplit("/", 1)[-1]
-    profile = cloud.store.find("aws:iam/instanceProfile:InstanceProfile", named) if named else None
+    profile = store.find("aws:iam/instanceProfile:InstanceProfile", named) if named else None
     role = wire.plain(profile.inputs).get("role") if profile else None
-    return cloud.store.find("aws:iam/role:Role", str(role).rsplit("/", 1)[-1]) if role else None
+    return store.find("aws:iam/role:Role", str(role).rsplit("/", 1)[-1]) if role else None

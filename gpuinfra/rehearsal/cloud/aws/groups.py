@@ -1,9 +1,8 @@
-"""What the settings of an Auto Scaling group and its template amount to, and what its instances are made of."""
+"""Auto Scaling groups and launch templates as the fleet sees them."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +10,18 @@ from gpuinfra.rehearsal.cloud.aws import places
 from gpuinfra.rehearsal.cloud.aws.images import Image, image_of
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.groups import Made, View
+from gpuinfra.rehearsal.cloud.core.groups import Instance, View, new_instance, reservation_room
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 GROUP = "aws:autoscaling/group:Group"
 
 
 def template_of(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Which template a group launches, from either place where a group may say so: id or name, and version."""
+    """The launch template that a group names, in either of the two places where it can: id or name, and version."""
     if mixed := inputs.get("mixedInstancesPolicy"):
         named = (mixed.get("launchTemplate") or {}).get("launchTemplateSpecification") or {}
         return {
@@ -33,17 +32,13 @@ def template_of(inputs: dict[str, Any]) -> dict[str, Any]:
     return dict(inputs.get("launchTemplate") or {})
 
 
-def resolve_template(cloud: Cloud, inputs: dict[str, Any], region: str) -> tuple[Resource, int, dict[str, Any]] | None:
-    """The template, the version's number and what it says; None when there is none."""
+def resolve_template(store: Store, inputs: dict[str, Any], region: str) -> tuple[Resource, int, dict[str, Any]] | None:
+    """(template, number of the version, contents of the version); None where it does not exist."""
     named = template_of(inputs)
-    found = cloud.store.find(TEMPLATE, str(named.get("id"))) if named.get("id") else None
+    found = store.find(TEMPLATE, str(named.get("id"))) if named.get("id") else None
     if found is None and named.get("name"):
         found = next(
-            (
-                one
-                for one in cloud.store.list(TEMPLATE)
-                if one.outputs.get("name") == named["name"] and one.region == region
-            ),
+            (one for one in store.list(TEMPLATE) if one.outputs.get("name") == named["name"] and one.region == region),
             None,
         )
     if found is None:
@@ -52,7 +47,7 @@ def resolve_template(cloud: Cloud, inputs: dict[str, Any], region: str) -> tuple
     number = {"$Latest": found.outputs["latestVersion"], "$Default": found.outputs["defaultVersion"]}.get(
         version, version
     )
-    data = cloud.store.get("template-version", f"{found.id}:{int(number)}") if str(number).isdigit() else None
+    data = store.get("template-version", f"{found.id}:{int(number)}") if str(number).isdigit() else None
     return (found, int(number), data) if data is not None else None
 
 
@@ -68,15 +63,15 @@ def tags_of(inputs: dict[str, Any]) -> dict[str, str]:
 
 
 def cluster_and_pool(group: Resource) -> tuple[str, str]:
-    """Whose instances a group makes, by its tags; a group without them is a pool of its own."""
+    """Cluster and pool by the group's tags. A group without them is its own pool."""
     tags = tags_of(wire.plain(group.inputs))
     return tags.get("gpuinfra:cluster", "cluster"), tags.get("gpuinfra:pool") or group.id
 
 
-def kind_of(cloud: Cloud, group: Resource) -> str:
-    """reserved, block, on_demand or spot: what the group's settings amount to."""
+def kind_of(store: Store, group: Resource) -> str:
+    """The capacity kind: reserved, block, on_demand or spot."""
     inputs = wire.plain(group.inputs)
-    resolved = resolve_template(cloud, inputs, group.region)
+    resolved = resolve_template(store, inputs, group.region)
     template = resolved[2] if resolved else {}
     market = (template.get("instanceMarketOptions") or {}).get("marketType")
     shares = (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
@@ -105,7 +100,7 @@ def machine_of(inputs: dict[str, Any], template: dict[str, Any]) -> str:
 
 
 def instance_tags(template: dict[str, Any]) -> dict[str, str]:
-    """The tags that a template gives its instances."""
+    """The tags that a template gives to its instances."""
     found: dict[str, str] = {}
     for spec in template.get("tagSpecifications") or []:
         if spec.get("resourceType") == "instance":
@@ -119,8 +114,8 @@ class AutoScaling:
     cloud = "aws"
     tokens = (GROUP,)
 
-    def view(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> View:
-        """What the group's inputs say; an instance refresh ends as many at once as its floor of healthy ones allows."""
+    def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
+        """By the group's inputs. An instance refresh ends as many instances at once as its minimum of healthy ones allows."""
         inputs = wire.plain(group.inputs)
         cluster, pool = cluster_and_pool(group)
         healthy = ((inputs.get("instanceRefresh") or {}).get("preferences") or {}).get("minHealthyPercentage")
@@ -128,17 +123,17 @@ class AutoScaling:
         return View(
             cluster=cluster,
             pool=pool,
-            kind=kind_of(cloud, group),
+            kind=kind_of(cloud.store, group),
             wanted=desired(inputs),
             may_launch="Launch" not in (inputs.get("suspendedProcesses") or []),
             unavailable=max(1, len(have) - floor),
         )
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """Why the next instance cannot be had, in EC2's words."""
+        """In EC2's words."""
         inputs = wire.plain(group.inputs)
-        tags, kind = tags_of(inputs), kind_of(cloud, group)
-        resolved = resolve_template(cloud, inputs, group.region)
+        tags, kind = tags_of(inputs), kind_of(cloud.store, group)
+        resolved = resolve_template(cloud.store, inputs, group.region)
         if resolved is None:
             return CloudError(
                 "ValidationError", "The launch template of the group does not exist. Launching EC2 instance failed."
@@ -158,8 +153,10 @@ class AutoScaling:
                 "InsufficientInstanceCapacity",
                 f"Could not launch {words} Instances. InsufficientInstanceCapacity - {reason} Launching EC2 instance failed.",
             )
-        for reservation, size in _reservations(cloud, inputs, resolved[2]):
-            if _used(cloud, reservation) + (wanted - have) > size:
+        for reservation in reservations_of(inputs, resolved[2]):
+            made = cloud.store.find("aws:ec2/capacityReservation:CapacityReservation", reservation)
+            room = reservation_room(cloud, reservation, wire.plain(made.inputs).get("instanceCount") if made else None)
+            if room and wanted - have > room[1]:
                 return CloudError(
                     "ReservationCapacityExceeded",
                     f"Could not launch {words} Instances. ReservationCapacityExceeded - The requested reservation {reservation} does not have "
@@ -167,30 +164,23 @@ class AutoScaling:
                 )
         return None
 
-    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Made]) -> Made:
-        """An instance as EC2 knows it."""
+    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
+        """An instance as EC2 describes it."""
         inputs = wire.plain(group.inputs)
-        resolved = resolve_template(cloud, inputs, group.region)
+        resolved = resolve_template(cloud.store, inputs, group.region)
         assert resolved is not None
         template, version, data = resolved
         tags = tags_of(inputs)
-        cluster, pool = cluster_and_pool(group)
         serial = cloud.store.next("i")
         image: Image = image_of(cloud.store, str(data.get("imageId") or ""))
         zone, zone_id, subnet = _zone(cloud, group, inputs, have)
-        return {
+        return new_instance(self.cloud, group, self.view(cloud, group, have), name, serial) | {
             "id": f"i-{ids.hexa(serial, 17)}",
-            "cloud": self.cloud,
-            "name": name,
-            "cluster": cluster,
-            "pool": pool,
-            "group": group.id,
             "group_name": tags.get("gpuinfra:group", ""),
             "region": group.region,
             "zone": zone,
             "zone_id": zone_id,
             "subnet": subnet,
-            "address": f"10.{128 + serial // 65536}.{serial // 256 % 256}.{serial % 256}",
             "machine": machine_of(inputs, data),
             "image_id": str(data.get("imageId") or ""),
             "os": image.os,
@@ -198,86 +188,64 @@ class AutoScaling:
             "template": template.id,
             "template_name": template.outputs.get("name", ""),
             "template_version": version,
-            "kind": kind_of(cloud, group),
             "reservations": reservations_of(inputs, data),
             "profile": data.get("iamInstanceProfile") or {},
             "metadata": data.get("metadataOptions") or {},
             "interfaces": data.get("networkInterfaces") or [],
             "tags": {**instance_tags(data), **tags, "aws:autoscaling:groupName": group.id},
-            "launched": time.time(),
-            "state": "running",
         }
 
-    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> list[Made]:
-        """Instances of another template or version, while an instance refresh is under way; it ends when there are none."""
+    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
+        """During an instance refresh: the instances of another template or version. The refresh ends when none is left."""
         key = f"{group.region}:{group.id}"
         if cloud.store.get("refresh", key) is None:
             return []
-        resolved = resolve_template(cloud, wire.plain(group.inputs), group.region)
+        resolved = resolve_template(cloud.store, wire.plain(group.inputs), group.region)
         wanted = (resolved[0].id, resolved[1]) if resolved else None
         found = [one for one in have if wanted and (one["template"], one["template_version"]) != wanted]
         if not found:
             cloud.store.drop("refresh", key)
         return found
 
-    def first_to_go(self, have: Sequence[Made]) -> list[Made]:
-        """Oldest template version first, then the newest instance."""
+    def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
+        """By the version of the template, oldest first, then the newest instance."""
         return sorted(have, key=lambda one: (one["template_version"], -one["launched"], one["id"]))
 
-    def launched(self, instance: Made) -> str:
-        """EC2 Auto Scaling's words."""
+    def launched(self, instance: Instance) -> str:
+        """As EC2 Auto Scaling words it."""
         return f"Launching a new EC2 instance: {instance['id']}"
 
     def failed(self, shortage: CloudError) -> str:
-        """EC2 Auto Scaling's words."""
+        """As EC2 Auto Scaling words it."""
         return "Launching a new EC2 instance.  Status Reason: " + shortage.message
 
     def ended(self, instance_id: str) -> str:
-        """EC2 Auto Scaling's words."""
+        """As EC2 Auto Scaling words it."""
         return f"Terminating EC2 instance: {instance_id}"
 
     def cause(self, wanted: int) -> str:
-        """EC2 Auto Scaling's words."""
+        """As EC2 Auto Scaling words it."""
         return f"an instance was started in response to a difference between desired and actual capacity, increasing the capacity to {wanted}."
 
     def lost(self) -> str:
-        """EC2 Auto Scaling's words."""
+        """As EC2 Auto Scaling words it."""
         return (
             "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
         )
 
 
-KIND = AutoScaling()
-
-
-def _reservations(cloud: Cloud, inputs: dict[str, Any], template: dict[str, Any]) -> list[tuple[str, int]]:
-    """Targeted reservations whose size is known: made in this cloud, or told to it. One that nobody knows is taken to be large enough."""
-    found = []
-    for id in reservations_of(inputs, template):
-        made = cloud.store.find("aws:ec2/capacityReservation:CapacityReservation", id)
-        size = wire.plain(made.inputs).get("instanceCount") if made else (cloud.external(id) or {}).get("count")
-        if size is not None:
-            found.append((id, int(size)))
-    return found
-
-
-def _used(cloud: Cloud, reservation: str) -> int:
-    every = cloud.fleet.instances().values()
-    return sum(1 for one in every if one["state"] != "terminated" and reservation in one["reservations"])
-
-
-def _zone(cloud: Cloud, group: Resource, inputs: dict[str, Any], have: Sequence[Made]) -> tuple[str, str, str]:
-    """Zone name, zone id and subnet: the group's subnets in turn."""
+def _zone(cloud: Cloud, group: Resource, inputs: dict[str, Any], have: Sequence[Instance]) -> tuple[str, str, str]:
+    """(zone name, zone id, subnet) of the next instance: the group's subnets in turn."""
     subnets = inputs.get("vpcZoneIdentifiers") or []
     if not subnets:
         name = (inputs.get("availabilityZones") or [places.zones(group.region)[0][0]])[0]
         return name, places.zone_id(group.region, name) or "", ""
     chosen = subnets[len(have) % len(subnets)]
     found = cloud.store.find("aws:ec2/subnet:Subnet", chosen)
-    told = cloud.external(chosen) or {}
+    described = cloud.external(chosen) or {}
     name = (
         str(found.outputs.get("availabilityZone"))
         if found
-        else told.get("availabilityZone") or places.zones(group.region)[0][0]
+        else described.get("availabilityZone") or places.zones(group.region)[0][0]
     )
     return name, places.zone_id(group.region, name) or "", chosen

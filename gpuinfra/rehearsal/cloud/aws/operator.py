@@ -1,8 +1,8 @@
-"""The calls that the AWS provider makes for an operation, with the resources and context keys that IAM sees.
+"""The calls that the AWS provider makes for an operation, with the resources and context keys that IAM evaluates.
 
-The words come from the same table as the policies (`gpuinfra/clouds/aws/resources.py`), so a rehearsal does not prove that the table is right - tests hold
-it against CloudFormation's schemas and botocore's operations. It proves that names, tags, regions and services that the policies are held to
-are those of what is really made, and that nothing is made that the plan did not announce.
+The table is that of the generated policies (`gpuinfra/clouds/aws/resources.py`), so a rehearsal does not prove that the table is right; tests
+compare it with CloudFormation's schemas and botocore's operations. A rehearsal proves that the names, tags, regions and services in the policies
+are those of the resources that are created, and that no operation is made that the plan did not announce.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.rehearsal.cloud.aws import policy
-from gpuinfra.rehearsal.cloud.aws.policy import Ask
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
-
-OPERATOR = f"arn:aws:iam::{ids.ACCOUNT}:user/standin-operator"
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 _SERVICE_ROLE = {
     "autoscaling/group:Group": "autoscaling.amazonaws.com",
@@ -37,67 +35,67 @@ _TAGGED_BY = {
     "ec2/route:Route": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
     "ec2/routeTableAssociation:RouteTableAssociation": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
 }
-"""Types without tags of their own -> the type and input whose tags are looked at."""
+"""Types without tags of their own -> the type and the input of the resource whose tags count."""
 
 
-def asks(
-    cloud: Cloud, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
-) -> Iterator[Ask]:
-    """The calls of an operation; a creation and a change are read back."""
+def required(
+    store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
+) -> Iterator[AccessRequest]:
+    """The calls of an operation. A creation and a change also read the resource."""
     kind = token.removeprefix("aws:")
     row = ACTIONS.get(token)
     if row is None:
-        yield Ask(OPERATOR, f"{ids.module(token)}:{operation.capitalize()}{ids.class_name(token)}", "*")
+        yield AccessRequest(OPERATOR, f"{ids.module(token)}:{operation.capitalize()}{ids.class_name(token)}", "*")
         return
     before = wire.plain(old.inputs) if old else {}
-    words = [word for word in row.of(operation) if _asked(word, operation, before, inputs)]
+    words = [word for word in row.of(operation) if _holds(word, operation, before, inputs)]
     words += row.of("read") if operation in ("create", "update") else ()
     context = {
         "aws:RequestedRegion": region or "us-east-1",
-        **_tags(cloud, kind, before or inputs),
+        **_tags(store, kind, before or inputs),
         "kms:GrantIsForAWSResource": "true",
     }
     for word in dict.fromkeys(word.partition("?")[0] for word in words):
         more = _context(word, kind, region)
-        for resource in _resources(cloud, word, kind, {**before, **inputs}, region, old.id if old else ""):
-            yield Ask(OPERATOR, word, resource, {**context, **more})
+        for resource in _resources(store, word, kind, {**before, **inputs}, region, old.id if old else ""):
+            yield AccessRequest(OPERATOR, word, resource, {**context, **more})
 
 
-def invoked(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> Iterator[Ask]:
-    """Who one is needs no permission; a parameter is read by its name, and AWS's own have no account."""
+def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
+    """The caller's identity needs no permission. A parameter is read by its name; AWS's own parameters have no account."""
     if token == "aws:ssm/getParameter:getParameter":
         name = str(args.get("name"))
-        where = f"{region}:" if name.startswith("/aws/service/") else f"{region}:{ids.ACCOUNT}"
+        where = f"{region}:" if name.startswith("/aws/service/") else f"{region}:{ACCOUNT}"
         context = {"aws:RequestedRegion": region}
-        yield Ask(OPERATOR, "ssm:GetParameter", f"arn:aws:ssm:{where}:parameter{name}", context)
+        yield AccessRequest(OPERATOR, "ssm:GetParameter", f"arn:aws:ssm:{where}:parameter{name}", context)
     elif token != "aws:index/getCallerIdentity:getCallerIdentity":
-        yield Ask(OPERATOR, f"{ids.module(token)}:{ids.class_name(token)}", "*")
+        yield AccessRequest(OPERATOR, f"{ids.module(token)}:{ids.class_name(token)}", "*")
 
 
-def allows(documents: tuple[str, ...], ask: Ask) -> tuple[bool, str]:
-    """The logic of IAM."""
-    return policy.decide(ask, documents)
+def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
+    """By the logic of IAM."""
+    return policy.decide(request, documents)
 
 
-def refusal(ask: Ask, why: str) -> CloudError:
-    """As the services say it; EC2 has a code of its own."""
-    service, _, call = ask.action.partition(":")
+def denial(request: AccessRequest, reason: str) -> CloudError:
+    """As the services word it; EC2 has its own code."""
+    service, _, call = request.action.partition(":")
     code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
-    text = f"User: {ask.principal_arn} is not authorized to perform: {ask.action} on resource: {ask.resource} {why}"
+    text = f"User: {request.principal} is not authorized to perform: {request.action} on resource: {request.resource} {reason}"
     return CloudError(code, text, status=403, service=service.upper(), operation=call)
 
 
-def http(action: str, resource: str, region: str) -> list[Ask]:
-    """A request that an SDK signs with the operator's keys; objects of a bucket with a key need the key as well."""
-    found = [Ask(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
+def http(action: str, resource: str, region: str) -> list[AccessRequest]:
+    """A request that an SDK signs with the operator's keys. Objects of an encrypted bucket need the key as well."""
+    found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
     if action in ("s3:GetObject", "s3:PutObject"):
         use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
-        found.append(Ask(OPERATOR, use, "*", {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
+        found.append(AccessRequest(OPERATOR, use, "*", {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
     return found
 
 
-def _asked(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a word's condition holds: an input that is given, or on a change one that differs; `-tags`: one that goes."""
+def _holds(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a word's condition holds: the input is given, or on a change differs. `-tags` means that a tag is removed."""
     _, _, key = word.partition("?")
     if not key:
         return True
@@ -113,10 +111,10 @@ def _keys(tags: Any) -> set[str]:
     return {str(one.get("key")) for one in tags} if isinstance(tags, list) else set(tags or {})
 
 
-def _tags(cloud: Cloud, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
+def _tags(store: Store, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
     if kind in _TAGGED_BY:
         other, key = _TAGGED_BY[kind]
-        found = cloud.store.find(other, str(inputs.get(key)))
+        found = store.find(other, str(inputs.get(key)))
         inputs = wire.plain(found.inputs) if found else {}
     tags = inputs.get("tags")
     return {f"aws:ResourceTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
@@ -130,12 +128,12 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
     return {"kms:ViaService": f"s3.{region}.amazonaws.com"} if kind.startswith("s3/") else {}
 
 
-def _resources(cloud: Cloud, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
-    """The ARNs that IAM compares."""
-    account, where = ids.ACCOUNT, f"{region}:{ids.ACCOUNT}"
+def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
+    """The ARNs of the resources that a call concerns."""
+    account, where = ACCOUNT, f"{region}:{ACCOUNT}"
     name = str(inputs.get("name") or id)
     if action == "iam:PassRole":
-        yield from _passed(cloud, kind, inputs)
+        yield from _passed(store, kind, inputs)
     elif action == "iam:CreateServiceLinkedRole" or (kind.startswith("fsx/") and action.startswith("iam:")):
         yield f"arn:aws:iam::{account}:role/aws-service-role/{_SERVICE_ROLE[kind]}/AWSServiceRole"
     elif kind == "fsx/dataRepositoryAssociation:DataRepositoryAssociation" and action.startswith("s3:"):
@@ -166,24 +164,24 @@ def _resources(cloud: Cloud, action: str, kind: str, inputs: Mapping[str, Any], 
         yield f"arn:aws:{action.partition(':')[0]}:{where}:{ids.kebab(ids.class_name('aws:' + kind))}/{id or '*'}"
 
 
-def _passed(cloud: Cloud, kind: str, inputs: Mapping[str, Any]) -> Iterator[str]:
-    """The roles that an operation hands to a service."""
+def _passed(store: Store, kind: str, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """The roles that an operation passes to a service."""
     roles = [inputs.get(key) for key in ("iamRoleArn", "cloudWatchLogsRoleArn") if inputs.get(key)]
     if kind == "iam/instanceProfile:InstanceProfile" and inputs.get("role"):
-        roles.append(f"arn:aws:iam::{ids.ACCOUNT}:role/{inputs['role']}")
+        roles.append(f"arn:aws:iam::{ACCOUNT}:role/{inputs['role']}")
     if kind == "autoscaling/group:Group":
-        roles += [f"arn:aws:iam::{ids.ACCOUNT}:role/{role}" for role in _node_roles(cloud, inputs)]
+        roles += [f"arn:aws:iam::{ACCOUNT}:role/{role}" for role in _node_roles(store, inputs)]
     yield from (str(role) for role in roles)
 
 
-def _node_roles(cloud: Cloud, inputs: Mapping[str, Any]) -> Iterator[str]:
+def _node_roles(store: Store, inputs: Mapping[str, Any]) -> Iterator[str]:
     mixed = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
     given = inputs.get("launchTemplate") or mixed.get("launchTemplateSpecification") or {}
-    template = cloud.store.find(
+    template = store.find(
         "aws:ec2/launchTemplate:LaunchTemplate", str(given.get("id") or given.get("launchTemplateId"))
     )
     profile = (wire.plain(template.inputs).get("iamInstanceProfile") or {}) if template else {}
     named = str(profile.get("name") or str(profile.get("arn") or "").rsplit("/", 1)[-1])
-    found = cloud.store.find("aws:iam/instanceProfile:InstanceProfile", named)
+    found = store.find("aws:iam/instanceProfile:InstanceProfile", named)
     if found:
         yield str(wire.plain(found.inputs).get("role"))

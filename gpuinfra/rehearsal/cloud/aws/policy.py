@@ -1,8 +1,9 @@
-"""Whether policies allow a request: enough of IAM's logic for what nodes and operators do with buckets.
+"""Evaluates IAM policies, as far as nodes and operators need it.
 
-Implements Effect, Action, NotAction, Resource, NotResource, Principal, policy variables and the condition operators below; explicit
-denial wins, silence denies. An operator that is not implemented never allows and always denies, so a gap shows as a refusal.
-Loopback stands in for TLS, so `aws:SecureTransport` is true. What it leaves out: permission boundaries, session and organisation policies.
+Implemented: Effect, Action, NotAction, Resource, NotResource, Principal, policy variables and the condition operators below. An explicit
+deny wins, and without an allow a request is denied. A condition operator that is not implemented never allows and always denies, so a gap
+shows as a denial. Loopback replaces TLS, so `aws:SecureTransport` is true. Not implemented: permission boundaries, session policies and
+organization policies.
 """
 
 from __future__ import annotations
@@ -10,28 +11,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Ask:
-    """One request: who, what, on which resource, with which context keys."""
-
-    principal_arn: str
-    action: str
-    resource: str
-    context: Mapping[str, str] = field(default_factory=dict)
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
 
 
-def decide(ask: Ask, identity: Iterable[str], resource: Iterable[str] = ()) -> tuple[bool, str]:
-    """(allowed, why), given the caller's policies and those of the resource, as JSON."""
+def decide(request: AccessRequest, identity: Iterable[str], resource: Iterable[str] = ()) -> tuple[bool, str]:
+    """(allowed, statement or reason), given the policies of the caller and of the resource in JSON."""
     allowed = ""
     for documents, is_resource in ((identity, False), (resource, True)):
         for document in documents:
             for statement in _statements(document):
-                if not _matches(ask, statement, is_resource):
+                if not _matches(request, statement, is_resource):
                     continue
                 sid = str(statement.get("Sid") or "without a Sid")
                 if statement.get("Effect") == "Deny":
@@ -39,7 +31,7 @@ def decide(ask: Ask, identity: Iterable[str], resource: Iterable[str] = ()) -> t
                 allowed = allowed or sid
     if allowed:
         return True, allowed
-    return False, f"because no identity-based policy allows the {ask.action} action"
+    return False, f"because no identity-based policy allows the {request.action} action"
 
 
 @lru_cache(maxsize=512)
@@ -51,31 +43,31 @@ def _statements(document: str) -> list[Mapping[str, Any]]:
     return found if isinstance(found, list) else [found]
 
 
-def _matches(ask: Ask, statement: Mapping[str, Any], is_resource: bool) -> bool:
-    if is_resource and not _principal(ask, statement):
+def _matches(request: AccessRequest, statement: Mapping[str, Any], is_resource: bool) -> bool:
+    if is_resource and not _principal(request, statement):
         return False
-    for key, value, blind in (("Action", ask.action, True), ("Resource", ask.resource, False)):
+    for key, value, blind in (("Action", request.action, True), ("Resource", request.resource, False)):
         if key in statement:
-            if not any(_like(_fill(one, ask), value, blind) for one in _list(statement[key])):
+            if not any(_like(_fill(one, request), value, blind) for one in _list(statement[key])):
                 return False
         elif f"Not{key}" in statement and any(
-            _like(_fill(one, ask), value, blind) for one in _list(statement[f"Not{key}"])
+            _like(_fill(one, request), value, blind) for one in _list(statement[f"Not{key}"])
         ):
             return False
-    return _conditions(ask, statement.get("Condition") or {}, statement.get("Effect") == "Deny")
+    return _conditions(request, statement.get("Condition") or {}, statement.get("Effect") == "Deny")
 
 
-def _principal(ask: Ask, statement: Mapping[str, Any]) -> bool:
+def _principal(request: AccessRequest, statement: Mapping[str, Any]) -> bool:
     who = statement.get("Principal")
     if who == "*":
         return True
     named = _list(who.get("AWS", [])) if isinstance(who, Mapping) else []
-    account = ask.principal_arn.split(":")[4] if ask.principal_arn.count(":") > 4 else ""
-    role = re.sub(r":sts::(\d+):assumed-role/([^/]+)/.*", r":iam::\1:role/\2", ask.principal_arn)
-    return any(one in ("*", ask.principal_arn, role, account, f"arn:aws:iam::{account}:root") for one in named)
+    account = request.principal.split(":")[4] if request.principal.count(":") > 4 else ""
+    role = re.sub(r":sts::(\d+):assumed-role/([^/]+)/.*", r":iam::\1:role/\2", request.principal)
+    return any(one in ("*", request.principal, role, account, f"arn:aws:iam::{account}:root") for one in named)
 
 
-def _conditions(ask: Ask, conditions: Mapping[str, Mapping[str, Any]], denies: bool) -> bool:
+def _conditions(request: AccessRequest, conditions: Mapping[str, Mapping[str, Any]], denies: bool) -> bool:
     for operator, wanted in conditions.items():
         optional = operator.endswith("IfExists")
         judge = _OPERATORS.get(operator.removesuffix("IfExists"))
@@ -84,10 +76,10 @@ def _conditions(ask: Ask, conditions: Mapping[str, Mapping[str, Any]], denies: b
                 if not denies:
                     return False
                 continue
-            given = next((value for name, value in ask.context.items() if name.lower() == key.lower()), None)
+            given = next((value for name, value in request.context.items() if name.lower() == key.lower()), None)
             if given is None and optional:
                 continue
-            if not judge(given, [_fill(str(one), ask) for one in _list(values)]):
+            if not judge(given, [_fill(str(one), request) for one in _list(values)]):
                 return False
     return True
 
@@ -115,9 +107,9 @@ _OPERATORS = {
 }
 
 
-def _fill(pattern: str, ask: Ask) -> str:
-    """Policy variables: `${aws:userid}`; what is not known matches nothing."""
-    return re.sub(r"\$\{([^}]+)\}", lambda found: ask.context.get(found.group(1), "\0unknown"), pattern)
+def _fill(pattern: str, request: AccessRequest) -> str:
+    """Replace policy variables such as `${aws:userid}`. An unknown variable matches nothing."""
+    return re.sub(r"\$\{([^}]+)\}", lambda found: request.context.get(found.group(1), "\0unknown"), pattern)
 
 
 def _list(value: Any) -> list[Any]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import conditions
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.rights import grant
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
@@ -48,31 +49,31 @@ class Principal:
     operator: bool = False
 
 
-def secret_of_operator(cloud: Cloud) -> str:
+def operator_secret(store: Store) -> str:
     """The part of the operator's own metadata address that nobody else knows."""
-    with cloud.store.change():
-        known = cloud.store.get("azure", "operator")
+    with store.change():
+        known = store.get("azure", "operator")
         if known is None:
             known = {"secret": secrets.token_urlsafe(18)}
-            cloud.store.put("azure", "operator", known)
+            store.put("azure", "operator", known)
     return str(known["secret"])
 
 
-def identities_of(cloud: Cloud, instance: dict[str, Any]) -> list[Resource]:
+def identities_of(store: Store, instance: dict[str, Any]) -> list[Resource]:
     """The user-assigned identities of a machine."""
     wanted = {str(one).lower() for one in instance["identities"]}
-    return [one for one in cloud.store.list(IDENTITY) if one.id.lower() in wanted]
+    return [one for one in store.list(IDENTITY) if one.id.lower() in wanted]
 
 
-def issue(cloud: Cloud, principal: Principal, audience: str) -> tuple[str, float]:
+def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float]:
     """A token and when it ends; the same one until it is nearly over."""
     place = f"{principal.object_id} {audience.rstrip('/')}"
-    with cloud.store.change():
-        known = cloud.store.get("azure-issued", place)
+    with store.change():
+        known = store.get("azure-issued", place)
         if known is None or time.time() > known["expires"] - _RENEW_S:
             known = {"token": "standin." + secrets.token_urlsafe(48), "expires": time.time() + LIFETIME_S}
-            cloud.store.put("azure-issued", place, known)
-            cloud.store.put(
+            store.put("azure-issued", place, known)
+            store.put(
                 "azure-token",
                 known["token"],
                 {
@@ -83,10 +84,10 @@ def issue(cloud: Cloud, principal: Principal, audience: str) -> tuple[str, float
     return str(known["token"]), float(known["expires"])
 
 
-def of_token(cloud: Cloud, header: str, audiences: tuple[str, ...]) -> Principal:
+def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal:
     """Whom an Authorization header speaks for. Raises CloudError as Azure's services do."""
     kind, _, token = header.partition(" ")
-    known = cloud.store.get("azure-token", token) if kind == "Bearer" and token else None
+    known = store.get("azure-token", token) if kind == "Bearer" and token else None
     if known is None:
         raise CloudError("InvalidAuthenticationInfo", "Server failed to authenticate the request. The access token is not valid.", status=401)  # fmt: skip
     if time.time() > known["expires"]:
@@ -98,9 +99,9 @@ def of_token(cloud: Cloud, header: str, audiences: tuple[str, ...]) -> Principal
 
 def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attributes: dict[str, str]) -> bool:
     """Whether a role of `who` at `place` (an ARM id), or above it, allows one of the data actions."""
-    for assignment in assignments(cloud, who.object_id, place):
+    for assignment in assignments(cloud.store, who.object_id, place):
         inputs = wire.plain(assignment.inputs)
-        allowed = _data_actions(cloud, str(inputs.get("roleDefinitionId") or ""))
+        allowed = _data_actions(cloud.store, str(inputs.get("roleDefinitionId") or ""))
         condition = str(inputs.get("condition") or "")
         for action in actions:
             if (
@@ -112,13 +113,13 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
                     cloud.rights.used(grant(assignment.urn))
                 return True
     if not who.operator:
-        cloud.rights.refused(who.name, actions[0], place)
+        cloud.rights.denied(who.name, actions[0], place)
     return False
 
 
-def assignments(cloud: Cloud, principal: str, place: str) -> Iterator[Resource]:
+def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
     """The role assignments of a principal that reach a place."""
-    for one in cloud.store.list(ASSIGNMENT):
+    for one in store.list(ASSIGNMENT):
         inputs = wire.plain(one.inputs)
         scope = "/" + str(inputs.get("scope") or "").strip("/")
         if str(inputs.get("principalId")).lower() == principal.lower() and _within(place, scope):
@@ -129,12 +130,12 @@ def _within(place: str, scope: str) -> bool:
     return (place.lower() + "/").startswith(scope.lower().rstrip("/") + "/")
 
 
-def _data_actions(cloud: Cloud, definition: str) -> tuple[list[str], list[str]]:
+def _data_actions(store: Store, definition: str) -> tuple[list[str], list[str]]:
     """Data actions, and those taken out again, of one of Azure's own roles or of one that was made here."""
     guid = definition.rsplit("/", 1)[-1].lower()
     if guid in _ROLES:
         return _ROLES[guid], []
-    for one in cloud.store.list(DEFINITION):
+    for one in store.list(DEFINITION):
         if one.id.rsplit("/", 1)[-1].lower() == guid:
             permissions = wire.plain(one.inputs).get("permissions") or []
             return (
@@ -150,4 +151,4 @@ def _matches(pattern: str, action: str) -> bool:
 
 def tenant() -> str:
     """The tenant of everything here."""
-    return ids.SUBSCRIPTION
+    return SUBSCRIPTION

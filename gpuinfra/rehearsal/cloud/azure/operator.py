@@ -1,4 +1,4 @@
-"""The actions that Azure asks for an operation, by the same table as the role definition that is printed; it holds for the whole subscription."""
+"""The actions that Azure requires for an operation, from the table of the generated role definition. The role holds for the whole subscription."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.azure.permissions import ACTIONS, FUNCTIONS
-from gpuinfra.rehearsal.cloud.aws.policy import Ask
 from gpuinfra.rehearsal.cloud.azure import identity
-from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
-from gpuinfra.rehearsal.cloud.core.operations import asked, named
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest, actions_of, listed
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 OPERATOR = identity.OPERATOR
 
@@ -33,43 +33,43 @@ _ARM: tuple[tuple[str, str], ...] = (
 """Path of a request to Azure Resource Manager -> its action. Resource provider operations, read 2026-11-21."""
 
 
-def asks(
-    cloud: Cloud, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
-) -> Iterator[Ask]:
+def required(
+    store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
+) -> Iterator[AccessRequest]:
     """The actions of an operation."""
     before = wire.plain(old.inputs) if old else {}
-    group = f"/subscriptions/{ids.SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
     scope = old.id if old else group.removesuffix("/resourceGroups/")
     if token not in ACTIONS:
-        yield Ask(OPERATOR, f"{token} is in no table", scope)
+        yield AccessRequest(OPERATOR, f"{token} is in no table", scope)
         return
-    for action in asked(ACTIONS[token], operation, before, inputs):
-        yield Ask(OPERATOR, action, scope)
+    for action in actions_of(ACTIONS[token], operation, before, inputs):
+        yield AccessRequest(OPERATOR, action, scope)
 
 
-def invoked(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> Iterator[Ask]:
-    """The action of a function of the SDK; who one is needs none."""
+def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
+    """The action of a function of the SDK. The caller's identity needs none."""
     if token in FUNCTIONS:
-        yield Ask(OPERATOR, FUNCTIONS[token], f"/subscriptions/{ids.SUBSCRIPTION}")
+        yield AccessRequest(OPERATOR, FUNCTIONS[token], f"/subscriptions/{SUBSCRIPTION}")
     elif "getClient" not in token:
-        yield Ask(OPERATOR, f"{token} is in no table", f"/subscriptions/{ids.SUBSCRIPTION}")
+        yield AccessRequest(OPERATOR, f"{token} is in no table", f"/subscriptions/{SUBSCRIPTION}")
 
 
-def http(place: str) -> list[Ask]:
-    """A request to Azure Resource Manager that the program itself makes."""
-    return [Ask(OPERATOR, action, place) for path, action in _ARM if re.fullmatch(path, place, re.IGNORECASE)]
+def http(place: str) -> list[AccessRequest]:
+    """A request to Azure Resource Manager that gpuinfra itself makes."""
+    return [AccessRequest(OPERATOR, action, place) for path, action in _ARM if re.fullmatch(path, place, re.IGNORECASE)]
 
 
-def allows(documents: tuple[str, ...], ask: Ask) -> tuple[bool, str]:
-    """Whether some role definition names it. Azure does not look at upper and lower case."""
-    wanted = ask.action.lower()
-    return any(wanted in {one.lower() for one in named(text, "Actions", "DataActions")} for text in documents), ""
+def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
+    """Whether a role definition lists the action. Azure ignores upper and lower case."""
+    wanted = request.action.lower()
+    return any(wanted in {one.lower() for one in listed(text, "Actions", "DataActions")} for text in documents), ""
 
 
-def refusal(ask: Ask, why: str) -> CloudError:
-    """As Azure says it."""
+def denial(request: AccessRequest, reason: str) -> CloudError:
+    """As Azure words it."""
     text = (
-        f"The client 'standin-operator@example.com' with object id '{ask.principal_arn}' does not have authorization to perform action '{ask.action}' "
-        f"over scope '{ask.resource}' or the scope is invalid. If access was recently granted, please refresh your credentials."
+        f"The client 'standin-operator@example.com' with object id '{request.principal}' does not have authorization to perform action '{request.action}' "
+        f"over scope '{request.resource}' or the scope is invalid. If access was recently granted, please refresh your credentials."
     )
     return AzureError("AuthorizationFailed", text, status=403)

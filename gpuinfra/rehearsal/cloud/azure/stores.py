@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.errors import AzureError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.azure.identity import Principal
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, StoredObject
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store, StoredObject
 
 ACCOUNT = "azure-native:storage:StorageAccount"
 CONTAINER = "azure-native:storage:BlobContainer"
@@ -24,22 +23,22 @@ ENDPOINT = "azure-native:network:PrivateEndpoint"
 _DAY_S = 86400.0
 
 
-def account(cloud: Cloud, name: str) -> Resource | None:
+def account(store: Store, name: str) -> Resource | None:
     """The storage account of that name; names are unique among all of Azure's customers."""
-    return next((one for one in cloud.store.list(ACCOUNT) if one.id.rsplit("/", 1)[-1] == name), None)
+    return next((one for one in store.list(ACCOUNT) if one.id.rsplit("/", 1)[-1] == name), None)
 
 
-def account_id(cloud: Cloud, name: str) -> str:
+def account_id(store: Store, name: str) -> str:
     """Its ARM id, or what it would be."""
-    found = account(cloud, name)
+    found = account(store, name)
     return found.id if found else f"/subscriptions/unknown/storageAccounts/{name}"
 
 
-def container_id(cloud: Cloud, account_name: str, name: str) -> str | None:
+def container_id(store: Store, account_name: str, name: str) -> str | None:
     """The ARM id of a container; None where there is none."""
-    found = account(cloud, account_name)
+    found = account(store, account_name)
     wanted = f"{found.id}/blobServices/default/containers/{name}".lower() if found else ""
-    return next((one.id for one in cloud.store.list(CONTAINER) if one.id.lower() == wanted), None)
+    return next((one.id for one in store.list(CONTAINER) if one.id.lower() == wanted), None)
 
 
 def names_of(container: Resource) -> tuple[str, str]:
@@ -53,9 +52,9 @@ def bucket(account_name: str, container: str) -> str:
     return f"azure:{account_name}/{container}"
 
 
-def reachable(cloud: Cloud, name: str, who: Principal) -> None:
+def reachable(store: Store, name: str, who: Principal) -> None:
     """Raises where the account's network rules let the caller not in, or there is no such account."""
-    found = account(cloud, name)
+    found = account(store, name)
     if found is None:
         raise AzureError("ResourceNotFound", f"The host {name}.blob.core.windows.net is not known: there is no such account.", status=404)  # fmt: skip
     inputs = wire.plain(found.inputs)
@@ -63,14 +62,14 @@ def reachable(cloud: Cloud, name: str, who: Principal) -> None:
     public = inputs.get("publicNetworkAccess", "Enabled") == "Enabled"
     if public and (rules.get("defaultAction", "Allow") == "Allow" or (who.operator and rules.get("ipRules"))):
         return
-    if not who.operator and any(found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in cloud.store.list(ENDPOINT)):  # fmt: skip
+    if not who.operator and any(found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)):  # fmt: skip
         return
     raise AzureError("AuthorizationFailure", "This request is not authorized to perform this operation.", status=403)
 
 
-def locks(cloud: Cloud, account_name: str, container: str) -> tuple[float, bool] | None:
+def locks(store: Store, account_name: str, container: str) -> tuple[float, bool] | None:
     """(seconds from creation, whether appending is allowed) of a container's immutability policy."""
-    for one in cloud.store.list(LOCK):
+    for one in store.list(LOCK):
         inputs = wire.plain(one.inputs)
         if inputs.get("accountName") == account_name and inputs.get("containerName") == container:
             days = float(inputs.get("immutabilityPeriodSinceCreationInDays") or 0)
@@ -78,15 +77,15 @@ def locks(cloud: Cloud, account_name: str, container: str) -> tuple[float, bool]
     return None
 
 
-def immutable(cloud: Cloud, account_name: str, container: str, held: StoredObject) -> None:
+def immutable(store: Store, account_name: str, container: str, held: StoredObject) -> None:
     """Raises where a policy still holds a blob."""
-    lock = locks(cloud, account_name, container)
+    lock = locks(store, account_name, container)
     if lock and time.time() < held.modified + lock[0]:
         raise AzureError("BlobImmutableDueToPolicy", "This operation is not permitted as the blob is immutable due to a policy.", status=409)  # fmt: skip
 
 
-def protected(cloud: Cloud, account_name: str, container: str) -> bool:
+def protected(store: Store, account_name: str, container: str) -> bool:
     """Whether a container holds a blob that may not be deleted yet."""
-    lock = locks(cloud, account_name, container)
-    blobs = cloud.store.objects(bucket(account_name, container))
+    lock = locks(store, account_name, container)
+    blobs = store.objects(bucket(account_name, container))
     return bool(lock) and any(time.time() < modified + lock[0] for *_, modified in blobs) if lock else False

@@ -26,13 +26,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.node.health import PATH, PORT
+from gpuinfra.rehearsal.cloud.azure.model import brought_to, disk_of, model_hash, provisioned
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.groups import Made
+from gpuinfra.rehearsal.cloud.core.groups import Instance
 from gpuinfra.rehearsal.nodes import endpoints
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 PATIENCE_S = 120.0
 SCRIPT_LIMIT_S = 900.0
@@ -43,7 +44,7 @@ _running: set[str] = set()
 _asked: dict[str, float] = {}
 
 
-def tend(cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
+def tend(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     """One look at a scale set's machines."""
     for one in have:
         _agent(cloud, one)
@@ -51,15 +52,13 @@ def tend(cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
     _roll(cloud, group, [cloud.store.get("instance", one["id"]) or one for one in have])
 
 
-def problems(cloud: Cloud, group: Resource) -> list[tuple[str, str, float]]:
+def problems(store: Store, group: Resource) -> list[tuple[str, str, float]]:
     """(code, text, when) of an upgrade that stopped."""
-    mark = cloud.store.get("azure-upgrade", group.id)
+    mark = store.get("azure-upgrade", group.id)
     return [(mark["code"], mark["message"], mark["at"])] if mark and mark.get("code") else []
 
 
-def _roll(cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
-    from gpuinfra.rehearsal.cloud.azure.groups import model_hash
-
+def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     inputs = wire.plain(group.inputs)
     wanted = model_hash(inputs)
     old = [one for one in have if one["model"] != wanted]
@@ -100,32 +99,30 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
         bring(cloud, group, one)
 
 
-def bring(cloud: Cloud, group: Resource, one: Made) -> None:
+def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
     """Bring one machine to the set's model, with a new disk where that is needed."""
-    from gpuinfra.rehearsal.cloud.azure.groups import brought_to, disk_of, provisioned
-
     inputs = wire.plain(group.inputs)
     fresh = one["disk"] != disk_of(inputs)
     with cloud.store.change():
         now = cloud.store.get("instance", one["id"])
         if now is None or now["state"] == "terminated":
             return
-        now |= brought_to(cloud, inputs) | {"brought": time.time(), "health": "Unknown"}
+        now |= brought_to(inputs) | {"brought": time.time(), "health": "Unknown"}
         now["tags"] = {key: str(value) for key, value in (inputs.get("tags") or {}).items()}
         if fresh:
-            now |= provisioned(cloud, inputs) | {"agent": None}
+            now |= provisioned(inputs) | {"agent": None}
         cloud.store.put("instance", one["id"], now)
         cloud.store.log("reimage" if fresh else "upgrade", group.type, f"{group.id}/virtualMachines/{one['index']}", "")
     if fresh:
         cloud.fleet.reimage(one["id"])
 
 
-def _well(cloud: Cloud, one: Made) -> bool:
+def _well(cloud: Cloud, one: Instance) -> bool:
     """Whether an upgrade may go on after this machine; where nobody asks, or nothing runs, there is nothing to wait for."""
-    return cloud.fleet.host is None or (_given(one) and (not one["asked_for_health"] or one.get("health") == "Healthy"))
+    return cloud.fleet.host is None or (_given(one) and (not one["reports_health"] or one.get("health") == "Healthy"))
 
 
-def _late(one: Made) -> bool:
+def _late(one: Instance) -> bool:
     """Whether an upgrade waits no longer for this machine: its script never ended, or it is ill after it."""
     if not _given(one):
         return time.time() - one["brought"] > SCRIPT_LIMIT_S
@@ -133,7 +130,7 @@ def _late(one: Made) -> bool:
     return one.get("health") == "Unhealthy" or time.time() - begun > PATIENCE_S
 
 
-def _given(one: Made) -> bool:
+def _given(one: Instance) -> bool:
     """Whether the machine has what its model's script brings, well or not."""
     return not one["script"] or (one.get("agent") or {}).get("script") == _mark(one["script"])
 
@@ -142,7 +139,7 @@ def _mark(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()
 
 
-def _agent(cloud: Cloud, one: Made) -> None:
+def _agent(cloud: Cloud, one: Instance) -> None:
     """Run the script that the machine's model wants and that this machine was not given yet."""
     if cloud.fleet.host is None or not one["script"] or one["id"] in _running:
         return
@@ -158,7 +155,7 @@ def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
         try:
             text = base64.b64decode(script, validate=True).decode()
         except (binascii.Error, ValueError) as error:
-            _told(cloud, id, mark, 1, f"settings.script is not base64 of a text: {error}")
+            _told(cloud.store, id, mark, 1, f"settings.script is not base64 of a text: {error}")
             return
         try:
             code, said = cloud.fleet.host.run(id, ["bash", "-c", text], SCRIPT_LIMIT_S)  # pyright: ignore[reportOptionalMemberAccess]
@@ -170,25 +167,25 @@ def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
                 time.sleep(0.5)
                 return
             code, said = 1, str(error)
-        _told(cloud, id, mark, code, said)
+        _told(cloud.store, id, mark, code, said)
     finally:
         _running.discard(id)
         with contextlib.suppress(Exception):
             cloud.wake()
 
 
-def _told(cloud: Cloud, id: str, mark: str, code: int, said: str) -> None:
-    with cloud.store.change():
-        now = cloud.store.get("instance", id)
+def _told(store: Store, id: str, mark: str, code: int, said: str) -> None:
+    with store.change():
+        now = store.get("instance", id)
         if now is not None:
             agent = {"script": mark, "code": code, "said": said[-2000:], "at": time.time()}
-            cloud.store.put("instance", id, {**now, "agent": agent, "health": "Unknown"})
+            store.put("instance", id, {**now, "agent": agent, "health": "Unknown"})
     _asked.pop(id, None)
 
 
-def _ask(cloud: Cloud, one: Made) -> None:
+def _ask(cloud: Cloud, one: Instance) -> None:
     """What the health extension does: ask the machine itself."""
-    if cloud.fleet.host is None or not one["asked_for_health"] or time.time() - _asked.get(one["id"], 0.0) < _ASK_S:
+    if cloud.fleet.host is None or not one["reports_health"] or time.time() - _asked.get(one["id"], 0.0) < _ASK_S:
         return
     _asked[one["id"]] = time.time()
     health = _answer(cloud, one["id"])

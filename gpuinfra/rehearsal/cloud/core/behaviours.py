@@ -6,24 +6,20 @@ Everything without one behaves generically: any type of the SDKs can be created,
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from importlib import import_module
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import ids
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError, GoogleError
+from gpuinfra.rehearsal.cloud.core import registry
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.check import Failure
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
-
-_MODULES = (
-    *(f"aws.behaviours.{name}" for name in ("network", "groups", "storage", "identity", "functions", "audit")),
-    *(f"azure.behaviours.{name}" for name in ("network", "compute", "storage", "identity")),
-    *(f"gcp.behaviours.{name}" for name in ("network", "compute", "storage", "identity", "functions")),
-)
 
 
 class Behaviour:
@@ -60,7 +56,7 @@ class Behaviour:
         """After a creation or an update, with the resource in the store."""
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """After a creation or an update is safe in the store; may raise MadeButFailed."""
+        """After a creation or an update is safe in the store; may raise CreatedButFailed."""
 
     def before_update(self, cloud: Cloud, call: Call) -> None: ...
 
@@ -91,14 +87,8 @@ class Behaviour:
         """The error when a name or an id is taken."""
         code, message = self.taken
         if code:
-            return CloudError(code, message.format(name=str(taken.args[0]).split(" is taken")[0]), status=409)
-        package = call.token.split(":", 1)[0]
-        if package == "azure-native":
-            return AzureError("Conflict", f"cannot create already existing resource '{taken.holder_id}'", status=409)
-        if package == "gcp":
-            return GoogleError("alreadyExists", f"The resource '{taken.holder_id}' already exists", status=409)
-        kind = ids.class_name(call.token)
-        return CloudError("ResourceAlreadyExistsException", f"{kind} already exists: {taken.holder_id}", status=409)
+            return CloudError(code, message.format(name=taken.name), status=409)
+        return registry.of_token(call.token).already_exists(call.token, taken)
 
 
 Answer = Callable[["Cloud", Mapping[str, Any], str], dict[str, Any]]
@@ -107,15 +97,6 @@ Answer = Callable[["Cloud", Mapping[str, Any], str], dict[str, Any]]
 _BEHAVIOURS: dict[str, Behaviour] = {}
 _ANSWERS: dict[str, Answer] = {}
 _GENERIC = Behaviour()
-
-
-class Member(Behaviour):
-    """One member of a role on Google Cloud: giving it twice is giving it once, and taking it is taking it from everybody."""
-
-    joins = True
-
-
-_MEMBER = Member()
 
 
 def behaves(cls: type[Behaviour]) -> type[Behaviour]:
@@ -136,35 +117,23 @@ def answers(*tokens: str) -> Callable[[Answer], Answer]:
 
 
 def of(token: str) -> Behaviour:
-    """The behaviour of a type."""
-    _load()
-    member = token.startswith("gcp:") and token.endswith(("IAMMember", "IamMember"))
-    return _BEHAVIOURS.get(token, _MEMBER if member else _GENERIC)
+    """The behaviour of a resource type."""
+    stand_in = registry.of_token(token)
+    _load(stand_in.name)
+    return _BEHAVIOURS.get(token) or stand_in.default_behaviour(token) or _GENERIC
 
 
 def answer(token: str) -> Answer | None:
-    """What a function says, where it says something of its own."""
-    _load()
+    """The answer of a function; None where it is only synthesized."""
+    _load(registry.of_token(token).name)
     return _ANSWERS.get(token)
 
 
-def ordered_error(token: str) -> CloudError:
-    """A plausible refusal for `--fault cloud:error:...`."""
-    package, kind = token.split(":", 1)[0], ids.class_name(token)
-    if package == "aws":
-        service = ids.module(token)
-        return CloudError(
-            "ServiceUnavailable", "The request has failed due to a temporary failure of the server. (ordered by --fault)",
-            status=503, service=service.upper(), operation=f"Create{kind}",
-        )  # fmt: skip
-    if package == "gcp":
-        return GoogleError("backendError", "The service is currently unavailable. (ordered by --fault)", status=503)
-    return AzureError(
-        "ServiceUnavailable", "The server is temporarily unable to handle the request. (ordered by --fault)", status=503
-    )
-
-
-@lru_cache(maxsize=1)
-def _load() -> None:
-    for name in _MODULES:
-        import_module(f"gpuinfra.rehearsal.cloud.{name}")
+@cache
+def _load(cloud: str) -> None:
+    """Import every module of a cloud's package `behaviours`; each registers what it plays."""
+    name = f"{registry.ROOT}.{cloud}"
+    if importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.behaviours"):
+        package = importlib.import_module(f"{name}.behaviours")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)

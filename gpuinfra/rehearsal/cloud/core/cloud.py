@@ -1,20 +1,19 @@
-"""The cloud itself: creates, reads, updates and deletes whatever the SDKs declare, and keeps it in the store.
+"""The contents of all clouds: creates, reads, updates and deletes what the SDKs declare, and keeps it in the store.
 
-This is the part between Pulumi's protocol (`provider.py`) and the store. What a single type does beyond keeping what it was
-told is a behaviour (`behaviours/`); nothing here names one.
+This is the layer between Pulumi's protocol (`provider.py`) and the store. What a single type does beyond keeping its inputs
+is a behaviour; what a whole cloud does is its `StandIn`.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviours, ids, synth, wire
-from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, MadeButFailed
+from gpuinfra.rehearsal.cloud.core import behaviours, ids, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
 from gpuinfra.rehearsal.cloud.core.operator import Operator
@@ -22,20 +21,16 @@ from gpuinfra.rehearsal.cloud.core.rights import Rights
 from gpuinfra.rehearsal.cloud.core.sdk import Function, ResourceType, sdk
 from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
 
-_ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
-
 _MAKERS = "makers"
-"""Kind of thing: who made what any number may make, by the engine's names."""
+"""Kind of thing in the store: the URNs that created a resource which several programs may create."""
 
 EXISTING = "existing"
-"""The operation that what was there before belongs to."""
-
-DEFAULT_REGIONS = {"aws": "us-east-1", "azure-native": "eastus", "gcp": "us-central1"}
+"""The operation of resources that the account held before the rehearsal."""
 
 
 @dataclass
 class Call:
-    """One request about one resource, and what becomes of it."""
+    """One request about one resource, with its result."""
 
     token: str
     urn: str
@@ -46,11 +41,11 @@ class Call:
     outputs: dict[str, Any] = field(default_factory=dict)
     old: Resource | None = None
     tags: dict[str, str] = field(default_factory=dict)
-    """Default tags of the provider that asks."""
+    """Default tags of the calling provider."""
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The inputs without envelopes."""
+        """The inputs without the envelopes of secrets."""
         return wire.plain(self.inputs)
 
     def resource(self) -> Resource:
@@ -58,7 +53,7 @@ class Call:
 
 
 class Cloud:
-    """Everything that a rehearsal's clouds hold, and what they do with it."""
+    """The contents of a rehearsal's clouds."""
 
     def __init__(self, folder: Path, *, faults: Any = (), operation: str = "rehearsal") -> None:
         self.folder = folder
@@ -66,10 +61,10 @@ class Cloud:
         self.faults = Faults(faults, self.store)
         self.endpoint = ""
         self.changed = threading.Event()
-        """Set whenever a group, a template or an instance may have work to do."""
+        """Set when a group, a template or an instance may need work."""
         self.fleet = Fleet(self, None, "no node host was started")
         self.operator = Operator()
-        self.rights = Rights(self)
+        self.rights = Rights(self.store)
 
     def close(self) -> None:
         self.store.close()
@@ -78,15 +73,15 @@ class Cloud:
 
     @staticmethod
     def type(token: str) -> ResourceType:
-        return sdk(token.split(":", 1)[0]).resource(token)
+        return sdk(ids.package(token)).resource(token)
 
     @staticmethod
     def function(token: str) -> Function:
-        return sdk(token.split(":", 1)[0]).function(token)
+        return sdk(ids.package(token)).function(token)
 
     def region_of(self, token: str, inputs: Mapping[str, Any], default: str) -> str:
-        """Where a resource is; "" for what has no region, and for clouds whose ids carry it."""
-        if not token.startswith("aws:") or "region" not in self.type(token).inputs:
+        """The region of a resource; empty for what has no region, and on clouds whose ids carry it."""
+        if not registry.of_token(token).regional_ids or "region" not in self.type(token).inputs:
             return ""
         given = wire.peel(inputs.get("region"))
         return given if isinstance(given, str) and not wire.is_unknown(given) else default
@@ -94,18 +89,18 @@ class Cloud:
     # The four verbs
 
     def create(self, call: Call) -> None:
-        """Make a resource, whole or not at all; fills in its id and outputs."""
+        """Create a resource completely or not at all. Fills in its id and outputs."""
         fault = self.faults.of_call(call.token)
         if fault == "error":
-            error = behaviours.ordered_error(call.token)
+            error = registry.of_token(call.token).unavailable(call.token)
             self.store.log("create", call.token, "", call.urn, error.code)
             raise error
         behaviour = behaviours.of(call.token)
         try:
             if call.urn:
-                self.operator.resource(self, "create", call.token, call.plain, call.region)
+                self.operator.check_resource(self.store, "create", call.token, call.plain, call.region)
             with self.store.change():
-                self._look_first(call, behaviour)
+                self._look_up_first(call, behaviour)
                 behaviour.before_create(self, call)
                 call.id = call.id or behaviour.identify(self, call) or self._identify(call)
                 self._complete(call)
@@ -128,25 +123,25 @@ class Cloud:
         self.wake()
         behaviour.after(self, call)
         if fault == "partial":
-            raise MadeButFailed(
-                "InternalFailure", "the resource was created and did not become ready (ordered by --fault)", status=500
+            raise CreatedButFailed(
+                "InternalFailure", "the resource was created and did not become ready (injected by --fault)", status=500
             )
         if fault == "lost":
             raise AnswerLost(
-                "RequestTimeout", "the connection broke before the answer arrived (ordered by --fault)", status=500
+                "RequestTimeout", "the connection broke before the answer arrived (injected by --fault)", status=500
             )
 
-    def _look_first(self, call: Call, behaviour: behaviours.Behaviour) -> None:
-        """Azure's provider asks whether the id is in use before it sends anything, so that nothing else is said of a name that is taken."""
-        if not call.token.startswith("azure-native:") or behaviour.joins:
+    def _look_up_first(self, call: Call, behaviour: behaviours.Behaviour) -> None:
+        """Report a taken id before any other error, as providers do that ask for the id before they create."""
+        if behaviour.joins or not registry.of_token(call.token).looks_up_first:
             return
         call.id = call.id or behaviour.identify(self, call) or self._identify(call)
         if self.store.find(call.token, call.id) is not None:
             raise Taken(call.id, call.token, call.id)
 
     def existing(self, token: str, id: str, inputs: dict[str, Any], region: str = "") -> None:
-        """Something that the account had before: it is there under its own id, and no engine made it."""
-        where = self.region_of(token, inputs, region or DEFAULT_REGIONS[token.split(":", 1)[0]])
+        """Add a resource that the account held before the rehearsal: it has its own id, and no engine created it."""
+        where = self.region_of(token, inputs, region or registry.of_token(token).default_region)
         if self.store.find(token, id, where) is None:
             before, self.store.operation = self.store.operation, EXISTING
             try:
@@ -159,7 +154,7 @@ class Cloud:
         behaviour = behaviours.of(call.token)
         call.old, call.id, call.region = old, old.id, old.region
         try:
-            self.operator.resource(self, "update", call.token, call.plain, call.region, old)
+            self.operator.check_resource(self.store, "update", call.token, call.plain, call.region, old)
             with self.store.change():
                 behaviour.before_update(self, call)
                 self._complete(call, keep=old.outputs)
@@ -174,11 +169,11 @@ class Cloud:
         behaviour.after(self, call)
 
     def delete(self, resource: Resource, urn: str = "") -> None:
-        """Delete a resource, if the cloud lets go of it."""
+        """Delete a resource, unless the cloud refuses."""
         behaviour = behaviours.of(resource.type)
         try:
             if urn:
-                self.operator.resource(self, "delete", resource.type, {}, resource.region, resource)
+                self.operator.check_resource(self.store, "delete", resource.type, {}, resource.region, resource)
             with self.store.change():
                 behaviour.before_delete(self, resource)
                 if not (behaviour.joins and self._leave(resource, urn, stays=behaviour.stays)):
@@ -191,61 +186,56 @@ class Cloud:
         self.wake()
 
     def find(self, token: str, id: str, region: str) -> Resource | None:
-        """A resource by the id that the engine or a person gives: `<id>`, `<id>@<region>`, or the form that imports use."""
+        """A resource by the id that the engine or a person gives: its own id, or a form that imports use."""
         own = self.region_of(token, {}, region)
-        if token.startswith("aws:") and own and "@" in id:
-            bare, _, named = id.rpartition("@")
-            if found := self.find(token, bare, named):
-                return found
+        bare, named = registry.of_token(token).split_import_id(id)
+        if own and named and (found := self.find(token, bare, named)):
+            return found
         return (
             self.store.find(token, id, own)
-            or (self.store.find(token, id) if not token.startswith("aws:") or not own else None)
+            or (None if own else self.store.find(token, id))
             or behaviours.of(token).by_import_id(self, token, id, own)
         )
 
     def external(self, id: str) -> dict[str, Any] | None:
-        """What is said about something that the account has and this rehearsal did not make: a reservation, a network.
+        """What is known of a resource that the account holds and this rehearsal did not create; None where there is none.
 
-        Things are told over the control interface; an id that is not synthetic is believed to exist.
+        The control interface describes such resources. An id that is visibly not synthetic is believed to exist.
         """
-        told = self.store.get("external", id)
-        if told is None and id.startswith(_ID_PREFIXES) and not re.search(r"-0{8}", id):
+        described = self.store.get("external", id)
+        if described is None and any(one.is_real_id(id) for one in registry.installed()):
             return {}
-        return told
+        return described
 
     def wake(self) -> None:
-        """Tell whoever runs instances that something may have changed."""
+        """Tell the fleet that something may have changed."""
         self.changed.set()
 
     # What every resource has in common
 
     def _identify(self, call: Call) -> str:
-        package, inputs = call.token.split(":", 1)[0], call.plain
-        if package == "azure-native":
-            return ids.azure_id(call.token, call.name, inputs)
-        if package == "gcp":
-            return ids.gcp_id(call.token, call.name, inputs, ids.PROJECT)
-        return ids.aws_id(call.token, call.name, inputs, call.region, self.store.next)
+        stand_in = registry.of_token(call.token)
+        return stand_in.identify(call.token, call.name, call.plain, call.region, self.store.next)
 
     def _complete(self, call: Call, keep: Mapping[str, Any] | None = None) -> None:
-        """Every declared output; on an update, what the cloud had made up before stays."""
+        """Fill in every declared output. On an update, outputs that the cloud had generated keep their values."""
         declared = self.type(call.token)
-        about = synth.Subject(call.token.split(":", 1)[0], call.token, call.id, call.region, call.inputs)
+        about = synth.Subject(call.token, call.id, call.region, call.inputs)
         made = synth.outputs(declared.outputs, declared.inputs, about)
         for name, value in (keep or {}).items():
             if name in made and call.inputs.get(name) is None and name != "tagsAll":
                 made[name] = value
         if "tagsAll" in made:
             made["tagsAll"] = {**call.tags, **made["tagsAll"]}
-        # A provider says itself what is secret. Where it does not, the engine marks the outputs of every unchanged resource
-        # while it writes them into the state, and ends now and then with "concurrent map read and map write" (3.259).
+        # The provider marks secret outputs itself. Otherwise the engine marks the outputs of every unchanged resource while it
+        # writes them to the state, and crashes now and then with "concurrent map read and map write" (3.259).
         for name in declared.secrets & set(made):
             if made[name] is not None and not wire.is_secret(made[name]):
                 made[name] = wire.secret(made[name])
         call.outputs = made
 
     def _join(self, call: Call) -> bool:
-        """Note who made it; True where it is there already."""
+        """Record the creator. True where the resource exists already."""
         key = f"{call.token} {call.id}"
         there = self.store.find(call.token, call.id, call.region) is not None
         known = self.store.get(_MAKERS, key) if there else None
@@ -253,7 +243,7 @@ class Cloud:
         return there
 
     def _leave(self, resource: Resource, urn: str, *, stays: bool) -> bool:
-        """Note who lets go; True where it is there for others still."""
+        """Forget a creator. True where others still need the resource."""
         key = f"{resource.type} {resource.id}"
         others = sorted({*(self.store.get(_MAKERS, key) or ())} - {urn or resource.urn})
         if stays and others:

@@ -1,27 +1,27 @@
-"""What a rehearsal asks of its cloud: who is there, what was made by which operation, and accidents on purpose.
+"""The control interface of the rehearsal: reads nodes, resources and calls, and injects accidents.
 
-Every request carries the token that the process printed when it was ready. Answers are JSON.
+Every request carries the token that the process printed at its start. Answers are JSON.
 
 | request | does |
 | --- | --- |
-| GET `nodes` | the instances as nodes: label, stage, end of the console |
-| GET `ssh` | where the nodes answer SSH on this computer, and with which key one gets in |
-| GET `instances` | the instances as the cloud knows them, the terminated ones too |
-| GET `resources` | everything the cloud holds, with the operation and the URN that created it |
+| GET `nodes` | lists the instances as nodes: label, stage, end of the console |
+| GET `ssh` | where the nodes listen for SSH on this computer, and with which key |
+| GET `instances` | lists the instances as the cloud sees them, including terminated ones |
+| GET `resources` | lists every resource, with the operation and the URN that created it |
 | GET `calls?since=N` | the log of calls after number N |
-| GET `activities?group=NAME` | what a group did, newest first |
-| GET `permissions` | what the operator's credentials were asked for, and refused |
-| GET `rights` | what nodes used of their rights, did not use, and were refused |
-| POST `operation` `{"operation"}` | names the operation that following creations belong to |
+| GET `activities?group=NAME` | a group's activities, newest first |
+| GET `permissions` | the calls that the operator's policies were checked for |
+| GET `rights` | the rights that nodes used, did not use, and were denied |
+| POST `operation` `{"operation"}` | names the operation that later changes belong to |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
-| POST `delete` `{"type", "id"}` | deletes a resource by hand, as the cloud allows |
-| POST `vanish` `{"type", "id"}` | makes a resource disappear, whatever depends on it |
-| POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure would |
-| POST `preempt` `{"instance_id"}` | tells a spot machine of Google's that it is preempted; it ends 30 s later |
+| POST `delete` `{"type", "id"}` | deletes a resource by hand, unless the cloud refuses |
+| POST `vanish` `{"type", "id"}` | removes a resource, whatever depends on it |
+| POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
-| POST `existing` `{"type", "id", "inputs", "region"}` | puts in place what the account had before, with what is known of it |
-| POST `schedule` `{"name"}` | runs a group's scheduled action now, whenever it is due |
-| POST `external` `{"id", ...}` | says what the account had before: a reservation of 2 is `{"id": "cr-...", "count": 2}` |
+| POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that the account held before, with what is known of it |
+| POST `external` `{"id", ...}` | describes what the account held before: a reservation of 2 is `{"id": "cr-...", "count": 2}` |
+
+Some clouds add requests of their own (`StandIn.control_actions`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import schedules
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core import ids, registry, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
-from gpuinfra.rehearsal.cloud.gcp import groups as gcp_groups
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
+from gpuinfra.rehearsal.cloud.core.stand_in import Action
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -45,45 +43,48 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 
+PREFIX = "/.control/"
+
+
 class Control:
     """Serves `/.control/...`."""
 
     def __init__(self, cloud: Cloud, token: str) -> None:
         self.cloud, self._token = cloud, token
-        self._actions: dict[tuple[str, str], Callable[[dict[str, Any]], Any]] = {
+        self._actions: dict[tuple[str, str], Action] = {
             ("GET", "nodes"): self._nodes,
             ("GET", "ssh"): self._ssh,
             ("GET", "instances"): lambda _: {"instances": list(self.cloud.fleet.instances().values())},
             ("GET", "resources"): self._resources,
             ("GET", "calls"): lambda asked: {"calls": self.cloud.store.calls(int(asked.get("since") or 0))},
             ("GET", "activities"): self._activities,
-            ("GET", "permissions"): lambda _: self.cloud.operator.seen(),
-            ("GET", "rights"): lambda _: self.cloud.rights.seen(),
+            ("GET", "permissions"): lambda _: self.cloud.operator.summary(),
+            ("GET", "rights"): lambda _: self.cloud.rights.summary(self.cloud.fleet.running()),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,
             ("POST", "delete"): self._delete,
             ("POST", "vanish"): self._vanish,
             ("POST", "terminate"): self._terminate,
-            ("POST", "preempt"): self._preempt,
             ("POST", "reboot"): self._reboot,
-            ("POST", "schedule"): self._schedule,
             ("POST", "external"): self._external,
             ("POST", "existing"): self._existing,
         }
+        for stand_in in registry.installed():
+            self._actions |= {("POST", name): action for name, action in stand_in.control_actions(cloud).items()}
 
     def __call__(self, request: Request) -> Response:
         if not hmac.compare_digest(request.headers.get("x-gpuinfra-control", ""), self._token):
-            return _json(403, {"error": "X-Gpuinfra-Control must carry the token of this rehearsal"})
-        action = self._actions.get((request.method, request.path.removeprefix("/.control/").strip("/")))
+            return json_response({"error": "X-Gpuinfra-Control must carry the token of this rehearsal"}, 403)
+        action = self._actions.get((request.method, request.path.removeprefix(PREFIX).strip("/")))
         if action is None:
-            return _json(404, {"error": f"no such request: {request.method} {request.path}"})
+            return json_response({"error": f"unknown request: {request.method} {request.path}"}, 404)
         try:
             asked = json.loads(request.body) if request.body else request.query
-            return _json(200, action(asked))
+            return json_response(action(asked))
         except CloudError as error:
-            return _json(409, {"error": error.told("the cloud refused")})
+            return json_response({"error": error.reported("the cloud refused")}, 409)
         except (KeyError, TypeError, ValueError) as error:
-            return _json(400, {"error": f"{type(error).__name__}: {error}"})
+            return json_response({"error": f"{type(error).__name__}: {error}"}, 400)
 
     def _nodes(self, _: dict[str, Any]) -> dict[str, Any]:
         fleet = self.cloud.fleet
@@ -129,7 +130,7 @@ class Control:
         return {
             "resources": [
                 {
-                    "package": one.type.split(":", 1)[0], "type": one.type, "region": one.region, "id": one.id, "urn": one.urn,
+                    "package": ids.package(one.type), "type": one.type, "region": one.region, "id": one.id, "urn": one.urn,
                     "name": one.urn.rsplit("::", 1)[-1], "inputs": wire.plain(one.inputs), "outputs": wire.plain(one.outputs),
                     "operation": one.operation, "created": one.created,
                 }
@@ -187,14 +188,9 @@ class Control:
             raise ValueError(f"no running instance {id}")
         return {"instance_id": id}
 
-    def _preempt(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if not gcp_groups.preempt(self.cloud, str(asked["instance_id"])):
-            raise ValueError(f"{asked['instance_id']} is no running spot machine of Google's")
-        return {"instance_id": asked["instance_id"]}
-
     def _reboot(self, asked: dict[str, Any]) -> dict[str, Any]:
         if self.cloud.fleet.host is None:
-            raise ValueError(f"there are no nodes here: {self.cloud.fleet.unavailable}")
+            raise ValueError(f"no node runs here: {self.cloud.fleet.unavailable}")
         self.cloud.fleet.host.reboot(str(asked["instance_id"]))
         return {"instance_id": asked["instance_id"]}
 
@@ -202,12 +198,6 @@ class Control:
         self.cloud.store.put("external", str(asked["id"]), {key: value for key, value in asked.items() if key != "id"})
         self.cloud.wake()
         return {"id": asked["id"]}
-
-    def _schedule(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if not schedules.run(self.cloud.store, str(asked["name"])):
-            raise ValueError(f"no group has a scheduled action {asked['name']}")
-        self.cloud.wake()
-        return {"name": asked["name"]}
 
     def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.existing(
@@ -217,11 +207,7 @@ class Control:
 
 
 def _stage(instance: dict[str, Any], fleet: Fleet) -> str:
-    """What is said of an instance that the node host does not know."""
+    """The stage of an instance that the node host does not run."""
     if instance["state"] == "terminated":
         return "terminated"
     return "pending" if fleet.host else "never boots here"
-
-
-def _json(status: int, value: Any) -> Response:
-    return Response(status, json.dumps(value).encode(), "application/json")

@@ -1,12 +1,12 @@
-"""What groups of machines do on every cloud: make, keep, replace and remove instances.
+"""The instances of every group on every cloud: launched, kept, replaced and ended.
 
 One thread compares what each group wants with what it has. An instance is first a row in the store and then a machine of the
 node host, so that a kill between the two leaves work to do and nothing twice.
 
-Names are launch order within a pool (`gpu-1`, `gpu-2`), over its groups in the order reserved, block, flex, on-demand, spot; a group waits a
-moment for its siblings before its first launch, because the engine creates them side by side. While a pool has groups, a
+Names are launch order within a pool (`gpu-1`, `gpu-2`), over its groups in the order reserved, block, flex, on-demand, spot. A new group
+waits briefly for its siblings before its first launch, because the engine creates them in parallel. While a pool has groups, a
 number is never used twice: the replacement of `gpu-1` gets the next free one.
-What differs from cloud to cloud is a `GroupKind`.
+What differs between clouds is a `GroupKind`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import schedules
-from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core import ids, registry
 from gpuinfra.rehearsal.cloud.core.groups import GroupKind, Tending, View, groups, kind_of_cloud, kind_of_group
 
 if TYPE_CHECKING:
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
 _ORDER = ("reserved", "block", "flex", "on_demand", "spot")
 _SETTLE_S = 1.0
-"""How long a new group waits for its siblings before it launches."""
+"""How long a new group waits for its siblings before its first launch."""
 _RETRY_S = 5.0
-"""How often a group without capacity says so again."""
+"""How often a group without capacity tries again."""
 _TICK_S = 0.5
 
 
@@ -37,15 +36,14 @@ class Fleet:
     def __init__(self, cloud: Cloud, host: Any | None, unavailable: str = "") -> None:
         self.cloud, self.store, self.host = cloud, cloud.store, host
         self.unavailable = unavailable
-        """Why instances never become nodes here; empty when they do."""
+        """Why instances never boot here; empty where they do."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed_at: dict[str, float] = {}
 
     def start(self) -> None:
-        for instance in self.instances().values():
-            if instance["state"] != "terminated":
-                self._power_on(instance)
+        for instance in self.running():
+            self._power_on(instance)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
         self._thread.start()
 
@@ -56,29 +54,33 @@ class Fleet:
             self._thread.join(timeout=10)
 
     def instances(self) -> dict[str, dict[str, Any]]:
-        """Every instance by id, the terminated ones too."""
+        """Every instance by id, including terminated ones."""
         return self.store.all("instance")
+
+    def running(self) -> list[dict[str, Any]]:
+        """The instances that are not terminated, oldest first."""
+        return [one for one in self.instances().values() if one["state"] != "terminated"]
+
+    def console(self, id: str) -> str:
+        """The serial console of an instance."""
+        return self.host.console(id) if self.host else f"gpuinfra: this node never boots here: {self.unavailable}\n"
 
     def of_group(self, group: Resource) -> list[dict[str, Any]]:
         return self.members(group.region, group.id)
 
     def members(self, region: str, name: str) -> list[dict[str, Any]]:
-        """A group's instances that are not gone, oldest first; no region where the name carries the place."""
-        return [
-            one
-            for one in self.instances().values()
-            if one["group"] == name and region in ("", one["region"]) and one["state"] != "terminated"
-        ]
+        """A group's running instances, oldest first. The region is empty where the group's id carries it."""
+        return [one for one in self.running() if one["group"] == name and region in ("", one["region"])]
 
     def terminate(self, id: str, why: str) -> bool:
-        """End an instance, as a hardware failure or a person would; its group replaces it."""
+        """End an instance. Its group replaces it. False where no such instance runs."""
         with self.store.change():
             instance = self.store.get("instance", id)
             if instance is None or instance["state"] == "terminated":
                 return False
             instance |= {"state": "terminated", "ended": time.time(), "why": why}
             self.store.put("instance", id, instance)
-            text = kind_of_cloud(_cloud(instance)).ended(id)
+            text = kind_of_cloud(instance["cloud"]).ended(id)
             self._activity(instance["region"], instance["group"], text, why, "Successful")
         if self.host:
             self.host.terminate(id)
@@ -86,12 +88,12 @@ class Fleet:
         return True
 
     def lose(self, id: str) -> bool:
-        """End an instance as a hardware failure would; its group replaces it."""
+        """End an instance as a hardware failure does. Its group replaces it."""
         instance = self.store.get("instance", id)
-        return instance is not None and self.terminate(id, kind_of_cloud(_cloud(instance)).lost())
+        return instance is not None and self.terminate(id, kind_of_cloud(instance["cloud"]).lost())
 
     def reimage(self, id: str) -> None:
-        """Give a machine a new disk: it boots as if for the first time, and stays who it was."""
+        """Give an instance a new disk. It keeps its id and boots as for the first time."""
         if self.host:
             self.host.terminate(id)
         instance = self.store.get("instance", id)
@@ -99,7 +101,7 @@ class Fleet:
             self._power_on(instance)
 
     def abandon(self, group: Resource) -> None:
-        """The group is deleted: its instances go with it."""
+        """End the instances of a group that is deleted."""
         for instance in self.of_group(group):
             self.terminate(instance["id"], "the group was deleted")
         others = [other for other in groups(self.store) if (other.type, other.id) != (group.type, group.id)]
@@ -114,7 +116,7 @@ class Fleet:
         return view.cluster, view.pool
 
     def _forget(self, cluster: str, pool: str) -> None:
-        """A pool that has ended begins at 1 when it comes again, so nothing may be left that bears its names."""
+        """Forget a pool that has no groups left. A new pool of that name starts at 1, so no instance may keep such a name."""
         with self.store.change():
             self.store.reset(f"pool {cluster}/{pool}")
             for instance in self.instances().values():
@@ -122,11 +124,11 @@ class Fleet:
                     self.store.drop("instance", instance["id"])
 
     def has_capacity(self, group: Resource, wanted: int) -> bool:
-        """Whether the cloud would give the group what it wants now."""
+        """Whether the cloud has the capacity that the group wants."""
         return kind_of_group(group).shortage(self.cloud, group, 0, wanted) is None
 
     def activities(self, region: str, group: str) -> list[dict[str, Any]]:
-        """What a group did, newest first."""
+        """A group's activities, newest first."""
         found = [
             one
             for one in self.store.all("activity").values()
@@ -144,26 +146,27 @@ class Fleet:
                 return
             try:
                 self.reconcile()
-            except Exception as error:  # a defect here must show in the cloud's own log, and not end the rehearsal
+            except Exception as error:  # a defect here goes to the log of calls and does not end the rehearsal
                 self.store.log("reconcile", "groups", "", "", repr(error))
                 if self._stop.wait(_TICK_S):
                     return
 
     def reconcile(self) -> None:
         """One pass over all groups."""
-        schedules.run_due(self.store)
+        for stand_in in registry.installed():
+            stand_in.tick(self.cloud)
         every = [(group, self._view(group)) for group in groups(self.store)]
         every.sort(key=lambda one: (_ORDER.index(one[1].kind), one[0].created, one[0].id))
         young = {(view.cluster, view.pool) for group, view in every if time.time() - group.created < _SETTLE_S}
         for listed, seen in every:
-            # Read again: it may have changed while the groups before it were served.
+            # Read it again: it may have changed while the groups before it were served.
             group = self.store.find(listed.type, listed.id, listed.region)
             if group is None or (seen.cluster, seen.pool) in young:
                 continue
             self._serve(group)
 
     def _serve(self, group: Resource) -> None:
-        """Bring one group nearer to what it wants."""
+        """Bring one group closer to what it wants."""
         kind, have = kind_of_group(group), self.of_group(group)
         view = kind.view(self.cloud, group, have)
         if isinstance(kind, Tending):
@@ -173,7 +176,7 @@ class Fleet:
                 self._scale_out(group, kind, view.wanted)
             return
         with self.store.change():
-            # Nobody may change the group between the look and the verdict that nothing is outdated.
+            # In a transaction, so that the group does not change between reading it and the decision that no instance is outdated.
             now = self.store.find(group.type, group.id, group.region)
             outdated = kind.outdated(self.cloud, now, have) if now else []
         extra = len(have) - view.wanted
@@ -216,7 +219,7 @@ class Fleet:
         self.host.launch(
             Instance(
                 id=instance["id"], machine=instance["machine"], os=instance["os"], prebuilt=instance["prebuilt"], name=instance["name"],
-                pool=instance["pool"], cluster=instance["cluster"], cloud=_cloud(instance), region=instance["region"], zone=instance["zone_id"],
+                pool=instance["pool"], cluster=instance["cluster"], cloud=instance["cloud"], region=instance["region"], zone=instance["zone_id"],
                 faults=self.cloud.faults.of_node(instance["name"]),
             )
         )  # fmt: skip
@@ -230,8 +233,3 @@ class Fleet:
             "n": number, "id": ids.uuid(number), "region": region, "group": group, "description": description, "cause": cause,
             "status": status, "message": message, "code": code, "start": now, "end": now,
         })  # fmt: skip
-
-
-def _cloud(instance: dict[str, Any]) -> str:
-    """Whose instance it is; folders of the first release kept AWS's without saying so."""
-    return instance.get("cloud", "aws")

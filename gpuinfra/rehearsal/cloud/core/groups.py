@@ -1,32 +1,30 @@
-"""What the fleet asks of one cloud's groups: Auto Scaling groups, scale sets, managed instance groups.
+"""The protocol between the fleet and one cloud's groups of machines: Auto Scaling groups, scale sets, managed instance groups.
 
-The fleet knows launch order, numbers and the loop; a kind knows what its cloud's groups want, what an instance of theirs is
-made of, and in whose words it says that there are none.
+The fleet owns launch order, numbers and the loop. A kind reads what its cloud's groups want, builds their instances, and
+words why there are none.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from gpuinfra.rehearsal.cloud.core import registry
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
     from gpuinfra.rehearsal.cloud.core.errors import CloudError
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
-_MODULES = ("aws.groups", "azure.groups", "gcp.groups")
-"""Modules beside this one that have a `KIND`."""
-
-Made = dict[str, Any]
+Instance = dict[str, Any]
 """An instance, as the store keeps it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What a group amounts to now."""
+    """What a group wants now."""
 
     cluster: str
     pool: str
@@ -35,18 +33,25 @@ class View:
     wanted: int
     may_launch: bool = True
     surge: int = 0
-    """How many may be there above `wanted` while outdated ones are replaced."""
+    """How many instances may exist above `wanted` while outdated ones are replaced."""
     unavailable: int = 1
-    """How many outdated ones may be ended at once where there is no surge."""
+    """How many outdated instances may be ended at once where there is no surge."""
 
 
 class GroupKind(Protocol):
-    """One cloud's groups. Reads, and changes nothing but its own marks in the store."""
+    """One cloud's groups. Reads the cloud, and changes only its own marks in the store."""
 
-    cloud: str
-    tokens: tuple[str, ...]
+    @property
+    def cloud(self) -> str:
+        """The cloud's name in a spec."""
+        ...
 
-    def view(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> View:
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The types of the groups."""
+        ...
+
+    def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """What the group wants."""
         ...
 
@@ -54,28 +59,28 @@ class GroupKind(Protocol):
         """Why there cannot be `wanted` instances where there are `have`, in the cloud's own words."""
         ...
 
-    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Made]) -> Made:
-        """A new instance, `name` in launch order; the fleet keeps it."""
+    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
+        """A new instance, `name` in launch order. The fleet stores it."""
         ...
 
-    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> list[Made]:
-        """Who has to be replaced now because the group wants another template; asked inside a transaction, when all are there."""
+    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
+        """Instances to replace now because the group wants another template; called in a transaction, when all instances exist."""
         ...
 
-    def first_to_go(self, have: Sequence[Made]) -> list[Made]:
-        """Who leaves when the group shrinks, in that order."""
+    def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
+        """The order in which instances leave when the group shrinks."""
         ...
 
-    def launched(self, instance: Made) -> str:
-        """An activity's text."""
+    def launched(self, instance: Instance) -> str:
+        """The text of an activity."""
         ...
 
     def failed(self, shortage: CloudError) -> str:
-        """An activity's text."""
+        """The text of an activity."""
         ...
 
     def ended(self, instance_id: str) -> str:
-        """An activity's text."""
+        """The text of an activity."""
         ...
 
     def cause(self, wanted: int) -> str:
@@ -83,26 +88,21 @@ class GroupKind(Protocol):
         ...
 
     def lost(self) -> str:
-        """What is said when an instance went away by itself."""
+        """The cause of an activity after an instance failed."""
         ...
 
 
 @runtime_checkable
 class Tending(Protocol):
-    """What some clouds' groups do to the instances that they keep."""
+    """A kind whose groups change the instances that they keep."""
 
-    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
-        """One look at them; asked in every round, outside of a transaction."""
+    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
+        """Called in every round, outside of a transaction."""
         ...
 
 
-@lru_cache(maxsize=1)
 def _kinds() -> dict[str, GroupKind]:
-    found: dict[str, GroupKind] = {}
-    for name in _MODULES:
-        kind: GroupKind = import_module(f"gpuinfra.rehearsal.cloud.{name}").KIND
-        found |= dict.fromkeys(kind.tokens, kind)
-    return found
+    return {token: kind for one in registry.installed() for kind in one.group_kinds for token in kind.tokens}
 
 
 def kind_of_group(group: Resource) -> GroupKind:
@@ -118,3 +118,25 @@ def kind_of_cloud(cloud: str) -> GroupKind:
 def groups(store: Store) -> list[Resource]:
     """Every group of every cloud."""
     return [group for token in _kinds() for group in store.list(token)]
+
+
+def new_instance(cloud: str, group: Resource, view: View, name: str, serial: int) -> Instance:
+    """The fields that an instance has on every cloud; `serial` is its number among all instances of its cloud."""
+    return {
+        "cloud": cloud, "name": name, "cluster": view.cluster, "pool": view.pool, "group": group.id, "kind": view.kind,
+        "address": f"10.{128 + serial // 65536}.{serial // 256 % 256}.{serial % 256}", "launched": time.time(), "state": "running",
+    }  # fmt: skip
+
+
+def reservation_room(cloud: Cloud, reservation: str, size: int | None, **where: str) -> tuple[int, int] | None:
+    """(size, free) of a reservation in instances; None where its size is unknown, which counts as large enough.
+
+    `size` is that of a reservation made here; the control interface can give the size of any other one. `where` limits the instances
+    that use it to those with these fields.
+    """
+    if size is None:
+        size = (cloud.external(reservation) or {}).get("count")
+    if size is None:
+        return None
+    here = [one for one in cloud.fleet.running() if all(one[key] == value for key, value in where.items())]
+    return int(size), int(size) - sum(reservation in one["reservations"] for one in here)

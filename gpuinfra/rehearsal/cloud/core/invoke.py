@@ -26,7 +26,7 @@ def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> di
         raise Refused(failures)
     where = wire.peel(given.get("region")) or region
     plain = wire.plain(given)
-    about = synth.Subject(token.split(":", 1)[0], token, _identity(token, plain), str(where), given)
+    about = synth.Subject(token, _identity(token, plain), str(where), given)
     made = synth.outputs(declared.outputs, declared.inputs, about)
     if own := behaviours.answer(token):
         made |= own(cloud, plain, str(where))

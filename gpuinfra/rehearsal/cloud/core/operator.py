@@ -1,113 +1,138 @@
-"""Whether the person who rehearses may do what the engine does in his name.
+"""Whether the operator, who deploys, may make the calls that the engine makes in their name.
 
-Without orders he may do everything. With the documents that `gpuinfra permissions` prints, every call that the real provider would make for an operation
-is asked of them first, and refused in the cloud's own words; what was asked is remembered, so that a permission that nobody used can be named.
-Which calls an operation makes is in one module per cloud beside this one.
+Without policies the operator may do everything. With the documents that `gpuinfra permissions` prints, every call that the real provider
+would make for an operation is checked against them first and denied in the cloud's own words. The calls are recorded, so that a permission
+that no call used can be reported. `StandIn.permissions` holds which calls an operation makes.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuinfra.rehearsal.cloud.aws.policy import Ask
+from gpuinfra.clouds.planned import Actions
+from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
-
-_MODULES = {"aws": "aws", "azure-native": "azure", "gcp": "gcp"}
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 
-class Judge(Protocol):
-    """What a cloud's module answers."""
+@dataclass(frozen=True)
+class AccessRequest:
+    """One call as a cloud's access control sees it: who, what, on which resource, with which context keys."""
 
-    def asks(
-        self, cloud: Cloud, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
-    ) -> Iterable[Ask]:
-        """The calls of one operation; `old` is what the cloud holds before it."""
+    principal: str
+    action: str
+    resource: str
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+class PermissionModel(Protocol):
+    """How one cloud decides about calls (a module of its folder)."""
+
+    def required(
+        self, store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
+    ) -> Iterable[AccessRequest]:
+        """The calls of one operation on a resource; `old` is the resource before it."""
         ...
 
-    def invoked(self, cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> Iterable[Ask]:
+    def required_by_function(self, token: str, args: Mapping[str, Any], region: str) -> Iterable[AccessRequest]:
         """The calls of a function of the SDK."""
         ...
 
-    def allows(self, documents: tuple[str, ...], ask: Ask) -> tuple[bool, str]:
-        """(allowed, why not), by documents as JSON."""
+    def allows(self, documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
+        """(allowed, reason for a denial), by policy documents in JSON."""
         ...
 
-    def refusal(self, ask: Ask, why: str) -> CloudError:
-        """The cloud's own words."""
+    def denial(self, request: AccessRequest, reason: str) -> CloudError:
+        """The cloud's own error."""
         ...
 
 
 class Operator:
-    """The person, with or without a policy."""
+    """The person who deploys, with or without policies."""
 
     def __init__(self, documents: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.documents = None if documents is None else tuple(json.dumps(one) for one in documents)
-        """As JSON. None: he may do everything."""
+        """Policies in JSON. None allows everything."""
         self._lock = threading.Lock()
         self._used: set[str] = set()
-        self._done: set[tuple[str, str]] = set()
-        self._refused: list[str] = []
+        self._operations: set[tuple[str, str]] = set()
+        self._denied: list[str] = []
 
     @classmethod
     def read(cls, path: Path | None) -> Operator:
-        """From a file with a list of documents."""
+        """From a file with a list of policy documents."""
         return cls(None if path is None else json.loads(path.read_text(encoding="utf-8")))
 
-    def resource(
-        self,
-        cloud: Cloud,
-        operation: str,
-        token: str,
-        inputs: Mapping[str, Any],
-        region: str,
-        old: Resource | None = None,
-    ) -> None:
+    def check_resource(
+        self, store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None = None
+    ) -> None:  # fmt: skip
         """An operation of the engine. Raises CloudError where a call of it is not allowed."""
         if self.documents is None:
             return
-        judge = _judge(token.split(":", 1)[0])
+        model = _model(token)
         with self._lock:
-            self._done.add((token, operation))
-        self.calls(judge, judge.asks(cloud, operation, token, inputs, region, old))
+            self._operations.add((token, operation))
+        self.check(model, model.required(store, operation, token, inputs, region, old))
 
-    def function(self, cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> None:
-        """A function that the program asks. Raises CloudError where a call of it is not allowed."""
+    def check_function(self, token: str, args: Mapping[str, Any], region: str) -> None:
+        """A function of the SDK that the program calls. Raises CloudError where a call of it is not allowed."""
         if self.documents is not None:
-            judge = _judge(token.split(":", 1)[0])
-            self.calls(judge, judge.invoked(cloud, token, args, region))
+            model = _model(token)
+            self.check(model, model.required_by_function(token, args, region))
 
-    def calls(self, judge: Judge, asks: Iterable[Ask]) -> None:
-        """Calls that somebody makes with the operator's credentials. Raises CloudError at the first that is not allowed."""
-        for ask in asks if self.documents is not None else ():
-            allowed, why = judge.allows(self.documents or (), ask)
+    def check(self, model: PermissionModel, requests: Iterable[AccessRequest]) -> None:
+        """Calls with the operator's credentials. Raises CloudError at the first one that is not allowed."""
+        for request in requests if self.documents is not None else ():
+            allowed, reason = model.allows(self.documents or (), request)
             with self._lock:
                 if allowed:
-                    self._used.add(ask.action)
-                elif ask.action not in self._refused:
-                    self._refused.append(ask.action)
+                    self._used.add(request.action)
+                elif request.action not in self._denied:
+                    self._denied.append(request.action)
             if not allowed:
-                raise judge.refusal(ask, why)
+                raise model.denial(request, reason)
 
-    def seen(self) -> dict[str, Any]:
-        """What was asked so far."""
+    def summary(self) -> dict[str, Any]:
+        """What was checked so far."""
         with self._lock:
             return {
                 "restricted": self.documents is not None,
                 "used": sorted(self._used),
-                "refused": list(self._refused),
-                "operations": sorted(list(one) for one in self._done),
+                "refused": list(self._denied),
+                "operations": sorted(list(one) for one in self._operations),
             }
 
 
-def _judge(package: str) -> Judge:
-    module: Any = import_module(f"gpuinfra.rehearsal.cloud.{_MODULES[package]}.operator")
-    return module
+def _model(token: str) -> PermissionModel:
+    stand_in = registry.of_token(token)
+    if stand_in.permissions is None:
+        text = f"the stand-in of {stand_in.name} has no permission model; rehearse without least privilege, or add `permissions` to its `StandIn`"
+        raise CloudError("NotImplemented", text, status=501)
+    return stand_in.permissions
+
+
+def actions_of(row: Actions, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """The actions that a table's row names for an operation, each once. A creation and a change also read the resource."""
+    words = [*row.of(operation), *(row.of("read") if operation in ("create", "update") else ())]
+    seen = set()
+    for action, _, key in (word.partition("?") for word in words):
+        given = old if operation == "delete" else new
+        holds = not key or (old.get(key) != new.get(key) if operation == "update" else bool(given.get(key)))
+        if holds and action not in seen:
+            seen.add(action)
+            yield action
+
+
+@lru_cache(maxsize=64)
+def listed(document: str, *keys: str) -> frozenset[str]:
+    """Everything that a role document lists under these keys."""
+    held = json.loads(document)
+    return frozenset(action for key in keys for action in held.get(key) or ())

@@ -1,7 +1,7 @@
 """Pulumi's provider protocol over the stand-in cloud: one servicer per package.
 
-The engine reaches it through PULUMI_DEBUG_PROVIDERS. One server stands for every provider instance of its package, and each
-instance has a connection of its own, so that the connection tells whose configuration (region, default tags) applies.
+The engine reaches it through PULUMI_DEBUG_PROVIDERS. One server serves every provider instance of its package. Each instance has
+its own connection, so the connection identifies whose configuration (region, default tags) applies.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from gpuinfra.rehearsal.cloud.core import behaviours, ids, invoke, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviours, ids, invoke, registry, synth, wire
 from gpuinfra.rehearsal.cloud.core.check import Failure, check
-from gpuinfra.rehearsal.cloud.core.cloud import DEFAULT_REGIONS, Call, Cloud
+from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
 from gpuinfra.rehearsal.cloud.core.diff import diff
-from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, MadeButFailed
-from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, sdk
+from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
+from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, ResourceType, sdk
 
 
 @dataclass
@@ -37,9 +37,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(self, package: str, cloud: Cloud) -> None:
         self.package, self.cloud = package, cloud
+        self._stand_in = registry.of_package(package)
         self._version = sdk(package).version
         self._configured: dict[str, _Configuration] = {}
-        self._latest = _Configuration(DEFAULT_REGIONS[package])
+        self._latest = _Configuration(self._stand_in.default_region)
         self._lock = threading.Lock()
 
     # The provider itself
@@ -57,7 +58,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return plugin_pb2.PluginInfo(version=self._version)
 
     def GetSchema(self, request, context):
-        # The SDK's types are the schema here; the engine asks for one only to convert or generate programs.
+        # The SDK's types serve as the schema; the engine needs one only to convert or generate programs.
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self.package, "version": self._version}))
 
     def CheckConfig(self, request, context):
@@ -66,18 +67,18 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def DiffConfig(self, request, context):
         old, new = wire.plain(wire.read(request.olds)), wire.plain(wire.read(request.news))
         changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key) and key != "version")
-        moved = [key for key in changed if key in ("region", "project", "subscriptionId")]
+        moved = [key for key in changed if key in self._stand_in.moving_settings]
         return provider_pb2.DiffResponse(
             changes=provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE,
             diffs=changed,
-            replaces=moved if self.package != "aws" else [],
+            replaces=moved,
         )
 
     def Configure(self, request, context):
         given = wire.plain(wire.read(request.args)) if request.HasField("args") else {}
         variables = {key.rsplit(":", 1)[-1]: value for key, value in request.variables.items()}
         settings = {**variables, **given}
-        region = settings.get("region") or settings.get("location") or DEFAULT_REGIONS[self.package]
+        region = settings.get("region") or settings.get("location") or self._stand_in.default_region
         configuration = _Configuration(str(region), _default_tags(settings))
         with self._lock:
             self._configured[context.peer()] = configuration
@@ -136,8 +137,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     @staticmethod
     def _same_name(token: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
-        """A name that a person chose cannot be held by the old and the new one at once."""
-        keys = {ids.AWS_NAMED.get(token, ""), "name", *_own_names(token, new)} & set(new)
+        """Whether a person chose the name, so that the old and the new resource cannot exist at once."""
+        keys = {"name", *registry.of_token(token).own_names(token)} & set(new)
         chosen = [key for key in keys if key not in (new.get("__defaults") or [])]
         return any(wire.plain(old.get(key)) == wire.plain(new[key]) for key in chosen)
 
@@ -145,15 +146,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         call = self._call(context, request.urn, wire.read(request.properties))
         if request.preview:
             declared = self.cloud.type(call.token)
-            return provider_pb2.CreateResponse(id="", properties=wire.write(wire_preview(declared, call)))
+            return provider_pb2.CreateResponse(id="", properties=wire.write(_preview_of_create(declared, call)))
         try:
             self.cloud.create(call)
-        except MadeButFailed as error:
-            self._not_ready(context, call, error.told(self._doing("creating", call)))
+        except CreatedButFailed as error:
+            self._not_ready(context, call, error.reported(self._doing("creating", call)))
         except AnswerLost as error:
-            context.abort(grpc.StatusCode.UNAVAILABLE, error.told(self._doing("creating", call)))
+            context.abort(grpc.StatusCode.UNAVAILABLE, error.reported(self._doing("creating", call)))
         except CloudError as error:
-            context.abort(grpc.StatusCode.UNKNOWN, error.told(self._doing("creating", call)))
+            context.abort(grpc.StatusCode.UNKNOWN, error.reported(self._doing("creating", call)))
         return provider_pb2.CreateResponse(id=call.id, properties=wire.write(call.outputs))
 
     def Read(self, request, context):
@@ -163,9 +164,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         region = known.get("region") if isinstance(known.get("region"), str) else configuration.region
         found = self.cloud.find(token, request.id, region)
         try:
-            self.cloud.operator.resource(self.cloud, "read", token, known, region, found)
+            self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:
-            context.abort(grpc.StatusCode.UNKNOWN, error.told(f"reading {ids.class_name(token)} ({request.id})"))
+            context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
         found = behaviours.of(token).read(self.cloud, found) if found else None
         if found is None:
             return provider_pb2.ReadResponse()
@@ -185,14 +186,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
         try:
             self.cloud.update(call, old)
-        except MadeButFailed as error:
-            self._not_ready(context, call, error.told(self._doing("updating", call)))
+        except CreatedButFailed as error:
+            self._not_ready(context, call, error.reported(self._doing("updating", call)))
         except CloudError as error:
-            context.abort(grpc.StatusCode.UNKNOWN, error.told(self._doing("updating", call)))
+            context.abort(grpc.StatusCode.UNKNOWN, error.reported(self._doing("updating", call)))
         return provider_pb2.UpdateResponse(properties=wire.write(call.outputs))
 
     def _previewed(self, call: Call, olds: dict[str, Any]) -> dict[str, Any]:
-        """What an update would leave: new inputs over old outputs, and what the update itself changes unknown."""
+        """The outputs after an update: new inputs over old outputs; outputs that the update itself changes are unknown."""
         declared = self.cloud.type(call.token)
         made = {key: value for key, value in olds.items() if key in declared.outputs and key not in declared.inputs}
         made |= {
@@ -206,8 +207,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             if key in declared.outputs
         }
         if "tagsAll" in declared.outputs:
-            tags = wire.peel(call.inputs.get("tags")) or {}
-            made["tagsAll"] = wire.UNKNOWN if wire.is_unknown(tags) else {**call.tags, **tags}
+            made["tagsAll"] = _all_tags(call)
         return made | dict.fromkeys(behaviours.of(call.token).volatile, wire.UNKNOWN)
 
     def Delete(self, request, context):
@@ -215,17 +215,17 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         region = self._region(request.properties, self._configuration(context).region)
         found = self.cloud.find(token, request.id, region)
         if found is None:
-            return Empty()  # gone already: deleted by hand, or by a run that was killed before it could say so
+            return Empty()  # gone already: deleted by hand, or by a run that was killed before it answered
         try:
             self.cloud.delete(found, request.urn)
         except CloudError as error:
-            context.abort(grpc.StatusCode.UNKNOWN, error.told(f"deleting {ids.class_name(token)} ({request.id})"))
+            context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"deleting {ids.class_name(token)} ({request.id})"))
         return Empty()
 
     def Invoke(self, request, context):
         try:
             region, asked = self._configuration(context).region, wire.read(request.args)
-            self.cloud.operator.function(self.cloud, request.tok, wire.plain(asked), region)
+            self.cloud.operator.check_function(request.tok, wire.plain(asked), region)
             answer = invoke.answer(self.cloud, request.tok, asked, region)
         except NotDeclared as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -236,7 +236,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 ]
             )
         except CloudError as error:
-            context.abort(grpc.StatusCode.UNKNOWN, error.told(f"invoking {request.tok}"))
+            context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"invoking {request.tok}"))
         return provider_pb2.InvokeResponse(**{"return": wire.write(answer)})  # pyright: ignore[reportArgumentType]
 
     # Helpers
@@ -256,7 +256,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     @staticmethod
     def _not_ready(context, call: Call, message: str) -> None:
-        """The engine keeps the resource and its outputs, and tries again with an update."""
+        """The engine keeps the resource and its outputs, and retries with an update."""
         detail = Packed()
         detail.Pack(
             provider_pb2.ErrorResourceInitFailed(
@@ -284,15 +284,17 @@ def serve(provider: Provider) -> tuple[grpc.Server, int]:
     return server, port
 
 
-def wire_preview(declared, call: Call) -> dict[str, Any]:
-    """The outputs of what a preview would create."""
-    from gpuinfra.rehearsal.cloud.core.synth import unknown
-
-    made = unknown(declared.outputs, call.inputs, declared.inputs)
+def _preview_of_create(declared: ResourceType, call: Call) -> dict[str, Any]:
+    """The outputs of a creation in a preview."""
+    made = synth.unknown(declared.outputs, call.inputs, declared.inputs)
     if "tagsAll" in made:
-        tags = wire.peel(call.inputs.get("tags")) or {}
-        made["tagsAll"] = wire.UNKNOWN if wire.is_unknown(tags) else {**call.tags, **tags}
+        made["tagsAll"] = _all_tags(call)
     return made
+
+
+def _all_tags(call: Call) -> Any:
+    tags = wire.peel(call.inputs.get("tags")) or {}
+    return wire.UNKNOWN if wire.is_unknown(tags) else {**call.tags, **tags}
 
 
 def _default_tags(settings: dict[str, Any]) -> dict[str, str]:
@@ -306,28 +308,19 @@ def _default_tags(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _autoname(token: str, name: str, news: dict[str, Any], olds: dict[str, Any], declared: Any, seed: bytes) -> None:
-    """The name that Pulumi's providers make up, kept from run to run, and marked as made up."""
+    """Generate the resource's name as Pulumi's providers do: the same in every run, and marked as a default."""
     made = []
-    for key in _own_names(token, declared)[-1:]:
+    for key in registry.of_token(token).own_names(token)[-1:]:
         prefixed = any(news.get(f"{stem}Prefix") is not None for stem in (key, "name"))
         if key in news or prefixed or key not in declared or declared[key].required or declared[key].type.kind != "str":
             continue
         before = olds.get(key) if key in (olds.get("__defaults") or []) else None
         if before is None:
-            suffix = hashlib.sha256(seed or name.encode()).hexdigest()
-            before = f"{name}{suffix[:8]}" if token.startswith("azure-native:") else f"{name}-{suffix[:7]}"
-            before = f"alias/{before}" if token == "aws:kms/alias:Alias" else before
+            digest = hashlib.sha256(seed or name.encode()).hexdigest()
+            before = registry.of_token(token).generated_name(token, name, digest)
         news[key] = before
         made.append(key)
     news["__defaults"] = made
-
-
-def _own_names(token: str, inputs: Any) -> list[str]:
-    """The inputs that name the resource itself."""
-    if token.startswith("azure-native:"):
-        own = ids.azure_path(token)[1]
-        return [own] if own.lower().endswith("name") else []
-    return [ids.AWS_NAMED[token]] if token in ids.AWS_NAMED else ["name"]
 
 
 def _token(urn: str) -> str:

@@ -13,13 +13,9 @@ import ast
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-
-PACKAGES = {"aws": "pulumi_aws", "azure-native": "pulumi_azure_native", "gcp": "pulumi_gcp"}
-"""Pulumi's package name and the Python package that declares it."""
 
 
 class NotDeclared(LookupError):
@@ -149,21 +145,18 @@ class Sdk:
         return hash((self.package, self.root))
 
 
+def module_of(package: str) -> str:
+    """The Python package that declares a Pulumi package."""
+    return "pulumi_" + package.replace("-", "_")
+
+
 @cache
 def sdk(package: str) -> Sdk:
     """The installed SDK of a Pulumi package; raises NotDeclared when it is not installed."""
-    module = PACKAGES.get(package)
-    spec = importlib.util.find_spec(module) if module else None
+    spec = importlib.util.find_spec(module_of(package))
     if spec is None or spec.origin is None:
-        raise NotDeclared(f"the Pulumi SDK for {package} is not installed here ({module or 'no such package'})")
+        raise NotDeclared(f"the Pulumi SDK of {package} is not installed here ({module_of(package)})")
     return Sdk(package, Path(spec.origin).parent)
-
-
-def installed() -> Iterator[str]:
-    """The Pulumi packages whose SDK is installed."""
-    for package, module in PACKAGES.items():
-        if importlib.util.find_spec(module):
-            yield package
 
 
 @cache

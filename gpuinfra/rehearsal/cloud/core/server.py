@@ -1,54 +1,23 @@
-"""The HTTP server: takes a request apart, finds the service, and says what it answered."""
+"""The HTTP server: one loopback port for the services of every cloud and the control interface.
+
+`StandIn.services` says which paths a cloud's services answer. A path that no service answers is refused.
+"""
 
 from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Protocol
-from urllib.parse import parse_qsl, unquote
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.core import registry
+from gpuinfra.rehearsal.cloud.core.control import PREFIX, Control
+from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 
 MAX_BODY = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request. `path` is decoded, `raw_path` and `raw_query` are as they came; header names are lower case."""
-
-    method: str
-    raw_path: str
-    raw_query: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def path(self) -> str:
-        return unquote(self.raw_path)
-
-    @property
-    def query(self) -> dict[str, str]:
-        return dict(parse_qsl(self.raw_query, keep_blank_values=True))
-
-
-@dataclass(frozen=True)
-class Response:
-    """One answer."""
-
-    status: int = 200
-    body: bytes = b""
-    type: str = "text/plain"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class Service(Protocol):
-    """What answers under one path."""
-
-    def __call__(self, request: Request) -> Response: ...
 
 
 class Server(ThreadingHTTPServer):
@@ -58,23 +27,16 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self, cloud: Cloud, token: str) -> None:
-        from gpuinfra.rehearsal.cloud.aws.http.metadata import Metadata
-        from gpuinfra.rehearsal.cloud.aws.http.objects import Objects
-        from gpuinfra.rehearsal.cloud.aws.http.query import Queries
-        from gpuinfra.rehearsal.cloud.azure.http import Azure
-        from gpuinfra.rehearsal.cloud.core.control import Control
-        from gpuinfra.rehearsal.cloud.gcp.http import Google
-
-        # The port is kept from run to run where it is free: what nodes sign names it as their host.
-        kept = int((cloud.store.get("server", "http") or {}).get("port") or 0)
+        # Reuse the port of the last run if it is free: requests that nodes sign contain it as their host.
+        known = int((cloud.store.get("server", "http") or {}).get("port") or 0)
         try:
-            super().__init__(("127.0.0.1", kept), _Handler)
+            super().__init__(("127.0.0.1", known), _Handler)
         except OSError:
             super().__init__(("127.0.0.1", 0), _Handler)
         cloud.store.put("server", "http", {"port": self.port})
-        self.metadata, self.queries, self.objects = Metadata(cloud), Queries(cloud), Objects(cloud)
-        self.google, self.azure = Google(cloud), Azure(cloud)
-        self.control = Control(cloud, token)
+        services = {path: service for one in registry.installed() for path, service in one.services(cloud).items()}
+        services[PREFIX] = Control(cloud, token)
+        self._services = sorted(services.items(), key=lambda one: -len(one[0]))
         cloud.endpoint = f"http://127.0.0.1:{self.port}"
 
     @property
@@ -85,17 +47,10 @@ class Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, name="http", kwargs={"poll_interval": 0.1}, daemon=True).start()
 
     def route(self, request: Request) -> Response:
-        if request.raw_path.startswith("/.imds/"):
-            return self.metadata(request)
-        if request.raw_path.startswith("/.azure/"):
-            return self.azure(request)
-        if request.raw_path.startswith("/.gcp/"):
-            return self.google(request)
-        if request.raw_path.startswith("/.control/"):
-            return self.control(request)
-        if request.raw_path == "/" and request.method == "POST":
-            return self.queries(request)
-        return self.objects(request)
+        for prefix, service in self._services:
+            if request.raw_path.startswith(prefix):
+                return service(request)
+        return Response(404, f"no service of a stand-in cloud answers {request.raw_path[:200]}\n".encode())
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -118,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, path, query, headers, self.rfile.read(int(length)))
         try:
             response = self.server.route(request)
-        except Exception:  # a defect of a service is an answer of 500 with its reason, not a broken connection
+        except Exception:  # a defect of a service gives a 500 with its reason, not a broken connection
             response = Response(500, traceback.format_exc().encode())
         self._send(response)
 
@@ -134,6 +89,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def handle_expect_100(self) -> bool:
-        return True  # answered in _serve, once it is known that the body is wanted
+        return True  # _serve answers it once the size of the body is known
 
     def log_message(self, format: str, *args: object) -> None: ...

@@ -78,7 +78,7 @@ class Taken(Exception):
 
     def __init__(self, name: str, holder_type: str, holder_id: str) -> None:
         super().__init__(f"{name} is taken by {holder_type} {holder_id}")
-        self.holder_type, self.holder_id = holder_type, holder_id
+        self.name, self.holder_type, self.holder_id = name, holder_type, holder_id
 
 
 class Store:

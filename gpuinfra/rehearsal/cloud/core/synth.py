@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import ids, registry, wire
 from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 _MOMENT = "2026-01-01T00:00:00Z"
@@ -25,7 +25,6 @@ _DEPTH = 3
 class Subject:
     """What the values are made for."""
 
-    package: str
     token: str
     id: str
     region: str
@@ -44,8 +43,8 @@ def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], abo
                 made[name] = _default(name, prop.type, about)
         else:
             made[name] = _value(name, prop.type, about, (name,))
-    if about.package == "azure-native" and "name" in declared:
-        made["name"] = about.id.rsplit("/", 1)[-1]
+    if "name" in declared and (name := registry.of_token(about.token).output_name(about)) is not None:
+        made["name"] = name
     if "tagsAll" in declared:
         made["tagsAll"] = {**(wire.peel(about.inputs.get("tags")) or {})}
     return made
@@ -149,62 +148,16 @@ def _number(name: str) -> int:
 
 
 def _string(name: str, about: Subject, path: tuple[str, ...]) -> str:
-    special = {"aws": _aws, "azure-native": _azure, "gcp": _gcp}[about.package](name, about, path)
+    special = registry.of_token(about.token).text(name, about, path)
     return special if special is not None else _any(name, about, path)
-
-
-def _aws(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
-    top = len(path) == 1
-    if name == "arn" and top:
-        return ids.aws_arn(about.token, about.id, about.inputs, about.region)
-    if name == "region":
-        return about.region
-    if name in ("ownerId", "accountId", "owner", "registryId", "awsAccountId"):
-        return ids.ACCOUNT
-    if name == "partition":
-        return "aws"
-    if name.endswith(("Arn", "arn")):
-        return f"arn:aws:{ids.module(about.token)}:{about.region}:{ids.ACCOUNT}:{ids.kebab(name[:-3]) or 'standin'}/{_digest(about, path)[:8]}"
-    return None
-
-
-def _azure(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
-    top = len(path) == 1
-    if top and name == "name":
-        return about.id.rsplit("/", 1)[-1]
-    if top and name == "type":
-        provider, _, rest = about.id.partition("/providers/")[2].partition("/")
-        return "/".join([provider, *rest.split("/")[::2]]) if rest else "Microsoft.Resources/resourceGroups"
-    if name == "azureApiVersion":
-        return "2026-01-01"
-    if name == "provisioningState":
-        return "Succeeded"
-    if name in ("tenantId", "subscriptionId"):
-        return ids.SUBSCRIPTION
-    return None
-
-
-def _gcp(name: str, about: Subject, path: tuple[str, ...]) -> str | None:
-    if name == "selfLink":
-        return f"https://www.googleapis.com/compute/v1/{about.id}"
-    if name == "project":
-        return ids.PROJECT
-    if name == "email":
-        last = about.id.rsplit("/", 1)[-1]
-        return last if "@" in last else f"{last}@{ids.PROJECT}.iam.gserviceaccount.com"
-    if name in ("region", "location") and len(path) == 1:
-        return about.region or "us-central1"
-    if name == "zone" and len(path) == 1:
-        return f"{about.region or 'us-central1'}-a"
-    return None
 
 
 def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
     """A string that says what it is by the end of its name, whatever the cloud."""
     lower = name.lower()
-    digest = _digest(about, path)
+    made = digest(about, path)
     if name == "id":
-        return about.id if len(path) == 1 else f"standin-{digest[:12]}"
+        return about.id if len(path) == 1 else f"standin-{made[:12]}"
     if name == "name" and len(path) == 1:
         return about.id.rsplit("/", 1)[-1]
     if lower.endswith(("status", "state")):
@@ -214,25 +167,25 @@ def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
     if "cidr" in lower:
         return "10.0.0.0/16"
     if lower.endswith(("ipv6", "ipv6address")):
-        return f"fd00::{int(digest[:4], 16):x}"
+        return f"fd00::{int(made[:4], 16):x}"
     if lower.endswith(("ip", "ipaddress", "ipv4", "address")):
-        return f"10.{int(digest[:2], 16)}.{int(digest[2:4], 16)}.{int(digest[4:6], 16) or 1}"
+        return f"10.{int(made[:2], 16)}.{int(made[2:4], 16)}.{int(made[4:6], 16) or 1}"
     if lower.endswith(("url", "uri", "endpoint", "link")):
-        return f"https://standin-{digest[:8]}.{about.region or 'standin'}.invalid"
+        return f"https://standin-{made[:8]}.{about.region or 'standin'}.invalid"
     if lower.endswith(("dnsname", "domain", "hostname", "fqdn", "domainname")):
-        return f"standin-{digest[:8]}.{about.region or 'standin'}.invalid"
+        return f"standin-{made[:8]}.{about.region or 'standin'}.invalid"
     if lower.endswith(("etag", "fingerprint", "hash", "sha256", "md5", "thumbprint", "checksum")):
-        return digest[:32]
+        return made[:32]
     if lower.endswith("version"):
         return "1"
     if lower.endswith("json") or lower in ("policy", "policydocument"):
         return "{}"
     if lower.endswith("id"):
-        return f"{ids.kebab(name[:-2]) or 'standin'}-{digest[:17]}"
-    return f"standin-{ids.kebab(name)}-{digest[:6]}"
+        return f"{ids.kebab(name[:-2]) or 'standin'}-{made[:17]}"
+    return f"standin-{ids.kebab(name)}-{made[:6]}"
 
 
-def _digest(about: Subject, path: tuple[str, ...]) -> str:
+def digest(about: Subject, path: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join([about.token, about.region, about.id, *path]).encode()).hexdigest()
 
 

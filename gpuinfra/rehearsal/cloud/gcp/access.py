@@ -15,7 +15,7 @@ from gpuinfra.rehearsal.cloud.gcp import conditions
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import StoredObject
+    from gpuinfra.rehearsal.cloud.core.store import Store, StoredObject
 
 BUCKET = "gcp:storage/bucket:Bucket"
 CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
@@ -48,34 +48,34 @@ def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = 
         "resource.type": "storage.googleapis.com/Object" if name else "storage.googleapis.com/Bucket",
         "resource.service": "storage.googleapis.com",
     }
-    for urn, grant in _grants(cloud, bucket):
-        if member not in _members(grant) or permission not in permissions(cloud, str(grant.get("role"))):
+    for urn, grant in _grants(cloud.store, bucket):
+        if member not in _members(grant) or permission not in permissions(cloud.store, str(grant.get("role"))):
             continue
         condition = (grant.get("condition") or {}).get("expression")
         if not condition or conditions.holds(str(condition), known):
             cloud.rights.used(rights.grant(urn))
             return True
-    cloud.rights.refused(email, permission, place)
+    cloud.rights.denied(email, permission, place)
     return False
 
 
-def permissions(cloud: Cloud, role: str) -> frozenset[str]:
+def permissions(store: Store, role: str) -> frozenset[str]:
     """What a role allows, Google's own or one made here."""
     if role in ROLES:
         return ROLES[role]
-    made = cloud.store.find(CUSTOM_ROLE, role)
+    made = store.find(CUSTOM_ROLE, role)
     return frozenset(wire.plain(made.inputs).get("permissions") or []) if made else frozenset()
 
 
-def _grants(cloud: Cloud, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(URN, inputs) of what is granted on a bucket and on the project."""
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
-        for one in cloud.store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
+        for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
             plain = wire.plain(one.inputs)
             if str(plain.get("bucket")).removeprefix("b/") == bucket:
                 yield one.urn, plain
     for kind in ("IAMMember", "IAMBinding"):
-        for one in cloud.store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
+        for one in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
             yield one.urn, wire.plain(one.inputs)
 
 
@@ -83,15 +83,15 @@ def _members(grant: dict[str, Any]) -> list[str]:
     return [str(one) for one in grant.get("members") or [grant.get("member")]]
 
 
-def retained_until(cloud: Cloud, bucket: str, found: StoredObject | None) -> float:
+def retained_until(store: Store, bucket: str, found: StoredObject | None) -> float:
     """Until when an object may be neither deleted nor replaced; 0 where it may."""
-    made = cloud.store.find(BUCKET, bucket)
+    made = store.find(BUCKET, bucket)
     policy = (wire.plain(made.inputs).get("retentionPolicy") or {}) if made else {}
     if found is None or not policy:
         return 0.0
     return found.modified + float(policy.get("retentionPeriod") or 0)
 
 
-def is_retained(cloud: Cloud, bucket: str, found: StoredObject | None) -> bool:
+def is_retained(store: Store, bucket: str, found: StoredObject | None) -> bool:
     """Whether it may be neither deleted nor replaced now."""
-    return retained_until(cloud, bucket, found) > time.time()
+    return retained_until(store, bucket, found) > time.time()

@@ -1,13 +1,13 @@
-"""What the settings of a managed instance group and its template amount to, and what its instances are made of.
+"""Zonal managed instance groups and instance templates as the fleet sees them.
 
-| Google's word | here |
+| Google's term | here |
 | --- | --- |
-| target size | `targetSize`, raised by accepted resize requests; a later change of `targetSize` is a resize of its own |
+| target size | `targetSize`, raised by accepted resize requests; a later change of `targetSize` overrides them |
 | versions with target sizes | how many instances of each template there should be: the canary |
 | proactive update | instances of no wanted version are replaced, at most `maxUnavailable` at once, or after `maxSurge` new ones |
-| opportunistic update | instances stay until something else ends them |
+| opportunistic update | instances stay until another cause ends them |
 
-Words and codes of errors from the Compute Engine documentation and from what people report (sheet of Google facts, section 12).
+Texts and codes of errors from the Compute Engine documentation and from what people report (sheet of Google facts, section 12).
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import math
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.groups import Made, View
+from gpuinfra.rehearsal.cloud.core.groups import Instance, View, new_instance, reservation_room
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 TEMPLATES = (
@@ -34,35 +36,24 @@ TEMPLATES = (
 RESERVATION = "gcp:compute/reservation:Reservation"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 NOTICE_S = 30.0
-"""How long a spot machine with GPUs lives on after it was told that it is preempted (sheet of Google facts, 4.1)."""
+"""Time between the notice of preemption and the end of a spot machine with GPUs (sheet of Google facts, 4.1)."""
 SERIES = 1_000_000_000_000_000_000
-"""Instance numbers are this and a count: as long as Google's, and visibly synthetic."""
+"""Instance numbers count from here: as long as Google's, and visibly synthetic."""
 
 
-def path_of(link: str) -> str:
-    """`projects/P/...` of a link, a path or a unique link."""
-    found = re.search(r"projects/[^?]+", link)
-    return found[0] if found else link
-
-
-def last(path: str) -> str:
-    """The last segment of a path."""
-    return path_of(path).rpartition("/")[2]
-
-
-def template_of(cloud: Cloud, link: str) -> Resource | None:
+def template_of(store: Store, link: str) -> Resource | None:
     """The template behind a link."""
     path = path_of(link)
-    return next((found for kind in TEMPLATES if (found := cloud.store.find(kind, path))), None)
+    return next((found for kind in TEMPLATES if (found := store.find(kind, path))), None)
 
 
 def versions_of(group: Resource) -> list[dict[str, Any]]:
-    """The group's versions; the last one without a size of its own takes the rest."""
+    """The group's versions. The one without a target size takes the rest of the instances."""
     return list(wire.plain(group.inputs).get("versions") or [])
 
 
 def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
-    """(template's path, how many of it), the whole of `wanted`."""
+    """(path of a template, number of its instances); the numbers add up to `wanted`."""
     versions, left, found = versions_of(group), wanted, []
     for version in versions:
         size = version.get("targetSize")
@@ -80,41 +71,41 @@ def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
     return found
 
 
-def size_of(cloud: Cloud, group: Resource) -> int:
-    """The target size as the group knows it now: what was declared, and what resize requests added since."""
+def size_of(store: Store, group: Resource) -> int:
+    """The current target size: the declared one, plus what resize requests added since."""
     declared = int(wire.plain(group.inputs).get("targetSize") or 0)
-    known = cloud.store.get("gcp-size", group.id)
+    known = store.get("gcp-size", group.id)
     return int(known["size"]) if known and known["declared"] == declared else declared
 
 
-def grow(cloud: Cloud, group: Resource, by: int) -> None:
-    """An accepted resize request adds to the group."""
+def grow(store: Store, group: Resource, by: int) -> None:
+    """Add the size of an accepted resize request to the group."""
     declared = int(wire.plain(group.inputs).get("targetSize") or 0)
-    cloud.store.put("gcp-size", group.id, {"declared": declared, "size": size_of(cloud, group) + by})
+    store.put("gcp-size", group.id, {"declared": declared, "size": size_of(store, group) + by})
 
 
-def waiting(cloud: Cloud, group: Resource) -> dict[str, dict[str, Any]]:
-    """Resize requests of a group that were accepted and not served yet, by id."""
-    every = cloud.store.all("gcp-request")
+def waiting(store: Store, group: Resource) -> dict[str, dict[str, Any]]:
+    """Resize requests of a group that are accepted and not yet served, by id."""
+    every = store.all("gcp-request")
     return {id: one for id, one in every.items() if id.startswith(f"{group.id}/") and one["state"] == "ACCEPTED"}
 
 
-def serve(cloud: Cloud, group: Resource) -> None:
-    """There is room for what was asked: the group grows, and the requests are done."""
-    for id, one in waiting(cloud, group).items():
-        grow(cloud, group, int(one["by"]))
-        cloud.store.put("gcp-request", id, {**one, "state": "SUCCEEDED"})
+def serve(store: Store, group: Resource) -> None:
+    """Serve all waiting resize requests: the group grows."""
+    for id, one in waiting(store, group).items():
+        grow(store, group, int(one["by"]))
+        store.put("gcp-request", id, {**one, "state": "SUCCEEDED"})
 
 
-def data_of(cloud: Cloud, group: Resource) -> dict[str, Any]:
-    """What the group's newest template says; nothing where it has none."""
+def data_of(store: Store, group: Resource) -> dict[str, Any]:
+    """The inputs of the group's newest template; empty where it has none."""
     links = [str(one.get("instanceTemplate") or "") for one in versions_of(group)]
-    found = template_of(cloud, links[-1]) if links else None
+    found = template_of(store, links[-1]) if links else None
     return wire.plain(found.inputs) if found else {}
 
 
 def kind_of(template: dict[str, Any]) -> str:
-    """reserved, flex, on_demand or spot: what the template's scheduling amounts to."""
+    """The capacity kind: reserved, flex, on_demand or spot."""
     scheduling = template.get("scheduling") or {}
     model = scheduling.get("provisioningModel")
     if model == "SPOT" or (model is None and scheduling.get("preemptible")):
@@ -141,11 +132,11 @@ class ManagedGroups:
     cloud = "gcp"
     tokens = (GROUP,)
 
-    def view(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> View:
-        """What the group's inputs say. Labels of the template name cluster and pool: a group has none of its own."""
-        template, policy = data_of(cloud, group), wire.plain(group.inputs).get("updatePolicy") or {}
+    def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
+        """By the group's inputs. The template's labels name cluster and pool, because a group has no labels."""
+        template, policy = data_of(cloud.store, group), wire.plain(group.inputs).get("updatePolicy") or {}
         labels = template.get("labels") or {}
-        wanted = size_of(cloud, group) + sum(int(one["by"]) for one in waiting(cloud, group).values())
+        wanted = size_of(cloud.store, group) + sum(int(one["by"]) for one in waiting(cloud.store, group).values())
         method = policy.get("replacementMethod") or "SUBSTITUTE"
         surge = 0 if method == "RECREATE" else _share(policy, "maxSurge", wanted, 1)
         return View(
@@ -158,8 +149,8 @@ class ManagedGroups:
         )
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """Why the next instance cannot be had, in Compute Engine's words."""
-        template = data_of(cloud, group)
+        """In Compute Engine's words."""
+        template = data_of(cloud.store, group)
         if not template:
             return CloudError("RESOURCE_NOT_FOUND", "The instance template of the group was not found.", status=404)
         labels, kind, zone = template.get("labels") or {}, kind_of(template), _zone(group)
@@ -169,53 +160,48 @@ class ManagedGroups:
         ):
             return CloudError(
                 "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
-                f"The zone 'projects/{ids.PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request. "
+                f"The zone 'projects/{PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request. "
                 f"'(resource type:compute)'. A {machine} VM instance is currently unavailable in the {zone} zone."
                 + (" Consider trying your request with another provisioning model." if kind == "spot" else ""),
                 status=503,
             )
         # A resize request is served whole or not at all.
-        asked = max(wanted - have, sum(int(one["by"]) for one in waiting(cloud, group).values()))
-        for name, size in _reservations(cloud, template, zone):
-            if _used(cloud, name, zone) + asked > size:
+        asked = max(wanted - have, sum(int(one["by"]) for one in waiting(cloud.store, group).values()))
+        for name in reservations_of(template):
+            made = cloud.store.find(RESERVATION, f"projects/{PROJECT}/zones/{zone}/reservations/{name}")
+            size = (wire.plain(made.inputs).get("specificReservation") or {}).get("count") if made else None
+            room = reservation_room(cloud, name, size, zone=zone)
+            if room and asked > room[1]:
                 return CloudError(
                     "RESERVATION_CAPACITY_EXCEEDED",
-                    f"Specified reservation '{name}' does not have available capacity for the request: it holds {size} of {machine}.",
+                    f"Specified reservation '{name}' does not have available capacity for the request: it holds {room[0]} of {machine}.",
                 )
         return None
 
-    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Made]) -> Made:
-        """An instance as Compute Engine knows it."""
-        serve(cloud, group)
-        path = _next_template(cloud, group, have)
-        found = template_of(cloud, path)
+    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
+        """An instance as Compute Engine describes it."""
+        serve(cloud.store, group)
+        path = _next_template(cloud.store, group, have)
+        found = template_of(cloud.store, path)
         data = wire.plain(found.inputs) if found else {}
         labels, zone, serial = dict(data.get("labels") or {}), _zone(group), cloud.store.next("gce")
         image = str((next(iter(data.get("disks") or []), {}) or {}).get("sourceImage") or "")
         os, prebuilt = image_of(cloud, image)
         base = str(wire.plain(group.inputs).get("baseInstanceName") or last(group.id))
-        address = f"10.{128 + serial // 65536}.{serial // 256 % 256}.{serial % 256}"
-        return {
+        view = replace(self.view(cloud, group, have), kind=kind_of(data))
+        return new_instance(self.cloud, group, view, name, serial) | {
             "id": str(SERIES + serial),
-            "cloud": self.cloud,
-            "name": name,
-            "cluster": str(labels.get("gpuinfra-cluster") or "cluster"),
-            "pool": str(labels.get("gpuinfra-pool") or last(group.id)),
-            "group": group.id,
             "group_name": str(labels.get("gpuinfra-group") or ""),
             "region": zone.rpartition("-")[0],
             "zone": zone,
             "zone_id": zone,
             "vm": f"{base}-{_four(serial)}",
-            "address": address,
             "machine": str(data.get("machineType") or ""),
             "image_id": image,
             "os": os,
             "prebuilt": prebuilt,
             "template": path,
             "template_name": last(path),
-            "template_version": 0,
-            "kind": kind_of(data),
             "reservations": reservations_of(data),
             "account": str((data.get("serviceAccount") or {}).get("email") or ""),
             "scopes": list((data.get("serviceAccount") or {}).get("scopes") or []),
@@ -223,17 +209,15 @@ class ManagedGroups:
             "startup": str(data.get("metadataStartupScript") or ""),
             "interfaces": data.get("networkInterfaces") or [],
             "tags": labels,
-            "launched": time.time(),
-            "state": "running",
         }
 
-    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> list[Made]:
-        """Instances beyond what each version should have, oldest first, under a proactive policy."""
+    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
+        """Under a proactive policy: the instances beyond the number of each version, oldest first."""
         policy = wire.plain(group.inputs).get("updatePolicy") or {}
         if policy.get("type", "PROACTIVE") != "PROACTIVE":
             return []
-        room = dict(shares(group, size_of(cloud, group)))
-        found: list[Made] = []
+        room = dict(shares(group, size_of(cloud.store, group)))
+        found: list[Instance] = []
         for one in sorted(have, key=lambda one: -one["launched"]):
             if room.get(one["template"], 0) > 0:
                 room[one["template"]] -= 1
@@ -241,17 +225,17 @@ class ManagedGroups:
                 found.append(one)
         return sorted(found, key=lambda one: (one["launched"], one["id"]))
 
-    def first_to_go(self, have: Sequence[Made]) -> list[Made]:
+    def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """The newest first."""
         return sorted(have, key=lambda one: (-one["launched"], one["id"]))
 
-    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Made]) -> None:
-        """Machines that were told that they are preempted end when their notice is over."""
+    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
+        """End preempted machines when their notice is over."""
         for one in have:
             if one.get("preempted") and time.time() - one["preempted"] >= NOTICE_S:
                 cloud.fleet.terminate(one["id"], "compute.instances.preempted: the VM was preempted")
 
-    def launched(self, instance: Made) -> str:
+    def launched(self, instance: Instance) -> str:
         """Compute Engine's name of the action."""
         return f"compute.instances.insert {instance['vm']}"
 
@@ -264,24 +248,21 @@ class ManagedGroups:
         return f"compute.instances.delete {instance_id}"
 
     def cause(self, wanted: int) -> str:
-        """Why the group acts."""
+        """The group's target size."""
         return f"the group's target size is {wanted}"
 
     def lost(self) -> str:
-        """What a group says of a machine that went away: it repairs it by making it again."""
+        """A managed group repairs a machine by recreating it."""
         return "compute.instances.repair.recreateInstance: the VM was not running although its target status is RUNNING"
 
 
-KIND = ManagedGroups()
-
-
-def preempt(cloud: Cloud, instance_id: str) -> bool:
-    """Tell a spot machine that it is preempted; False where there is no such machine."""
-    with cloud.store.change():
-        one = cloud.store.get("instance", instance_id)
+def preempt(store: Store, instance_id: str) -> bool:
+    """Give a spot machine its notice of preemption. False where no such machine runs."""
+    with store.change():
+        one = store.get("instance", instance_id)
         if one is None or one["state"] == "terminated" or (one.get("cloud"), one["kind"]) != ("gcp", "spot"):
             return False
-        cloud.store.put("instance", instance_id, {**one, "preempted": time.time()})
+        store.put("instance", instance_id, {**one, "preempted": time.time()})
     return True
 
 
@@ -291,7 +272,7 @@ def room_elsewhere(room: dict[str, int]) -> bool:
 
 
 def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:
-    """(operating system, brings driver and fabric) of an image or family, by its name: Google's names say both."""
+    """(operating system, whether it contains driver and fabric) of an image or family, by its name."""
     path = path_of(link)
     made = cloud.store.find("gcp:compute/image:Image", path)
     named = str((cloud.external(path) or {}).get("family") or "")
@@ -303,9 +284,9 @@ def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:
     )
 
 
-def _next_template(cloud: Cloud, group: Resource, have: Sequence[Made]) -> str:
-    """Of which version the next instance is: the one that lacks most."""
-    wanted = shares(group, max(size_of(cloud, group), len(have) + 1))
+def _next_template(store: Store, group: Resource, have: Sequence[Instance]) -> str:
+    """The template of the next instance: that of the version which lacks most instances."""
+    wanted = shares(group, max(size_of(store, group), len(have) + 1))
     counted = {path: sum(one["template"] == path for one in have) for path, _ in wanted}
     return max(wanted, key=lambda one: one[1] - counted[one[0]], default=("", 0))[0]
 
@@ -321,28 +302,6 @@ def _share(policy: dict[str, Any], name: str, wanted: int, default: int) -> int:
 
 def _zone(group: Resource) -> str:
     return last(str(wire.plain(group.inputs).get("zone") or group.id.split("/zones/")[-1].split("/")[0]))
-
-
-def _reservations(cloud: Cloud, template: dict[str, Any], zone: str) -> list[tuple[str, int]]:
-    """Targeted reservations whose size is known: made in this cloud, or told to it."""
-    found = []
-    for name in reservations_of(template):
-        made = cloud.store.find(RESERVATION, f"projects/{ids.PROJECT}/zones/{zone}/reservations/{name}")
-        size = (
-            (wire.plain(made.inputs).get("specificReservation") or {}).get("count")
-            if made
-            else (cloud.external(name) or {}).get("count")
-        )
-        if size is not None:
-            found.append((name, int(size)))
-    return found
-
-
-def _used(cloud: Cloud, name: str, zone: str) -> int:
-    every = cloud.fleet.instances().values()
-    return sum(
-        1 for one in every if one["state"] != "terminated" and name in one["reservations"] and one["zone"] == zone
-    )
 
 
 def _four(serial: int) -> str:

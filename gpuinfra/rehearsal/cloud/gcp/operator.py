@@ -1,4 +1,4 @@
-"""The permissions that Google asks for an operation, by the same table as the roles that are printed; a role holds for the whole project."""
+"""The permissions that Google requires for an operation, from the table of the generated roles. A role holds for the whole project."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
-from gpuinfra.rehearsal.cloud.aws.policy import Ask
-from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.errors import CloudError, GoogleError
-from gpuinfra.rehearsal.cloud.core.operations import asked, named
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.operator import AccessRequest, actions_of, listed
 from gpuinfra.rehearsal.cloud.gcp import tokens
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 OPERATOR = f"serviceAccount:{tokens.OPERATOR}"
 
@@ -28,43 +28,43 @@ _COMPUTE = {
 """Collection and method of a request to Compute Engine -> its permission. The methods' own pages, read 2026-11-21."""
 
 
-def asks(
-    cloud: Cloud, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
-) -> Iterator[Ask]:
+def required(
+    store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
+) -> Iterator[AccessRequest]:
     """The permissions of an operation."""
     before = wire.plain(old.inputs) if old else {}
-    resource = old.id if old else f"projects/{inputs.get('project') or ids.PROJECT}"
+    resource = old.id if old else f"projects/{inputs.get('project') or PROJECT}"
     if token not in ACTIONS:
-        yield Ask(OPERATOR, f"{token} is in no table", resource)
+        yield AccessRequest(OPERATOR, f"{token} is in no table", resource)
         return
-    for action in asked(ACTIONS[token], operation, before, inputs):
-        yield Ask(OPERATOR, action, resource)
+    for action in actions_of(ACTIONS[token], operation, before, inputs):
+        yield AccessRequest(OPERATOR, action, resource)
 
 
-def invoked(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> Iterator[Ask]:
-    """The permission of a function of the SDK; who one is needs none."""
+def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
+    """The permission of a function of the SDK. The caller's identity needs none."""
     if token in FUNCTIONS:
-        yield Ask(OPERATOR, FUNCTIONS[token], f"projects/{args.get('project') or ids.PROJECT}")
+        yield AccessRequest(OPERATOR, FUNCTIONS[token], f"projects/{args.get('project') or PROJECT}")
     elif "getClient" not in token:
-        yield Ask(OPERATOR, f"{token} is in no table", f"projects/{ids.PROJECT}")
+        yield AccessRequest(OPERATOR, f"{token} is in no table", f"projects/{PROJECT}")
 
 
-def compute(collection: str, name: str | None, method: str, place: str) -> list[Ask]:
-    """A request to Compute Engine that the program itself makes."""
+def compute(collection: str, name: str | None, method: str, place: str) -> list[AccessRequest]:
+    """A request to Compute Engine that gpuinfra itself makes."""
     permission = _COMPUTE.get((collection, method)) or f"compute.{collection}.{'get' if name else 'list'}"
-    return [Ask(OPERATOR, permission, place)]
+    return [AccessRequest(OPERATOR, permission, place)]
 
 
-def storage(permission: str, place: str) -> list[Ask]:
-    """A request to Cloud Storage that the program itself makes."""
-    return [Ask(OPERATOR, permission, place)]
+def storage(permission: str, place: str) -> list[AccessRequest]:
+    """A request to Cloud Storage that gpuinfra itself makes."""
+    return [AccessRequest(OPERATOR, permission, place)]
 
 
-def allows(documents: tuple[str, ...], ask: Ask) -> tuple[bool, str]:
-    """Whether some role includes it."""
-    return any(ask.action in named(one, "includedPermissions") for one in documents), ""
+def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
+    """Whether a role includes the permission."""
+    return any(request.action in listed(one, "includedPermissions") for one in documents), ""
 
 
-def refusal(ask: Ask, why: str) -> CloudError:
-    """As Google says it."""
-    return GoogleError("forbidden", f"Required '{ask.action}' permission for '{ask.resource}'", status=403)
+def denial(request: AccessRequest, reason: str) -> CloudError:
+    """As Google words it."""
+    return GoogleError("forbidden", f"Required '{request.action}' permission for '{request.resource}'", status=403)

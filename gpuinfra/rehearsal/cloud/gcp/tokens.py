@@ -1,6 +1,6 @@
-"""Who is asking Google's stand-in, and what it signs: access tokens, identity tokens, and the operator's key file.
+"""Access tokens, identity tokens and the operator's key file of the stand-in for Google Cloud.
 
-All keys are made here, kept in the store, and good here only. Tokens are looked up and signatures are checked, never believed.
+The keys are generated here, kept in the store, and valid here only. Access tokens are looked up; google-auth signs and verifies the JSON Web Tokens.
 """
 
 from __future__ import annotations
@@ -10,30 +10,32 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import ids
-from gpuinfra.rehearsal.cloud.core.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Store
 
 LIFETIME_S = 3600
 _RENEW_S = 300
 """The metadata server gives the same token until it has less than this left."""
-OPERATOR = f"standin-operator@{ids.PROJECT}.iam.gserviceaccount.com"
+OPERATOR = f"standin-operator@{PROJECT}.iam.gserviceaccount.com"
 TOKEN_PATH = "/.gcp/token"
 KEYS_PATH = "/.gcp/oauth2/v3/certs"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 AUDIENCE = "https://oauth2.googleapis.com/token"
-"""What google-auth signs for, wherever the key file sends it."""
+"""The audience that google-auth signs for, whatever the key file says."""
 ISSUER = "https://accounts.google.com"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom an access token speaks for."""
+    """The account that an access token was issued to."""
 
     email: str
     instance: str = ""
@@ -44,68 +46,63 @@ class Principal:
         return self.email == OPERATOR
 
     def may_use_storage(self) -> bool:
-        """Whether the token's scopes let it near Cloud Storage at all."""
+        """Whether the token's scopes include Cloud Storage."""
         words = ("cloud-platform", "devstorage.")
         return any(word in scope for scope in self.scopes for word in words)
 
 
-def issue(cloud: Cloud, email: str, instance: str = "", scopes: tuple[str, ...] = ()) -> tuple[str, int]:
-    """An access token and the seconds that it is good for; an instance gets the same one until it nearly ends."""
+def issue(store: Store, email: str, instance: str = "", scopes: tuple[str, ...] = ()) -> tuple[str, int]:
+    """(access token, seconds that it is valid). An instance gets the same token until shortly before its end."""
     now = time.time()
-    with cloud.store.change():
-        known = cloud.store.get("gcp-current", instance) if instance else None
+    with store.change():
+        known = store.get("gcp-current", instance) if instance else None
         if known and known["email"] == email and known["expires"] - now > _RENEW_S:
             return known["token"], int(known["expires"] - now)
         token = "ya29.standin-" + secrets.token_urlsafe(48)
         made = {"email": email, "instance": instance, "scopes": list(scopes), "expires": now + LIFETIME_S}
-        cloud.store.put("gcp-token", token, made)
+        store.put("gcp-token", token, made)
         if instance:
-            cloud.store.put("gcp-current", instance, {"token": token, **made})
+            store.put("gcp-current", instance, {"token": token, **made})
     return token, LIFETIME_S
 
 
-def principal(cloud: Cloud, authorization: str) -> Principal:
-    """Who asks; refused with 401 where nobody does."""
+def principal(store: Store, authorization: str) -> Principal:
+    """The caller. Raises GoogleError 401 where there is no valid token."""
     kind, _, token = authorization.partition(" ")
-    known = cloud.store.get("gcp-token", token) if kind.lower() == "bearer" and token else None
+    known = store.get("gcp-token", token) if kind.lower() == "bearer" and token else None
     if known is None or known["expires"] < time.time():
         text = "Request had invalid authentication credentials. Expected OAuth 2 access token."
         raise GoogleError("authError", text, status=401)
     if known["instance"]:
-        instance = cloud.store.get("instance", known["instance"])
+        instance = store.get("instance", known["instance"])
         if instance is None or instance["state"] == "terminated":
-            raise GoogleError("authError", "The instance that this token was given to is gone.", status=401)
+            raise GoogleError("authError", "The instance that this token was issued to no longer exists.", status=401)
     return Principal(known["email"], known["instance"], tuple(known["scopes"]))
 
 
-def exchange(cloud: Cloud, form: dict[str, str]) -> dict[str, Any]:
-    """An access token for the operator, for a statement that is signed with the key of his file (RFC 7523)."""
+def exchange(store: Store, form: dict[str, str]) -> dict[str, Any]:
+    """An access token for the operator, in exchange for a JSON Web Token that the operator's key signed (RFC 7523)."""
     if form.get("grant_type") != GRANT:
-        raise GoogleError("unsupported_grant_type", f"only {GRANT} is part of a rehearsal", status=400)
-    claims = _checked(cloud, form.get("assertion", ""))
-    if claims.get("iss") != OPERATOR or claims.get("aud") != AUDIENCE:
-        raise GoogleError("invalid_grant", "Invalid JWT: wrong issuer or audience.", status=400)
-    now = time.time()
-    if not float(claims.get("iat", 0)) - 300 <= now <= float(claims.get("exp", 0)):
-        raise GoogleError(
-            "invalid_grant", "Invalid JWT: Token must be a short-lived token and in a reasonable timeframe.", status=400
-        )
-    token, seconds = issue(cloud, OPERATOR, scopes=tuple(str(claims.get("scope") or "").split()))
+        raise GoogleError("unsupported_grant_type", f"a rehearsal supports only {GRANT}", status=400)
+    claims = _verified(store, form.get("assertion", ""))
+    if claims.get("iss") != OPERATOR:
+        raise GoogleError("invalid_grant", "Invalid JWT: wrong issuer.", status=400)
+    token, seconds = issue(store, OPERATOR, scopes=tuple(str(claims.get("scope") or "").split()))
     return {"access_token": token, "expires_in": seconds, "token_type": "Bearer"}
 
 
-def identity_token(cloud: Cloud, instance: dict[str, Any], audience: str, *, full: bool) -> str:
-    """A signed statement of which instance asks, as the metadata server gives it."""
+def identity_token(store: Store, instance: dict[str, Any], audience: str, *, full: bool) -> str:
+    """The identity token of an instance, as the metadata server gives it."""
     now = int(time.time())
     claims: dict[str, Any] = {
         "aud": audience,
-        "azp": _unique(cloud, instance["account"]),
+        "azp": _unique(store, instance["account"]),
         "email": instance["account"],
         "email_verified": True,
         "exp": now + LIFETIME_S,
         "iat": now,
         "iss": ISSUER,
-        "sub": _unique(cloud, instance["account"]),
+        "sub": _unique(store, instance["account"]),
     }
     if full:
         claims["google"] = {
@@ -114,25 +111,25 @@ def identity_token(cloud: Cloud, instance: dict[str, Any], audience: str, *, ful
                 "instance_creation_timestamp": int(instance["launched"]),
                 "instance_id": instance["id"],
                 "instance_name": instance["vm"],
-                "project_id": ids.PROJECT,
-                "project_number": int(ids.PROJECT_NUMBER),
+                "project_id": PROJECT,
+                "project_number": int(PROJECT_NUMBER),
                 "zone": instance["zone"],
             }
         }
     else:
         del claims["email"], claims["email_verified"]
-    return signed(cloud, "signing", claims)
+    return signed(store, "signing", claims)
 
 
-def keys(cloud: Cloud) -> dict[str, Any]:
-    """The public side of what signs identity tokens, as a JWK set."""
-    numbers = _key(cloud, "signing").public_key().public_numbers()
+def keys(store: Store) -> dict[str, Any]:
+    """The public keys that verify identity tokens, as a JWK set."""
+    numbers = _key(store, "signing").public_key().public_numbers()
     return {
         "keys": [
             {
                 "alg": "RS256",
                 "e": _number(numbers.e),
-                "kid": _kid(cloud, "signing"),
+                "kid": _kid(store, "signing"),
                 "kty": "RSA",
                 "n": _number(numbers.n),
                 "use": "sig",
@@ -142,16 +139,16 @@ def keys(cloud: Cloud) -> dict[str, Any]:
 
 
 def operator_file(cloud: Cloud) -> str:
-    """The operator's key file, as Google gives them to service accounts; its tokens come from here and nowhere else."""
+    """Write the operator's key file, in the form of a service account's, and return its path."""
     from cryptography.hazmat.primitives import serialization
 
-    pem = _key(cloud, "operator").private_bytes(
+    pem = _key(cloud.store, "operator").private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     content = {
         "type": "service_account",
-        "project_id": ids.PROJECT,
-        "private_key_id": _kid(cloud, "operator"),
+        "project_id": PROJECT,
+        "private_key_id": _kid(cloud.store, "operator"),
         "private_key": pem.decode(),
         "client_email": OPERATOR,
         "client_id": "100000000000000000000",
@@ -165,72 +162,59 @@ def operator_file(cloud: Cloud) -> str:
     return str(path)
 
 
-def signed(cloud: Cloud, name: str, claims: dict[str, Any]) -> str:
-    """A JSON Web Token with RS256."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding
+def signed(store: Store, name: str, claims: dict[str, Any]) -> str:
+    """A JSON Web Token, signed with RS256."""
+    from google.auth import crypt, jwt
 
-    header = {"alg": "RS256", "kid": _kid(cloud, name), "typ": "JWT"}
-    text = ".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
-    return f"{text}.{_encoded(_key(cloud, name).sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    return jwt.encode(crypt.RSASigner(_key(store, name), _kid(store, name)), claims).decode()
 
 
-def _checked(cloud: Cloud, token: str) -> dict[str, Any]:
-    """The claims of a token that the operator's key signed."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding
+def _verified(store: Store, token: str) -> Mapping[str, Any]:
+    """The claims of a token that the operator's key signed for `AUDIENCE`, and that is valid now."""
+    from cryptography.hazmat.primitives import serialization
+    from google.auth import jwt
 
-    text, _, signature = token.rpartition(".")
+    pem = _key(store, "operator").public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )  # fmt: skip
     try:
-        _key(cloud, "operator").public_key().verify(
-            _decoded(signature), text.encode(), padding.PKCS1v15(), hashes.SHA256()
-        )
-        claims = json.loads(_decoded(text.rpartition(".")[2]))
-    except (InvalidSignature, ValueError):
-        raise GoogleError("invalid_grant", "Invalid JWT Signature.", status=400) from None
-    return claims if isinstance(claims, dict) else {}
+        return jwt.decode(token, certs=pem, audience=AUDIENCE)
+    except ValueError as error:  # what google-auth raises for each way in which a token is not valid
+        raise GoogleError("invalid_grant", f"Invalid JWT: {error}", status=400) from None
 
 
 _LOADED: dict[str, Any] = {}
-"""Private keys by their text: loading one takes longer than signing."""
+"""Private keys by their text, because loading one takes longer than signing."""
 
 
-def _key(cloud: Cloud, name: str) -> Any:
+def _key(store: Store, name: str) -> Any:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    with cloud.store.change():
-        known = cloud.store.get("gcp-private-key", name)
+    with store.change():
+        known = store.get("gcp-private-key", name)
         if known is None:
             made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
             pem = made.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
             known = {"pem": pem.decode(), "kid": secrets.token_hex(20)}
-            cloud.store.put("gcp-private-key", name, known)
+            store.put("gcp-private-key", name, known)
     if known["pem"] not in _LOADED:
         _LOADED[known["pem"]] = serialization.load_pem_private_key(known["pem"].encode(), None)
     return _LOADED[known["pem"]]
 
 
-def _kid(cloud: Cloud, name: str) -> str:
-    _key(cloud, name)
-    return str((cloud.store.get("gcp-private-key", name) or {})["kid"])
+def _kid(store: Store, name: str) -> str:
+    _key(store, name)
+    return str((store.get("gcp-private-key", name) or {})["kid"])
 
 
-def _unique(cloud: Cloud, email: str) -> str:
-    found = cloud.store.find("gcp:serviceaccount/account:Account", f"projects/{ids.PROJECT}/serviceAccounts/{email}")
+def _unique(store: Store, email: str) -> str:
+    found = store.find("gcp:serviceaccount/account:Account", f"projects/{PROJECT}/serviceAccounts/{email}")
     return str(found.outputs.get("uniqueId")) if found else "100000000000000000000"
 
 
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decoded(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
 def _number(value: int) -> str:
-    return _encoded(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+    data = value.to_bytes((value.bit_length() + 7) // 8, "big")
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

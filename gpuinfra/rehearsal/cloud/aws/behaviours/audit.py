@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import access
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.aws.images import image_id
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Taken
+    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
 
 TRAIL = "aws:cloudtrail/trail:Trail"
 TRAILS_PER_REGION = 5
@@ -31,7 +32,7 @@ class Trail(Behaviour):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         name = str(plain.get("s3BucketName"))
-        found = access.bucket(cloud, name)
+        found = access.bucket(cloud.store, name)
         if found is None and cloud.external(name) is None:
             raise self._refused("S3BucketDoesNotExistException", f"S3 bucket {name} does not exist!")
         policies = [
@@ -51,7 +52,7 @@ class Trail(Behaviour):
         if len(here) >= TRAILS_PER_REGION:
             raise self._refused(
                 "MaximumNumberOfTrailsExceededException",
-                f"User: {ids.ACCOUNT} already has {len(here)} trails in {call.region}.",
+                f"User: {ACCOUNT} already has {len(here)} trails in {call.region}.",
             )
 
     @staticmethod
@@ -64,13 +65,13 @@ class Trail(Behaviour):
     def kept(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         name, prefix = str(plain.get("s3BucketName")), str(plain.get("s3KeyPrefix") or "")
-        if call.old is None and access.bucket_exists(cloud, name):
+        if call.old is None and access.bucket_exists(cloud.store, name):
             key = "/".join(
                 part
                 for part in (
                     prefix,
                     "AWSLogs",
-                    ids.ACCOUNT,
+                    ACCOUNT,
                     "CloudTrail",
                     call.region,
                     "2026/01/01",
@@ -84,7 +85,7 @@ class Trail(Behaviour):
 
     def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
         return self._refused(
-            "TrailAlreadyExistsException", f"Trail {call.plain.get('name')} already exists for customer: {ids.ACCOUNT}"
+            "TrailAlreadyExistsException", f"Trail {call.plain.get('name')} already exists for customer: {ACCOUNT}"
         )
 
 
@@ -143,13 +144,13 @@ class Parameter(Behaviour):
         return CloudError("ParameterAlreadyExists", text, service="SSM", operation="PutParameter")
 
 
-def parameter_value(cloud: Cloud, name: str, region: str) -> str | None:
+def parameter_value(store: Store, name: str, region: str) -> str | None:
     """What a parameter says: one that was made here, or AWS's public ones, which name images."""
-    found = cloud.store.find("aws:ssm/parameter:Parameter", name, region)
+    found = store.find("aws:ssm/parameter:Parameter", name, region)
     if found is not None:
         return str(wire.plain(found.outputs["value"]))
     if not name.startswith("/aws/service/"):
         return None
     if any(word in name for word in ("/ami-id", "/image_id", "/ami/", "ami-amazon-linux")) or name.endswith("/ami-id"):
-        return image_id(cloud.store, name, region)
+        return image_id(store, name, region)
     return f"standin:{name}"

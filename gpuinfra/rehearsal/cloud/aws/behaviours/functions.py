@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import places
 from gpuinfra.rehearsal.cloud.aws.behaviours.audit import parameter_value
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.aws.images import image_id
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.behaviours import answers
@@ -20,8 +21,8 @@ Args = Mapping[str, Any]
 
 @answers("aws:index/getCallerIdentity:getCallerIdentity")
 def caller(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    arn = f"arn:aws:iam::{ids.ACCOUNT}:user/standin-operator"
-    return {"accountId": ids.ACCOUNT, "arn": arn, "userId": "AIDA00000000000000001", "id": ids.ACCOUNT}
+    arn = f"arn:aws:iam::{ACCOUNT}:user/standin-operator"
+    return {"accountId": ACCOUNT, "arn": arn, "userId": "AIDA00000000000000001", "id": ACCOUNT}
 
 
 @answers("aws:index/getPartition:getPartition")
@@ -78,7 +79,7 @@ def availability_zone(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 @answers("aws:ssm/getParameter:getParameter")
 def parameter(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     name = str(args["name"])
-    value = parameter_value(cloud, name, region)
+    value = parameter_value(cloud.store, name, region)
     if value is None:
         raise CloudError(
             "ParameterNotFound",
@@ -86,7 +87,7 @@ def parameter(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
             service="SSM",
             operation="GetParameter",
         )
-    arn = f"arn:aws:ssm:{region}:{'' if name.startswith('/aws/') else ids.ACCOUNT}:parameter{name}"
+    arn = f"arn:aws:ssm:{region}:{'' if name.startswith('/aws/') else ACCOUNT}:parameter{name}"
     return {
         "value": wire.secret(value),
         "insecureValue": value,

@@ -10,11 +10,11 @@ from gpuinfra.rehearsal.cloud.aws.groups import GROUP, TEMPLATE, desired, resolv
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError, MadeButFailed
+from gpuinfra.rehearsal.cloud.core.errors import CloudError, CreatedButFailed
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 
 _NOT_VERSIONED = frozenset(
@@ -56,7 +56,7 @@ class LaunchTemplate(Behaviour):
             seen.add(place)
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        _keep_version(cloud, call, 1)
+        _keep_version(cloud.store, call, 1)
         call.outputs |= {"latestVersion": 1, "defaultVersion": 1}
 
     def updated(self, cloud: Cloud, call: Call) -> None:
@@ -66,7 +66,7 @@ class LaunchTemplate(Behaviour):
         new = {key: value for key, value in call.inputs.items() if key not in _NOT_VERSIONED}
         if wire.plain(old) != wire.plain(new):
             latest += 1
-            _keep_version(cloud, call, latest)
+            _keep_version(cloud.store, call, latest)
             default = latest if call.plain.get("updateDefaultVersion") else default
         chosen = call.plain.get("defaultVersion")
         call.outputs |= {"latestVersion": latest, "defaultVersion": int(chosen) if chosen else default}
@@ -76,9 +76,9 @@ class LaunchTemplate(Behaviour):
             cloud.store.drop("template-version", f"{resource.id}:{version}")
 
 
-def _keep_version(cloud: Cloud, call: Call, number: int) -> None:
+def _keep_version(store: Store, call: Call, number: int) -> None:
     data = {key: value for key, value in call.plain.items() if key not in _NOT_VERSIONED}
-    cloud.store.put("template-version", f"{call.id}:{number}", data)
+    store.put("template-version", f"{call.id}:{number}", data)
 
 
 @behaves
@@ -124,7 +124,7 @@ class AutoScalingGroup(Behaviour):
             raise refuse(f"Max bound, {high}, must be greater than or equal to min bound, {low}")
         if not low <= wanted <= high:
             raise refuse(f"Desired capacity:{wanted} must be between the specified min size:{low} and max size:{high}")
-        if not plain.get("launchConfiguration") and resolve_template(cloud, plain, call.region) is None:
+        if not plain.get("launchConfiguration") and resolve_template(cloud.store, plain, call.region) is None:
             named = template_of(plain)
             raise refuse(
                 "You must use a valid fully-formed launch template. The specified launch template, with template ID "
@@ -167,7 +167,7 @@ class AutoScalingGroup(Behaviour):
         if re.fullmatch(r"0[a-z]*", patience) or not desired(plain):
             return
         if not cloud.fleet.has_capacity(call.resource(), desired(plain)):
-            raise MadeButFailed(
+            raise CreatedButFailed(
                 "timeout", "timeout while waiting for state to become 'ok' (last state: 'want at least "
                 f"{desired(plain)} healthy instance(s) in Auto Scaling Group, have 0', timeout: {patience})", status=200,
             )  # fmt: skip

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpuinfra.rehearsal.cloud.aws.ids import arn_of
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
@@ -136,7 +137,7 @@ class Policy(_Named):
         return _document(call)
 
     def identify(self, cloud: Cloud, call: Call) -> str | None:
-        return ids.aws_arn(call.token, "", call.plain, call.region)
+        return arn_of(call.token, "", call.plain, call.region)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
@@ -171,13 +172,13 @@ class Alias(Behaviour):
 
     def created(self, cloud: Cloud, call: Call) -> None:
         target = str(call.plain.get("targetKeyId"))
-        arn = target if target.startswith("arn:") else ids.aws_arn("aws:kms/key:Key", target, {}, call.region)
+        arn = target if target.startswith("arn:") else arn_of("aws:kms/key:Key", target, {}, call.region)
         call.outputs |= {"targetKeyArn": arn, "targetKeyId": target}
 
     def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
         return CloudError(
             "AlreadyExistsException",
-            f"An alias with the name {ids.aws_arn(call.token, call.id, {}, call.region)} already exists",
+            f"An alias with the name {arn_of(call.token, call.id, {}, call.region)} already exists",
             service="KMS",
             operation="CreateAlias",
         )

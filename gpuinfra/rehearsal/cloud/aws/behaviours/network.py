@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -30,10 +30,10 @@ def _violation(what: str, id: str, operation: str) -> CloudError:
     return CloudError("DependencyViolation", text, service="EC2", operation=operation)
 
 
-def _using(cloud: Cloud, keys: dict[str, tuple[str, ...]], id: str) -> bool:
+def _using(store: Store, keys: dict[str, tuple[str, ...]], id: str) -> bool:
     """Whether any resource of these types names the id in one of these inputs."""
     for token, inputs in keys.items():
-        for one in cloud.store.list(token):
+        for one in store.list(token):
             plain = wire.plain(one.inputs)
             if any(id in wire.strings(plain.get(key)) for key in inputs):
                 return True
@@ -70,7 +70,7 @@ class Vpc(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         tied = {SUBNET: ("vpcId",), GATEWAY: ("vpcId",), SECURITY: ("vpcId",), ENDPOINT: ("vpcId",), TABLE: ("vpcId",)}
-        if _using(cloud, tied, resource.id):
+        if _using(cloud.store, tied, resource.id):
             raise _violation("vpc", resource.id, "DeleteVpc")
 
 
@@ -128,7 +128,7 @@ class Subnet(Behaviour):
         busy = any(
             one["subnet"] == resource.id and one["state"] != "terminated" for one in cloud.fleet.instances().values()
         )
-        if busy or _using(cloud, tied, resource.id):
+        if busy or _using(cloud.store, tied, resource.id):
             raise _violation("subnet", resource.id, "DeleteSubnet")
 
 
@@ -217,7 +217,7 @@ class SecurityGroup(Behaviour):
         tied = {"aws:fsx/lustreFileSystem:LustreFileSystem": ("securityGroupIds",), ENDPOINT: ("securityGroupIds",)}
         busy = any(resource.id in (interface.get("securityGroups") or [])
                    for one in cloud.fleet.instances().values() if one["state"] != "terminated" for interface in one["interfaces"])  # fmt: skip
-        if busy or _using(cloud, tied, resource.id):
+        if busy or _using(cloud.store, tied, resource.id):
             text = f"resource {resource.id} has a dependent object"
             raise CloudError("DependencyViolation", text, service="EC2", operation="DeleteSecurityGroup")
 
@@ -303,7 +303,7 @@ class RouteTable(Behaviour):
         _need(cloud, VPC, call.plain.get("vpcId"), "InvalidVpcID.NotFound", "vpc")
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if _using(cloud, {"aws:ec2/routeTableAssociation:RouteTableAssociation": ("routeTableId",)}, resource.id):
+        if _using(cloud.store, {"aws:ec2/routeTableAssociation:RouteTableAssociation": ("routeTableId",)}, resource.id):
             raise _violation("routeTable", resource.id, "DeleteRouteTable")
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import access
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -60,12 +61,12 @@ class Bucket(Behaviour):
         if not wire.plain(resource.inputs).get("forceDestroy"):
             text = "The bucket you tried to delete is not empty. You must delete all versions in the bucket."
             raise CloudError("BucketNotEmpty", text, status=409, service="S3", operation="DeleteBucket")
-        lock = access.lock_of(cloud, resource.id)
+        lock = access.lock_of(cloud.store, resource.id)
         for key, *_ in held:
             if (
                 lock
                 and lock[0] == "COMPLIANCE"
-                and access.locked(cloud, resource.id, cloud.store.object(resource.id, key))
+                and access.locked(cloud.store, resource.id, cloud.store.object(resource.id, key))
             ):
                 text = "Access Denied because object protected by object lock."
                 raise CloudError("AccessDenied", text, status=403, service="S3", operation="DeleteObjects")
@@ -81,7 +82,7 @@ class BucketPart(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("bucket"))
-        if not access.bucket_exists(cloud, name) and cloud.external(name) is None:
+        if not access.bucket_exists(cloud.store, name) and cloud.external(name) is None:
             raise CloudError(
                 "NoSuchBucket",
                 "The specified bucket does not exist",
@@ -95,7 +96,7 @@ class BucketPart(Behaviour):
                 (wire.plain(one.inputs).get("versioningConfiguration") or {}).get("status") == "Enabled"
                 for one in versions
             )
-            found = access.bucket(cloud, name)
+            found = access.bucket(cloud.store, name)
             if found and not on and not wire.plain(found.inputs).get("objectLockEnabled"):
                 text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
                 raise CloudError(
@@ -103,7 +104,11 @@ class BucketPart(Behaviour):
                 )
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if "ObjectLock" in resource.type and access.lock_of(cloud, resource.id) and cloud.store.objects(resource.id):
+        if (
+            "ObjectLock" in resource.type
+            and access.lock_of(cloud.store, resource.id)
+            and cloud.store.objects(resource.id)
+        ):
             return  # the provider forgets the configuration; the lock on what is there stays with each object
 
 
@@ -115,7 +120,7 @@ class BucketObject(Behaviour):
     volatile = ("etag", "versionId")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        if not access.bucket_exists(cloud, str(call.plain.get("bucket"))):
+        if not access.bucket_exists(cloud.store, str(call.plain.get("bucket"))):
             raise CloudError(
                 "NoSuchBucket", "The specified bucket does not exist", status=404, service="S3", operation="PutObject"
             )
@@ -211,7 +216,7 @@ class DataRepositoryAssociation(Behaviour):
             text = "Data repository associations are not supported on SCRATCH_1 file systems."
             raise CloudError("UnsupportedOperation", text, service="FSx", operation="CreateDataRepositoryAssociation")
         name = str(plain.get("dataRepositoryPath", "")).removeprefix("s3://").split("/")[0]
-        if not access.bucket_exists(cloud, name) and cloud.external(name) is None and ids.ACCOUNT in name:
+        if not access.bucket_exists(cloud.store, name) and cloud.external(name) is None and ACCOUNT in name:
             text = f"The bucket {name} does not exist or cannot be accessed."
             raise CloudError("BadRequest", text, service="FSx", operation="CreateDataRepositoryAssociation")
 

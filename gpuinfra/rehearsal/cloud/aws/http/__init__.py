@@ -1,9 +1,8 @@
-"""What nodes and operators reach over HTTP, all on one loopback port.
+"""AWS's HTTP services.
 
-| path | service | who |
+| path | service | clients, and the variable that names the service to them |
 | --- | --- | --- |
-| `/.imds/<instance>/latest/...` | instance metadata, version 2 | a node (AWS_EC2_METADATA_SERVICE_ENDPOINT) |
-| POST `/` with `Action=` | STS, EC2, Auto Scaling | nodes, operators (AWS_ENDPOINT_URL) |
-| `/<bucket>/<key>` | object storage, path style | nodes, operators (AWS_ENDPOINT_URL) |
-| `/.control/...` | what a rehearsal asks of its cloud | who holds the token |
+| `/.imds/<instance>/latest/...` | instance metadata, version 2 | a node: AWS_EC2_METADATA_SERVICE_ENDPOINT |
+| POST `/` with `Action=` | STS, EC2, Auto Scaling | nodes, the operator: AWS_ENDPOINT_URL |
+| `/<bucket>/<key>` | object storage, path style | nodes, the operator: AWS_ENDPOINT_URL |
 """

@@ -28,14 +28,14 @@ def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[st
     key = cloud.store.find("aws:kms/key:Key", name, region)
     if key is None:
         raise CloudError("NotFoundException", f"Key '{name}' does not exist")
-    asks = operator.asks(cloud, "read", key.type, {}, region, key)
-    cloud.operator.calls(operator, [one for one in asks if one.action == "kms:DescribeKey"])
+    asks = operator.required(cloud.store, "read", key.type, {}, region, key)
+    cloud.operator.check(operator, [one for one in asks if one.action == "kms:DescribeKey"])
     return {"KeyMetadata": {"KeyId": key.id, "Arn": key.outputs["arn"]}}
 
 
 def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Log groups by the prefix of their names."""
-    cloud.operator.calls(operator, operator.http("logs:DescribeLogGroups", "*", region))
+    cloud.operator.check(operator, operator.http("logs:DescribeLogGroups", "*", region))
     prefix = str(asked.get("logGroupNamePrefix") or "")
     found = [one for one in _in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
     return {"logGroups": [{"logGroupName": one.id, "arn": one.outputs["arn"]} for one in found]}
@@ -43,7 +43,7 @@ def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 
 def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Every Lustre file system with its tags."""
-    cloud.operator.calls(operator, operator.http("fsx:DescribeFileSystems", "*", region))
+    cloud.operator.check(operator, operator.http("fsx:DescribeFileSystems", "*", region))
     return {
         "FileSystems": [
             {

@@ -1,4 +1,4 @@
-"""The metadata service of an instance, version 2: a token first, then what EC2 knows about this machine.
+"""The metadata service of an instance, version 2: a session token first, then facts of the machine.
 
 Paths and answers from the EC2 user guide (instance metadata categories, read 2026-11-21). Version 1, without a token, is
 refused unless the instance's template allows it.
@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import credentials
-from gpuinfra.rehearsal.cloud.core import ids
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 
-_NOT_FOUND = Response(404, b"not found: there is no such metadata\n")
+_NOT_FOUND = Response(404, b"not found: no such metadata\n")
 _UNAUTHORIZED = Response(401, b"unauthorized: a session token is required\n")
 
 
@@ -122,7 +122,7 @@ class Metadata:
         return {"meta-data": data, "dynamic": {"instance-identity": {"document": ""}}, "user-data": ""}
 
     def _iam(self, instance: dict[str, Any]) -> dict[str, Any]:
-        issued = credentials.of_instance(self.cloud, instance)
+        issued = credentials.of_instance(self.cloud.store, instance)
         if issued is None:
             return {}
         key, known = issued
@@ -145,7 +145,7 @@ class Metadata:
     @staticmethod
     def _document(instance: dict[str, Any]) -> dict[str, Any]:
         return {
-            "accountId": ids.ACCOUNT, "architecture": "x86_64", "availabilityZone": instance["zone"], "imageId": instance["image_id"],
+            "accountId": ACCOUNT, "architecture": "x86_64", "availabilityZone": instance["zone"], "imageId": instance["image_id"],
             "instanceId": instance["id"], "instanceType": instance["machine"], "pendingTime": _moment(instance["launched"]),
             "privateIp": instance["address"], "region": instance["region"], "version": "2017-09-30",
         }  # fmt: skip

@@ -1,7 +1,7 @@
-"""Object storage over HTTP, path style: what S3 answers to the requests that nodes, operators and bundles make.
+"""S3 in path style, as far as nodes, the operator and bundles use it.
 
-PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; lists in both versions; locations and heads of buckets.
-Each request's signature is recomputed, then the caller's IAM policies and the bucket's own policy decide.
+PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; both versions of listings; locations and heads of buckets.
+Each request's signature is verified; then the caller's IAM policies and the bucket's own policy decide.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from gpuinfra.rehearsal.cloud.aws import access, credentials, sigv4
+from gpuinfra.rehearsal.cloud.aws import access, credentials, signatures
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, content
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -35,10 +35,7 @@ class Objects:
 
     def __call__(self, request: Request) -> Response:
         try:
-            verified = sigv4.verify(
-                sigv4.Request(request.method, request.raw_path, request.raw_query, request.headers, request.body),
-                lambda key: credentials.by_id(self.cloud, key), s3=True,
-            )  # fmt: skip
+            verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key), s3=True)
             return self._serve(request, verified.key.principal)
         except CloudError as error:
             if error.status in (400, 403):
@@ -51,7 +48,7 @@ class Objects:
         if not bucket:
             self._allow(who, "s3:ListAllMyBuckets", "*", {})
             return self._buckets()
-        if not access.bucket_exists(self.cloud, bucket):
+        if not access.bucket_exists(self.cloud.store, bucket):
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
             raise CloudError("NoSuchBucket", "The specified bucket does not exist", status=404)
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)
@@ -67,7 +64,7 @@ class Objects:
     # Buckets
 
     def _buckets(self) -> Response:
-        names = "".join(f"<Bucket><Name>{escape(name)}</Name></Bucket>" for name in access.buckets(self.cloud))
+        names = "".join(f"<Bucket><Name>{escape(name)}</Name></Bucket>" for name in access.buckets(self.cloud.store))
         return _xml(f"<ListAllMyBucketsResult {_NS}><Buckets>{names}</Buckets></ListAllMyBucketsResult>")
 
     def _bucket(self, request: Request, who: credentials.Principal, bucket: str) -> Response:
@@ -80,11 +77,11 @@ class Objects:
             )
         if "location" in query:
             self._allow(who, "s3:GetBucketLocation", arn, {}, bucket)
-            region = access.bucket_region(self.cloud, bucket)
+            region = access.bucket_region(self.cloud.store, bucket)
             return _xml(f"<LocationConstraint {_NS}>{'' if region == 'us-east-1' else region}</LocationConstraint>")
         self._allow(who, "s3:ListBucket", arn, {"s3:prefix": query.get("prefix", "")}, bucket)
         if request.method == "HEAD":
-            return Response(200, headers={"x-amz-bucket-region": access.bucket_region(self.cloud, bucket)})
+            return Response(200, headers={"x-amz-bucket-region": access.bucket_region(self.cloud.store, bucket)})
         return self._list(bucket, query)
 
     def _list(self, bucket: str, query: dict[str, str]) -> Response:
@@ -201,21 +198,21 @@ class Objects:
     def _get(self, request: Request, who: credentials.Principal, bucket: str, key: str) -> Response:
         found = self.cloud.store.object(bucket, key)
         if found is None:
-            # Without the right to list, S3 does not say whether a key exists.
+            # Without the permission to list, S3 does not reveal whether a key exists.
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket)
             raise CloudError("NoSuchKey", "The specified key does not exist.", status=404)
         headers = _headers(found)
         if request.headers.get("if-none-match", "").strip('"') == found.etag:
             return Response(304, headers=headers)
-        if part := re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", "")):
-            return _range(found, part.group(1), part.group(2), headers)
         if request.method == "HEAD":
             headers["Content-Length"] = str(len(found.body))
-        return Response(200, found.body, found.meta.get("content-type", "binary/octet-stream"), headers)
+        unsatisfiable = CloudError("InvalidRange", "The requested range is not satisfiable", status=416)
+        kind = found.meta.get("content-type", "binary/octet-stream")
+        return content(found.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
 
     def _remove(self, who: credentials.Principal, bucket: str, key: str) -> None:
         self._allow(who, "s3:DeleteObject", f"arn:aws:s3:::{bucket}/{key}", {}, bucket)
-        if access.locked(self.cloud, bucket, self.cloud.store.object(bucket, key)):
+        if access.locked(self.cloud.store, bucket, self.cloud.store.object(bucket, key)):
             raise CloudError("AccessDenied", "Access Denied because object protected by object lock.", status=403)
         self.cloud.store.remove_object(bucket, key)
 
@@ -230,22 +227,8 @@ def _headers(found: StoredObject) -> dict[str, str]:
     }
 
 
-def _range(found: StoredObject, first: str, last: str, headers: dict[str, str]) -> Response:
-    size = len(found.body)
-    start = int(first) if first else max(0, size - int(last or 0))
-    end = min(int(last), size - 1) if first and last else size - 1
-    if start > end or start >= size:
-        raise CloudError("InvalidRange", "The requested range is not satisfiable", status=416)
-    return Response(
-        206,
-        found.body[start : end + 1],
-        found.meta.get("content-type", "binary/octet-stream"),
-        {**headers, "Content-Range": f"bytes {start}-{end}/{size}"},
-    )
-
-
 def _unchunked(request: Request) -> bytes:
-    """The body without the frames of `aws-chunked`, which SDKs use to send a checksum after the content."""
+    """The body without the chunks of `aws-chunked`, which SDKs use to send a checksum after the content."""
     if not request.headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
         return request.body
     body, rest = b"", request.body

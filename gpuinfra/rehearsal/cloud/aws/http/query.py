@@ -1,6 +1,6 @@
-"""AWS's query protocol: STS, Auto Scaling and EC2, as far as the handover and a preflight ask.
+"""AWS's query protocol: STS, Auto Scaling and EC2, as far as the handover and a preflight use them.
 
-Answers have the shape that AWS's own SDKs parse. An action that is not here is refused by name, never answered with nothing.
+Answers have the shape that AWS's own SDKs parse. Any other action is refused by name.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, sigv4
+from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, signatures
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.aws.http import describe
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -37,7 +38,7 @@ class Queries:
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
-        self._actions: dict[tuple[str, str], Callable[[dict[str, str], sigv4.Verified], dict[str, Any]]] = {
+        self._actions: dict[tuple[str, str], Callable[[dict[str, str], signatures.Verified], dict[str, Any]]] = {
             ("sts", "GetCallerIdentity"): self._identity,
             ("autoscaling", "DescribeAutoScalingGroups"): self._groups,
             ("autoscaling", "DescribeAutoScalingInstances"): self._group_instances,
@@ -53,10 +54,7 @@ class Queries:
     def __call__(self, request: Request) -> Response:
         service = "sts"
         try:
-            verified = sigv4.verify(
-                sigv4.Request(request.method, request.raw_path, request.raw_query, request.headers, request.body),
-                lambda key: credentials.by_id(self.cloud, key),
-            )
+            verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key))
             service = verified.service
             if (target := request.headers.get("x-amz-target")) is not None:
                 return self._json(target, request, verified)
@@ -68,14 +66,14 @@ class Queries:
                     "InvalidAction", f"The action {action} of {service} is not part of a rehearsal", status=400
                 )
             if verified.key.principal.kind == "operator" and service != "sts":
-                self.cloud.operator.calls(operator, operator.http(f"{service}:{action}", "*", verified.region))
+                self.cloud.operator.check(operator, operator.http(f"{service}:{action}", "*", verified.region))
             return _answer(service, action, found(asked, verified))
         except CloudError as error:
             if error.status in (400, 403):
                 self.cloud.store.log("POST", service, request.body[:200].decode(errors="replace"), "", error.code)
             return _error(service, error)
 
-    def _json(self, target: str, request: Request, verified: sigv4.Verified) -> Response:
+    def _json(self, target: str, request: Request, verified: signatures.Verified) -> Response:
         """An action of the JSON protocol."""
         kind = "application/x-amz-json-1.1"
         try:
@@ -89,23 +87,23 @@ class Queries:
             self.cloud.store.log("POST", verified.service, target, "", error.code)
             return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
 
-    def _security_groups(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _security_groups(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         return describe.describe_security_groups(self.cloud, _filters(asked), verified.region)
 
-    def _subnets(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _subnets(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         return describe.describe_subnets(self.cloud, _filters(asked), verified.region)
 
     # STS
 
-    def _identity(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _identity(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         who = verified.key.principal
-        return {"Arn": who.arn, "UserId": who.user_id, "Account": ids.ACCOUNT}
+        return {"Arn": who.arn, "UserId": who.user_id, "Account": ACCOUNT}
 
     # Auto Scaling
 
-    def _groups(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _groups(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         wanted = _members(asked, "AutoScalingGroupNames.member")
         groups = [
@@ -152,7 +150,7 @@ class Queries:
             "ProtectedFromScaleIn": False,
         }  # fmt: skip
 
-    def _group_instances(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _group_instances(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         wanted = _members(asked, "InstanceIds.member")
         found = [
@@ -167,7 +165,7 @@ class Queries:
             "NextToken": token,
         }
 
-    def _activities(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _activities(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         group = asked.get("AutoScalingGroupName", "")
         page, token = _page(self.cloud.fleet.activities(verified.region, group), asked, "MaxRecords")
@@ -185,7 +183,7 @@ class Queries:
 
     # EC2
 
-    def _instances(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _instances(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         wanted = _members(asked, "InstanceId")
         every = {id: one for id, one in self.cloud.fleet.instances().items() if one["region"] == verified.region}
@@ -197,7 +195,7 @@ class Queries:
             "reservationSet": [
                 {
                     "reservationId": "r-" + one["id"][2:],
-                    "ownerId": ids.ACCOUNT,
+                    "ownerId": ACCOUNT,
                     "groupSet": [],
                     "instancesSet": [_instance(one)],
                 }
@@ -206,22 +204,17 @@ class Queries:
             "nextToken": token,
         }
 
-    def _console(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _console(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         self._read_only(verified)
         id = asked.get("InstanceId", "")
         instance = self.cloud.store.get("instance", id)
         if instance is None:
             raise CloudError("InvalidInstanceID.NotFound", f"The instance ID '{id}' does not exist")
-        text = (
-            self.cloud.fleet.host.console(id)
-            if self.cloud.fleet.host
-            else f"gpuinfra: this node never boots here: {self.cloud.fleet.unavailable}\n"
-        )
-        output = base64.b64encode(text.encode()[-65536:]).decode()
+        output = base64.b64encode(self.cloud.fleet.console(id).encode()[-65536:]).decode()
         return {"instanceId": id, "timestamp": _iso(time.time()), "output": output}
 
-    def _offerings(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
-        """Where machine types are sold, from the catalogue's record of each; a type that is not in it is sold in every zone."""
+    def _offerings(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
+        """Where machine types are offered, by the catalog's record. A type without a record is offered in every zone."""
         self._read_only(verified)
         types = _filters(asked).get("instance-type") or []
         kind = asked.get("LocationType", "region")
@@ -238,7 +231,7 @@ class Queries:
             ]
         return {"instanceTypeOfferingSet": found}
 
-    def _zones(self, asked: dict[str, str], verified: sigv4.Verified) -> dict[str, Any]:
+    def _zones(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         return {
             "availabilityZoneInfo": [
                 {"zoneName": name, "zoneId": id, "zoneState": "available", "regionName": verified.region, "optInStatus": "opt-in-not-required", "zoneType": "availability-zone"}
@@ -247,8 +240,8 @@ class Queries:
         }  # fmt: skip
 
     @staticmethod
-    def _read_only(verified: sigv4.Verified) -> None:
-        """Operators may look; a node's role may not ask about other nodes."""
+    def _read_only(verified: signatures.Verified) -> None:
+        """Only the operator may describe instances; the role of a node may not."""
         who = verified.key.principal
         if who.kind != "operator":
             raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)

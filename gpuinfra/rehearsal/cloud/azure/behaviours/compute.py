@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import stores
-from gpuinfra.rehearsal.cloud.azure.groups import GROUP, SINGLE_LIMIT, desired, extension, profile_of
+from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
+from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY
+from gpuinfra.rehearsal.cloud.azure.model import GROUP, above_single_limit, desired, extension, profile_of
 from gpuinfra.rehearsal.cloud.core import behaviours, wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, AzureMadeButFailed
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 RESOURCE_GROUP = "azure-native:resources:ResourceGroup"
 CUSTOM_DATA = 65535
@@ -65,10 +66,7 @@ class ScaleSet(Behaviour):
     def _validate(cloud: Cloud, call: Call) -> None:
         plain = call.plain
         profile = profile_of(plain)
-        if plain.get("singlePlacementGroup") is not False and desired(plain) > SINGLE_LIMIT:
-            text = (
-                f"The capacity {desired(plain)} of a scale set with a single placement group is above {SINGLE_LIMIT}."
-            )
+        if text := above_single_limit(plain, desired(plain)):
             raise AzureError("InvalidParameter", text)
         if plain.get("orchestrationMode") == "Flexible" and plain.get("singlePlacementGroup"):
             raise AzureError("InvalidParameter", "singlePlacementGroup cannot be true with Flexible orchestration.")
@@ -90,10 +88,8 @@ class ScaleSet(Behaviour):
         have = len(cloud.fleet.of_group(call.resource()))
         if have >= wanted:
             return
-        from gpuinfra.rehearsal.cloud.azure.groups import KIND
-
         if shortage := KIND.shortage(cloud, call.resource(), have, wanted):
-            raise AzureMadeButFailed(shortage.code, shortage.message, status=shortage.status)
+            raise AzureCreatedButFailed(shortage.code, shortage.message, status=shortage.status)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         cloud.store.drop("azure-upgrade", resource.id)
@@ -138,19 +134,19 @@ class ResourceGroup(Behaviour):
     types = (RESOURCE_GROUP,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in inside(cloud, resource):
+        for one in inside(cloud.store, resource):
             if one.type == stores.CONTAINER:
                 account, name = stores.names_of(one)
-                if stores.protected(cloud, account, name):
+                if stores.protected(cloud.store, account, name):
                     text = f"Deletion of resource group '{resource.id.rsplit('/', 1)[-1]}' failed as resources with identifiers '{one.id}' could not be deleted: its blobs are immutable due to a policy."  # fmt: skip
                     raise AzureError("ResourceGroupDeletionBlocked", text, status=409)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in inside(cloud, resource):
+        for one in inside(cloud.store, resource):
             cloud.store.remove(one)
             behaviours.of(one.type).deleted(cloud, one)
 
 
-def inside(cloud: Cloud, group: Resource) -> list[Resource]:
+def inside(store: Store, group: Resource) -> list[Resource]:
     """Everything in a resource group."""
-    return [one for one in cloud.store.list() if one.id.lower().startswith(group.id.lower() + "/")]
+    return [one for one in store.list() if one.id.lower().startswith(group.id.lower() + "/")]

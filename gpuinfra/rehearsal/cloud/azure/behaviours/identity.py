@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, IDENTITY
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, answers, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
@@ -27,13 +29,13 @@ SETTINGS = 5
 @answers("azure-native:authorization:getClientConfig")
 def client(cloud: Cloud, args: Mapping[str, Any], region: str) -> dict[str, Any]:
     who = identity.OPERATOR
-    return {"clientId": who, "objectId": who, "subscriptionId": ids.SUBSCRIPTION, "tenantId": identity.tenant()}
+    return {"clientId": who, "objectId": who, "subscriptionId": SUBSCRIPTION, "tenantId": identity.tenant()}
 
 
 @answers("azure-native:authorization:getClientToken")
 def token(cloud: Cloud, args: Mapping[str, Any], region: str) -> dict[str, Any]:
     who = identity.Principal(identity.OPERATOR, "operator", True)
-    return {"token": identity.issue(cloud, who, str(args.get("endpoint") or "https://management.azure.com"))[0]}
+    return {"token": identity.issue(cloud.store, who, str(args.get("endpoint") or "https://management.azure.com"))[0]}
 
 
 @behaves
@@ -138,12 +140,12 @@ class SubscriptionLog(Behaviour):
             text = f"The limit of {SETTINGS} diagnostic settings was reached. To create a new setting, delete an existing one."
             raise AzureError("Conflict", text, status=409)
         named = str(call.plain.get("storageAccountId") or "")
-        found = stores.account(cloud, named.rsplit("/", 1)[-1]) if named else None
+        found = stores.account(cloud.store, named.rsplit("/", 1)[-1]) if named else None
         if (
             named
             and found is None
             and cloud.external(named) is None
-            and named.startswith(f"/subscriptions/{ids.SUBSCRIPTION}/")
+            and named.startswith(f"/subscriptions/{SUBSCRIPTION}/")
         ):
             raise AzureError("ResourceNotFound", f"The storage account {named} was not found.", status=404)
         rules = wire.plain(found.inputs).get("networkRuleSet") or {} if found else {}
@@ -152,6 +154,6 @@ class SubscriptionLog(Behaviour):
 
     def kept(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("storageAccountId") or "").rsplit("/", 1)[-1]
-        if name and call.old is None and stores.account(cloud, name):
-            blob = f"resourceId=/SUBSCRIPTIONS/{ids.SUBSCRIPTION}/y=2026/m=01/d=01/h=00/m=00/PT1H.json"
+        if name and call.old is None and stores.account(cloud.store, name):
+            blob = f"resourceId=/SUBSCRIPTIONS/{SUBSCRIPTION}/y=2026/m=01/d=01/h=00/m=00/PT1H.json"
             cloud.store.put_object(stores.bucket(name, "insights-activity-logs"), blob, b'{"records": []}\n', {"content-type": "application/octet-stream"})  # fmt: skip

@@ -6,13 +6,13 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
-from gpuinfra.rehearsal.cloud.core.errors import AzureError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 NETWORK = "azure-native:network:VirtualNetwork"
 SUBNET = "azure-native:network:Subnet"
@@ -21,11 +21,11 @@ NAT = "azure-native:network:NatGateway"
 ADDRESS = "azure-native:network:PublicIPAddress"
 
 
-def _users(cloud: Cloud, id: str, *, beside: str = "") -> list[Resource]:
+def _users(store: Store, id: str, *, beside: str = "") -> list[Resource]:
     """Resources whose inputs name an id, without the thing itself and what lies below it."""
     return [
         one
-        for one in cloud.store.list()
+        for one in store.list()
         if one.type.startswith("azure-native:")
         and not one.id.lower().startswith(id.lower())
         and one.type != beside
@@ -39,7 +39,7 @@ class Network(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list(SUBNET):
-            if one.id.lower().startswith(resource.id.lower() + "/") and (users := _users(cloud, one.id)):
+            if one.id.lower().startswith(resource.id.lower() + "/") and (users := _users(cloud.store, one.id)):
                 raise _in_use("InUseSubnetCannotBeDeleted", "Subnet", one, users[0])
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
@@ -92,7 +92,7 @@ class Subnet(Behaviour):
                 raise problem
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud, resource.id):
+        if users := _users(cloud.store, resource.id):
             raise _in_use("InUseSubnetCannotBeDeleted", "Subnet", resource, users[0])
 
 
@@ -101,7 +101,7 @@ class Guard(Behaviour):
     types = (GUARD,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud, resource.id):
+        if users := _users(cloud.store, resource.id):
             raise _in_use("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group", resource, users[0])
 
 
@@ -110,7 +110,7 @@ class Gateway(Behaviour):
     types = (NAT,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud, resource.id):
+        if users := _users(cloud.store, resource.id):
             raise _in_use("InUseNatGatewayCannotBeDeleted", "NAT gateway", resource, users[0])
 
 
@@ -126,7 +126,7 @@ class Address(Behaviour):
         call.outputs["ipAddress"] = call.old.outputs.get("ipAddress")
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud, resource.id):
+        if users := _users(cloud.store, resource.id):
             raise _in_use("PublicIPAddressCannotBeDeleted", "Public IP address", resource, users[0])
 
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
 from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
+from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, AzureMadeButFailed, CloudError
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
 
 LUSTRE = "azure-native:storagecache:AmlFilesystem"
 _STEPS = {
@@ -57,25 +58,25 @@ class StorageAccount(Behaviour):
     updated = created
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in _containers(cloud, resource):
+        for one in _containers(cloud.store, resource):
             account, name = stores.names_of(one)
-            if stores.protected(cloud, account, name):
+            if stores.protected(cloud.store, account, name):
                 raise AzureError("AccountHasImmutableBlobs", f"The account {account} cannot be deleted: container {name} holds blobs that a policy makes immutable.", status=409)  # fmt: skip
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in _containers(cloud, resource):
-            _empty(cloud, one)
+        for one in _containers(cloud.store, resource):
+            _empty(cloud.store, one)
             cloud.store.remove(one)
 
 
-def _containers(cloud: Cloud, account: Resource) -> list[Resource]:
-    return [one for one in cloud.store.list(CONTAINER) if one.id.lower().startswith(account.id.lower() + "/")]
+def _containers(store: Store, account: Resource) -> list[Resource]:
+    return [one for one in store.list(CONTAINER) if one.id.lower().startswith(account.id.lower() + "/")]
 
 
-def _empty(cloud: Cloud, container: Resource) -> None:
+def _empty(store: Store, container: Resource) -> None:
     bucket = stores.bucket(*stores.names_of(container))
-    for key, *_ in cloud.store.objects(bucket):
-        cloud.store.remove_object(bucket, key)
+    for key, *_ in store.objects(bucket):
+        store.remove_object(bucket, key)
 
 
 @behaves
@@ -84,16 +85,16 @@ class Container(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("accountName"))
-        if stores.account(cloud, name) is None:
+        if stores.account(cloud.store, name) is None:
             raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{name}' was not found.", status=404)  # fmt: skip
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         account, name = stores.names_of(resource)
-        if stores.protected(cloud, account, name):
+        if stores.protected(cloud.store, account, name):
             raise AzureError("ContainerProtectedFromDeletion", f"The container {name} has blobs that an immutability policy protects from deletion.", status=409)  # fmt: skip
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        _empty(cloud, resource)
+        _empty(cloud.store, resource)
 
 
 @behaves
@@ -109,7 +110,7 @@ class Lock(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
-        if stores.container_id(cloud, str(plain.get("accountName")), str(plain.get("containerName"))) is None:
+        if stores.container_id(cloud.store, str(plain.get("accountName")), str(plain.get("containerName"))) is None:
             raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -123,7 +124,7 @@ class Blob(Behaviour):
     types = ("azure-native:storage:Blob",)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        found = stores.account(cloud, str(call.plain.get("accountName")))
+        found = stores.account(cloud.store, str(call.plain.get("accountName")))
         if found and wire.plain(found.inputs).get("allowSharedKeyAccess") is False:
             raise AzureError("KeyBasedAuthenticationNotPermitted", "Key based authentication is not permitted on this storage account.", status=403)  # fmt: skip
 
@@ -182,7 +183,7 @@ class ManagedLustre(Behaviour):
         """What is wrong with the container that it imports from shows late: as a creation that failed."""
         settings = (call.plain.get("hsm") or {}).get("settings") or {}
         if settings and call.old is None and (problem := _import_problem(cloud, settings)):
-            raise AzureMadeButFailed("AmlFilesystemHsmValidationFailed", problem)
+            raise AzureCreatedButFailed("AmlFilesystemHsmValidationFailed", problem)
 
 
 def _import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
@@ -190,7 +191,7 @@ def _import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
     account_id = data.split("/blobServices/")[0]
     if data.lower() == log.lower() or log.split("/blobServices/")[0].lower() != account_id.lower():
         return "The container and the logging container must be two containers of one storage account."
-    found = stores.account(cloud, account_id.rsplit("/", 1)[-1])
+    found = stores.account(cloud.store, account_id.rsplit("/", 1)[-1])
     if found is None:
         return "" if cloud.external(account_id) is not None else f"The storage account {account_id} was not found."
     if wire.plain(found.inputs).get("allowSharedKeyAccess") is False:

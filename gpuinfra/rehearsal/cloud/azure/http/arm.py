@@ -1,6 +1,6 @@
-"""Azure Resource Manager, as far as the handover and a preflight ask: scale sets, their machines, addresses, consoles and activities.
+"""Azure Resource Manager, as far as the handover and a preflight use it: scale sets, machines, addresses, consoles and activities.
 
-Shapes of answers from the REST reference (compute 2024-11-01, Insights 2015-04-01), read 2026-11-21; what is not here is refused by name.
+Shapes of answers from the REST reference (compute 2024-11-01, Insights 2015-04-01), read 2026-11-21. Any other request is refused by name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gpuinfra.rehearsal.cloud.azure import groups, identity, operator
-from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.azure import groups, identity, model, operator
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -34,12 +35,12 @@ _OFFERED = (
     ("canonical", "ubuntu-24_04-lts"),
     ("canonical", "0001-com-ubuntu-server-jammy"),
 )
-"""Publisher and offer of marketplace images that are here; each has one version, which is visibly synthetic."""
+"""Publisher and offer of the marketplace images that exist here. Each has one version, which is visibly synthetic."""
 _PAGE = 100
 
 
 class ResourceManager:
-    """Serves `arm/subscriptions/...`, and the consoles that it gives addresses of."""
+    """Serves `arm/subscriptions/...`, and the consoles at the URLs that it signs."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -48,26 +49,24 @@ class ResourceManager:
     def __call__(self, request: Request, path: str) -> Response:
         place = path
         try:
-            who = identity.of_token(self.cloud, request.headers.get("authorization", ""), AUDIENCES)
+            who = identity.of_token(self.cloud.store, request.headers.get("authorization", ""), AUDIENCES)
             if "api-version" not in request.query:
                 raise AzureError("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")  # fmt: skip
             if not who.operator:
                 text = f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on '{place}' or the scope is invalid."
                 raise AzureError("AuthorizationFailed", text, status=403)
-            self.cloud.operator.calls(operator, operator.http(place))
-            return _json(200, self._answer(request, place))
+            self.cloud.operator.check(operator, operator.http(place))
+            return json_response(self._answer(request, place))
         except CloudError as error:
             self.cloud.store.log(request.method, "azure-arm", path[:500], "", error.code)
-            return _json(error.status, {"error": {"code": error.code, "message": error.message}})
+            return json_response({"error": {"code": error.code, "message": error.message}}, error.status)
 
     def console(self, request: Request, path: str) -> Response:
-        """A serial console's log; the address is the permission, for some minutes."""
+        """The log of a serial console. The signed URL grants access for some minutes."""
         id, until = self._signed.get(request.query.get("sig", ""), ("", 0.0))
         if request.method != "GET" or not id or path.strip("/") != id or time.time() > until:
             return Response(403, b"AuthenticationFailed: Server failed to authenticate the request.")
-        fleet = self.cloud.fleet
-        text = fleet.host.console(id) if fleet.host else f"gpuinfra: this node never boots here: {fleet.unavailable}\n"
-        return Response(200, text.encode())
+        return Response(200, self.cloud.fleet.console(id).encode())
 
     def _answer(self, request: Request, place: str) -> Any:
         if (image := _IMAGES.fullmatch(place)) and request.method == "GET":
@@ -103,11 +102,13 @@ class ResourceManager:
         found = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
         if found is None:
             raise AzureError("ResourceNotFound", f"The Resource '{place}' was not found.", status=404)
-        self.cloud.operator.calls(operator, operator.asks(self.cloud, "read", found.type, {}, found.region, found))
+        self.cloud.operator.check(
+            operator, operator.required(self.cloud.store, "read", found.type, {}, found.region, found)
+        )
         return {"id": found.id, "name": found.id.rsplit("/", 1)[-1], "properties": wire.plain(found.outputs)}
 
     def _group(self, id: str) -> Resource:
-        found = next((one for one in self.cloud.store.list(groups.GROUP) if one.id.lower() == id.lower()), None)
+        found = next((one for one in self.cloud.store.list(model.GROUP) if one.id.lower() == id.lower()), None)
         if found is None:
             parts = id.split("/")
             text = f"The Resource 'Microsoft.Compute/virtualMachineScaleSets/{parts[-1]}' under resource group '{parts[4]}' was not found."
@@ -194,7 +195,7 @@ class ResourceManager:
             "tags": one["tags"],
             "properties": {
                 "vmId": one["id"],
-                "latestModelApplied": one["model"] == groups.model_hash(wire.plain(group.inputs)),
+                "latestModelApplied": one["model"] == model.model_hash(wire.plain(group.inputs)),
                 "provisioningState": "Succeeded",
                 "timeCreated": _iso(one["launched"]),
                 "instanceView": {
@@ -209,7 +210,7 @@ class ResourceManager:
     def _activities(self, wanted: str) -> list[dict[str, Any]]:
         uri = re.search(r"resourceUri eq '([^']+)'", wanted)
         if uri is None:
-            raise AzureError("BadRequest", "The activity log is asked for one resource here: resourceUri eq '...'")
+            raise AzureError("BadRequest", "The activity log needs a filter on one resource: resourceUri eq '...'")
         found = self.cloud.fleet.activities("", self._group(uri[1]).id)
         return [
             {
@@ -236,7 +237,3 @@ def _interface(one: dict[str, Any]) -> dict[str, Any]:
 
 def _iso(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 10_000_000):07d}+00:00"
-
-
-def _json(status: int, value: Any) -> Response:
-    return Response(status, json.dumps(value).encode(), "application/json")

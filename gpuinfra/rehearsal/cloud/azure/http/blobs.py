@@ -5,14 +5,14 @@ https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, read
 
 from __future__ import annotations
 
-import re
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
-from gpuinfra.rehearsal.cloud.core.errors import AzureError, CloudError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, content
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -39,13 +39,13 @@ class Blobs:
             return Response(error.status, text.encode(), "application/xml", {"x-ms-error-code": error.code})
 
     def _serve(self, request: Request, account: str, container: str, name: str) -> Response:
-        who = identity.of_token(self.cloud, request.headers.get("authorization", ""), AUDIENCES)
+        who = identity.of_token(self.cloud.store, request.headers.get("authorization", ""), AUDIENCES)
         if "x-ms-version" not in request.headers:
             raise AzureError(
                 "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified."
             )
-        stores.reachable(self.cloud, account, who)
-        place = stores.container_id(self.cloud, account, container)
+        stores.reachable(self.cloud.store, account, who)
+        place = stores.container_id(self.cloud.store, account, container)
         listing = request.method == "GET" and not name and request.query.get("comp") == "list"
         held = self.cloud.store.object(stores.bucket(account, container), name) if name else None
         verbs = _verbs(request.method, held is not None)
@@ -55,7 +55,9 @@ class Blobs:
         if name:
             attributes[f"{identity.BLOBS}:path"] = name
         actions = tuple(f"{identity.BLOBS}/{verb}" for verb in verbs)
-        if not identity.may(self.cloud, who, actions, place or stores.account_id(self.cloud, account), attributes):
+        if not identity.may(
+            self.cloud, who, actions, place or stores.account_id(self.cloud.store, account), attributes
+        ):
             raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip
         if place is None:
             raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
@@ -70,7 +72,7 @@ class Blobs:
         if held is None:
             raise AzureError("BlobNotFound", "The specified blob does not exist.", status=404)
         if request.method == "DELETE":
-            stores.immutable(self.cloud, account, container, held)
+            stores.immutable(self.cloud.store, account, container, held)
             self.cloud.store.remove_object(bucket, name)
             return Response(202)
         headers = {
@@ -79,18 +81,13 @@ class Blobs:
             "x-ms-blob-type": "BlockBlob",
         }
         kind = held.meta.get("content-type", "application/octet-stream")
-        wanted = re.fullmatch(
-            r"bytes=(\d+)-(\d*)", request.headers.get("x-ms-range") or request.headers.get("range", "")
-        )
-        if wanted and held.body:
-            start, end = int(wanted[1]), min(int(wanted[2] or len(held.body)), len(held.body) - 1)
-            if start >= len(held.body):
-                raise AzureError("InvalidRange", "The range specified is invalid for the current size of the resource.", status=416)  # fmt: skip
-            span = {"Content-Range": f"bytes {start}-{end}/{len(held.body)}"}
-            return Response(206, held.body[start : end + 1], kind, {**headers, **span})
         if request.method == "HEAD":
             headers["Content-Length"] = str(len(held.body))
-        return Response(200, held.body, kind, headers)
+        unsatisfiable = AzureError(
+            "InvalidRange", "The range specified is invalid for the current size of the resource.", status=416
+        )
+        wanted = request.headers.get("x-ms-range") or request.headers.get("range", "")
+        return content(held.body, wanted if held.body else "", kind, headers, unsatisfiable)
 
     def _put(self, request: Request, account: str, container: str, name: str) -> Response:
         if request.headers.get("x-ms-blob-type") != "BlockBlob" or request.query.get("comp"):
@@ -101,7 +98,7 @@ class Blobs:
             if there is not None:
                 if request.headers.get("if-none-match") == "*":
                     raise AzureError("BlobAlreadyExists", "The specified blob already exists.", status=409)
-                stores.immutable(self.cloud, account, container, there)
+                stores.immutable(self.cloud.store, account, container, there)
             meta = {"content-type": request.headers.get("content-type", "application/octet-stream")}
             stored = self.cloud.store.put_object(bucket, name, request.body, meta)
         return Response(
@@ -127,7 +124,7 @@ class Blobs:
 
 
 def _verbs(method: str, exists: bool) -> tuple[str, ...]:
-    """Data actions of which one is enough: a new blob may be written or only added."""
+    """Data actions, one of which is enough: a new blob can be written or added."""
     if method == "PUT":
         return ("write",) if exists else ("write", "add/action")
     if method == "DELETE":

@@ -1,11 +1,10 @@
-"""Azure's instance metadata service: what Azure knows about a machine, tokens of its identities, and documents that Azure signs.
+"""Azure's instance metadata service: facts of a machine, tokens of its identities, and attested documents.
 
 Paths, headers and errors from https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, read 2026-11-21.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from datetime import UTC, datetime
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.azure import identity
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.azure.signer import LIFETIME, Signer
-from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -34,18 +34,18 @@ class Imds:
     def __call__(self, request: Request, path: str) -> Response:
         _, who, *rest = path.split("/")
         place = "/".join(rest)
-        if who == f"operator-{identity.secret_of_operator(self.cloud)}":
+        if who == f"operator-{identity.operator_secret(self.cloud.store)}":
             instance = None
         else:
             instance = self.cloud.store.get("instance", who)
             if instance is None or instance.get("cloud") != "azure" or instance["state"] == "terminated":
-                return _error(404, "Not found", "there is no such running machine")
+                return _error(404, "Not found", "no such machine is running")
         if request.method != "GET":
             return _error(405, "Method not allowed", "")
         if place == "ovf-env.xml" and instance:
-            return self._disc(instance)
+            return self._provisioning(instance)
         if "x-forwarded-for" in request.headers:
-            return _error(400, "Bad request", "a request through a proxy is not answered")
+            return _error(400, "Bad request", "requests through a proxy are not answered")
         if request.headers.get("metadata", "").lower() != "true":
             return _error(400, "Bad request", "Required metadata header not specified")
         if not VERSION.fullmatch(request.query.get("api-version", "")):
@@ -54,13 +54,13 @@ class Imds:
             return self._token(instance, request.query)
         if instance and place in ("metadata/instance", "metadata/instance/compute"):
             whole = {"compute": self._compute(instance, request.query), "network": _network(instance)}
-            return _json(200, whole if place.endswith("instance") else whole["compute"])
+            return json_response(whole if place.endswith("instance") else whole["compute"])
         if instance and place == "metadata/attested/document":
             return self._attested(instance, request.query)
         return _error(404, "Not found", f"{place} is not part of a rehearsal")
 
-    def _disc(self, instance: dict[str, Any]) -> Response:
-        """The provisioning disc of a machine, as cloud-init finds it on Azure's virtual drive."""
+    def _provisioning(self, instance: dict[str, Any]) -> Response:
+        """The provisioning disk of a machine, which cloud-init reads from a virtual drive on Azure."""
         if not instance["custom_data"]:
             return _error(404, "Not found", "no custom data")
         text = (
@@ -82,7 +82,7 @@ class Imds:
             "provider": "Microsoft.Compute",
             "resourceGroupName": parts[4],
             "resourceId": f"{instance['group']}/virtualMachines/{instance['index']}",
-            "subscriptionId": ids.SUBSCRIPTION,
+            "subscriptionId": SUBSCRIPTION,
             "tags": ";".join(f"{key}:{value}" for key, value in sorted(instance["tags"].items())),
             "userData": instance["user_data"] if query.get("extended") == "true" else "",
             "vmId": instance["id"],
@@ -94,23 +94,22 @@ class Imds:
     def _token(self, instance: dict[str, Any] | None, query: dict[str, str]) -> Response:
         audience = query.get("resource", "")
         if not audience.startswith("https://"):
-            return _json(400, {"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"})  # fmt: skip
+            return json_response({"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"}, 400)  # fmt: skip
         if instance is None:
             principal = identity.Principal(identity.OPERATOR, "operator", True)
             client = identity.OPERATOR
         else:
-            held = identity.identities_of(self.cloud, instance)
+            held = identity.identities_of(self.cloud.store, instance)
             if wanted := query.get("client_id"):
                 held = [one for one in held if str(wire.plain(one.outputs).get("clientId")) == wanted]
             if len(held) != 1:
-                # With several identities Azure wants to be told which; with none there is nobody to speak for.
-                return _json(400, {"error": "invalid_request", "error_description": "Identity not found" if not held else "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request"})  # fmt: skip
+                # With several identities, Azure requires client_id.
+                return json_response({"error": "invalid_request", "error_description": "Identity not found" if not held else "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request"}, 400)  # fmt: skip
             outputs = wire.plain(held[0].outputs)
             principal = identity.Principal(str(outputs["principalId"]), held[0].id.rsplit("/", 1)[-1])
             client = str(outputs["clientId"])
-        token, expires = identity.issue(self.cloud, principal, audience)
-        return _json(
-            200,
+        token, expires = identity.issue(self.cloud.store, principal, audience)
+        return json_response(
             {
                 "access_token": token, "client_id": client, "expires_in": str(int(expires - time.time())), "expires_on": str(int(expires)),
                 "ext_expires_in": "86399", "not_before": str(int(time.time()) - 300), "resource": audience, "token_type": "Bearer",
@@ -122,17 +121,17 @@ class Imds:
         nonce = query.get("nonce", now.strftime("%Y%m%d%H"))
         if not re.fullmatch(r"[0-9A-Za-z]{1,32}", nonce):
             return _error(400, "Bad request", "nonce is an optional 10-digit string")
-        said = {
+        document = {
             "licenseType": "",
             "nonce": nonce,
             "plan": {"name": "", "product": "", "publisher": ""},
             "sku": instance["os"],
-            "subscriptionId": ids.SUBSCRIPTION,
+            "subscriptionId": SUBSCRIPTION,
             "timeStamp": {"createdOn": now.strftime(_TIME), "expiresOn": (now + LIFETIME).strftime(_TIME)},
-            # Azure writes it in capitals here and in small letters elsewhere.
+            # Azure writes the id in upper case here and in lower case elsewhere.
             "vmId": instance["id"].upper(),
         }
-        return _json(200, {"encoding": "pkcs7", "signature": self.signer.document(said)})
+        return json_response({"encoding": "pkcs7", "signature": self.signer.document(document)})
 
 
 def _network(instance: dict[str, Any]) -> dict[str, Any]:
@@ -141,8 +140,4 @@ def _network(instance: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(status: int, error: str, text: str) -> Response:
-    return _json(status, {"error": error, "newest-versions": ["2021-12-13"], "message": text})
-
-
-def _json(status: int, value: Any) -> Response:
-    return Response(status, json.dumps(value).encode(), "application/json")
+    return json_response({"error": error, "newest-versions": ["2021-12-13"], "message": text}, status)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import MadeButFailed
-from gpuinfra.rehearsal.cloud.gcp.behaviours.common import exists, in_use, last, link, missing, path_of, refused
+from gpuinfra.rehearsal.cloud.core.errors import CreatedButFailed
+from gpuinfra.rehearsal.cloud.gcp.behaviours.network import NETWORK, SUBNET, exists
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, in_use, missing
 from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, TEMPLATES, data_of, size_of, template_of, versions_of
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, new_id, path_of
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
@@ -22,8 +24,6 @@ GROUP_LIMIT = 1000
 """Instances of a zonal group."""
 METADATA_LIMIT = 256 * 1024
 """Bytes of one metadata value; 512 KiB all together. https://cloud.google.com/compute/docs/metadata/setting-custom-metadata, read 2026-11-21."""
-SUBNET = "gcp:compute/subnetwork:Subnetwork"
-NETWORK = "gcp:compute/network:Network"
 
 
 @behaves
@@ -48,7 +48,7 @@ class InstanceTemplate(Behaviour):
         seen: set[str] = set()
         for number, one in enumerate(call.plain.get("networkInterfaces") or []):
             subnet = path_of(str(one.get("subnetwork") or ""))
-            if subnet and not exists(cloud, SUBNET, subnet):
+            if subnet and not exists(cloud.store, SUBNET, subnet):
                 raise missing(subnet)
             found = cloud.store.find(SUBNET, subnet) if subnet else None
             network = path_of(
@@ -58,13 +58,13 @@ class InstanceTemplate(Behaviour):
             made = cloud.store.find(NETWORK, network)
             profiled = bool(made and wire.plain(made.inputs).get("networkProfile"))
             if rdma and number == 0:
-                raise refused("invalid", "Invalid value for field 'resource.properties.networkInterfaces[0].nicType': 'MRDMA'. "
+                raise GoogleError("invalid", "Invalid value for field 'resource.properties.networkInterfaces[0].nicType': 'MRDMA'. "
                               "The primary network interface must not be of type MRDMA.")  # fmt: skip
             if made and rdma != profiled:
-                raise refused("invalid", f"Network interface nic{number} of type {one.get('nicType')} is not supported on network '{network}' "
+                raise GoogleError("invalid", f"Network interface nic{number} of type {one.get('nicType')} is not supported on network '{network}' "
                               f"{'with' if profiled else 'without'} an RDMA network profile.")  # fmt: skip
             if not rdma and network in seen:
-                raise refused("invalid", "Networks must be distinct for NICs attached to a VM.")
+                raise GoogleError("invalid", "Networks must be distinct for NICs attached to a VM.")
             seen.add(network)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -99,11 +99,11 @@ class InstanceGroupManager(Behaviour):
         plain = call.plain
         for one in plain.get("versions") or []:
             template = str(one.get("instanceTemplate") or "")
-            if template_of(cloud, template) is None:
+            if template_of(cloud.store, template) is None:
                 raise missing(path_of(template))
         policy, size = plain.get("updatePolicy") or {}, int(plain.get("targetSize") or 0)
         if size > GROUP_LIMIT:
-            raise refused(
+            raise GoogleError(
                 "invalid",
                 f"Invalid value for field 'resource.targetSize': '{size}'. Must be less than or equal to {GROUP_LIMIT}.",
             )
@@ -111,31 +111,31 @@ class InstanceGroupManager(Behaviour):
         idle = policy.get("maxUnavailableFixed") or policy.get("maxUnavailablePercent")
         named = any(key in policy for key in ("maxSurgeFixed", "maxSurgePercent"))
         if policy.get("replacementMethod") == "RECREATE" and (surge or not named):
-            raise refused(
+            raise GoogleError(
                 "invalid",
                 "Invalid value for field 'resource.updatePolicy': maxSurge must be equal to 0 when replacement method is set to RECREATE.",
             )
         if named and not surge and not idle and policy.get("type") == "PROACTIVE":
-            raise refused(
+            raise GoogleError(
                 "invalid",
                 "Invalid value for field 'resource.updatePolicy': maxSurge and maxUnavailable cannot both be equal to 0.",
             )
-        data = data_of(cloud, call.resource())
+        data = data_of(cloud.store, call.resource())
         model = (data.get("scheduling") or {}).get("provisioningModel")
         failing = (plain.get("instanceLifecyclePolicy") or {}).get("defaultActionOnFailure")
         if model == "FLEX_START" and failing != "DO_NOTHING":
-            raise refused(
+            raise GoogleError(
                 "invalid",
                 "Instances with provisioning model FLEX_START require the group's defaultActionOnFailure to be DO_NOTHING.",
             )
         if (plain.get("resourcePolicies") or {}).get("workloadPolicy") and data.get("resourcePolicies"):
-            raise refused(
+            raise GoogleError(
                 "invalid", "A group with a workload policy cannot use an instance template with a placement policy."
             )
 
     def created(self, cloud: Cloud, call: Call) -> None:
         zone = call.id.split("/zones/")[-1].split("/")[0]
-        group = f"projects/{ids.PROJECT}/zones/{zone}/instanceGroups/{last(call.id)}"
+        group = f"projects/{PROJECT}/zones/{zone}/instanceGroups/{last(call.id)}"
         call.outputs |= {
             "selfLink": link(call.id),
             "instanceGroup": link(group),
@@ -154,12 +154,12 @@ class InstanceGroupManager(Behaviour):
         if not call.plain.get("waitForInstances") or not wanted:
             return
         if not cloud.fleet.has_capacity(call.resource(), wanted):
-            raise MadeButFailed(
+            raise CreatedButFailed(
                 "timeout", "timeout while waiting for the group's instances to become stable", status=200
             )
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
-        size = size_of(cloud, resource)
+        size = size_of(cloud.store, resource)
         if int(wire.plain(resource.inputs).get("targetSize") or 0) == size:
             return resource
         grown = {"targetSize": size}
@@ -188,7 +188,7 @@ class ResizeRequest(Behaviour):
             yield Failure("requestedRunDuration.seconds", f"must be 600 to 604800, got {seconds}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        self._group(cloud, ids.gcp_id(call.token, call.name, call.plain, ids.PROJECT))
+        self._group(cloud, new_id(call.token, call.name, call.plain))
 
     def created(self, cloud: Cloud, call: Call) -> None:
         cloud.store.put("gcp-request", call.id, {"by": int(call.plain["resizeBy"]), "state": "ACCEPTED"})

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.gcp.regions import REGIONS
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import answers
-from gpuinfra.rehearsal.cloud.gcp.behaviours.common import last, link, missing
+from gpuinfra.rehearsal.cloud.gcp.errors import missing
 from gpuinfra.rehearsal.cloud.gcp.groups import RESERVATION
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, last, link
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -20,10 +21,10 @@ BILLING = "000000-000000-000000"
 
 @answers("gcp:organizations/getProject:getProject")
 def project(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    name = str(args.get("projectId") or ids.PROJECT)
+    name = str(args.get("projectId") or PROJECT)
     return {
         "projectId": name,
-        "number": ids.PROJECT_NUMBER,
+        "number": PROJECT_NUMBER,
         "name": name,
         "id": f"projects/{name}",
         "billingAccount": BILLING,
@@ -32,18 +33,18 @@ def project(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 
 @answers("gcp:organizations/getClientConfig:getClientConfig")
 def client(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    return {"project": ids.PROJECT, "region": region, "zone": f"{region}-a", "id": ids.PROJECT}
+    return {"project": PROJECT, "region": region, "zone": f"{region}-a", "id": PROJECT}
 
 
 @answers("gcp:storage/getProjectServiceAccount:getProjectServiceAccount")
 def storage_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    email = f"service-{ids.PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+    email = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
     return {"emailAddress": email, "member": f"serviceAccount:{email}", "id": email}
 
 
 @answers("gcp:logging/getProjectCmekSettings:getProjectCmekSettings")
 def logging_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    return {"serviceAccountId": f"cmek-p{ids.PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"}
+    return {"serviceAccountId": f"cmek-p{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"}
 
 
 @answers("gcp:compute/getZones:getZones")
@@ -56,7 +57,7 @@ def zones(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 @answers("gcp:compute/getImage:getImage")
 def image(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     """A family leads to one image, whose name begins with the family's, as Google's do."""
-    where = str(args.get("project") or ids.PROJECT)
+    where = str(args.get("project") or PROJECT)
     name = str(args.get("name") or f"{args.get('family')}-v20260101")
     path = f"projects/{where}/global/images/{name}"
     return {
@@ -71,7 +72,7 @@ def image(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 
 @answers("gcp:compute/getReservation:getReservation")
 def reservation(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    path = f"projects/{args.get('project') or ids.PROJECT}/zones/{args.get('zone')}/reservations/{args.get('name')}"
+    path = f"projects/{args.get('project') or PROJECT}/zones/{args.get('zone')}/reservations/{args.get('name')}"
     made = cloud.store.find(RESERVATION, path)
     told = cloud.external(str(args.get("name")))
     if made is None and told is None:

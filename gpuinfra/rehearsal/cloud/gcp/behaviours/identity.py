@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, Member, behaves
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError, GoogleError
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.gcp import conditions
-from gpuinfra.rehearsal.cloud.gcp.behaviours.common import refused
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
+from gpuinfra.rehearsal.cloud.gcp.stand_in import Member
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
@@ -54,7 +56,7 @@ class Account(Behaviour):
         call.outputs |= {key: call.old.outputs[key] for key in ("email", "name", "member", "uniqueId")}
 
     def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = f"Service account {call.plain.get('accountId')} already exists within project projects/{ids.PROJECT}."
+        text = f"Service account {call.plain.get('accountId')} already exists within project projects/{PROJECT}."
         return GoogleError("alreadyExists", text, status=409)
 
 
@@ -90,14 +92,14 @@ class Grant(Member):
             "allUsers",
             "allAuthenticatedUsers",
         ):
-            raise refused("badRequest", f"Invalid principal: {member}")
-        own = f"@{ids.PROJECT}.iam.gserviceaccount.com"
+            raise GoogleError("badRequest", f"Invalid principal: {member}")
+        own = f"@{PROJECT}.iam.gserviceaccount.com"
         if (
             kind == "serviceAccount"
             and name.endswith(own)
-            and cloud.store.find(ACCOUNT, f"projects/{ids.PROJECT}/serviceAccounts/{name}") is None
+            and cloud.store.find(ACCOUNT, f"projects/{PROJECT}/serviceAccounts/{name}") is None
         ):
-            raise refused("badRequest", f"Service account {name} does not exist.")
+            raise GoogleError("badRequest", f"Service account {name} does not exist.")
 
 
 @behaves
@@ -108,8 +110,10 @@ class Key(Behaviour):
 
     def created(self, cloud: Cloud, call: Call) -> None:
         if cloud.store.get("gcp-key", call.id):
-            raise refused(
-                "alreadyExists", f"{'KeyRing' if call.token == KEYS[0] else 'CryptoKey'} {call.id} already exists.", 409
+            raise GoogleError(
+                "alreadyExists",
+                f"{'KeyRing' if call.token == KEYS[0] else 'CryptoKey'} {call.id} already exists.",
+                status=409,
             )
 
     def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
@@ -118,7 +122,7 @@ class Key(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if wire.plain(resource.inputs).get("deletionPolicy") == "PREVENT":
-            raise refused("failedPrecondition", f"cannot destroy {resource.id}: its deletion_policy is PREVENT")
+            raise GoogleError("failedPrecondition", f"cannot destroy {resource.id}: its deletion_policy is PREVENT")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         cloud.store.put("gcp-key", resource.id, {"destroyed": resource.type == KEYS[1]})
@@ -141,7 +145,7 @@ class LogBucket(Behaviour):
         if before.get("locked") and (
             not call.plain.get("locked") or before.get("retentionDays") != call.plain.get("retentionDays")
         ):
-            raise refused("failedPrecondition", f"Log bucket {call.old.id} is locked and cannot be changed.")
+            raise GoogleError("failedPrecondition", f"Log bucket {call.old.id} is locked and cannot be changed.")
 
 
 @behaves
@@ -151,7 +155,7 @@ class Sink(Behaviour):
     types = ("gcp:logging/projectSink:ProjectSink",)
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        own = f"service-{ids.PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"
+        own = f"service-{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"
         call.outputs["writerIdentity"] = f"serviceAccount:{own}"
 
     updated = created
@@ -166,7 +170,7 @@ class ServiceIdentity(Behaviour):
 
     def created(self, cloud: Cloud, call: Call) -> None:
         service = str(call.plain.get("service") or "").removesuffix(".googleapis.com")
-        email = f"service-{ids.PROJECT_NUMBER}@gcp-sa-{service}.iam.gserviceaccount.com"
+        email = f"service-{PROJECT_NUMBER}@gcp-sa-{service}.iam.gserviceaccount.com"
         call.outputs |= {"email": email, "member": f"serviceAccount:{email}"}
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.gcp.behaviours.common import exists, in_use, last, link, missing, path_of, refused
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, in_use, missing
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, path_of
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 NETWORK = "gcp:compute/network:Network"
 SUBNET = "gcp:compute/subnetwork:Subnetwork"
@@ -29,11 +30,16 @@ QUOTA = "quota:NETWORKS"
 """Under this id the control interface is told how many networks the project may have; Google shows its figure in the console alone."""
 
 
-def network_of(cloud: Cloud, value: Any) -> Resource | None:
+def exists(store: Store, token: str, path: str) -> bool:
+    """Whether a resource exists. One of another project than the stand-in's is believed to exist."""
+    return store.find(token, path) is not None or f"projects/{PROJECT}/" not in f"{path}/"
+
+
+def network_of(store: Store, value: Any) -> Resource | None:
     """The network behind a link, a path or a bare name."""
     text = str(value or "")
-    return cloud.store.find(NETWORK, path_of(text)) or next(
-        (one for one in cloud.store.list(NETWORK) if last(one.id) == text), None
+    return store.find(NETWORK, path_of(text)) or next(
+        (one for one in store.list(NETWORK) if last(one.id) == text), None
     )
 
 
@@ -42,21 +48,21 @@ def with_profile(network: Resource | None) -> bool:
     return bool(network and wire.plain(network.inputs).get("networkProfile"))
 
 
-def _in(cloud: Cloud, kind: str, network: str) -> list[Resource]:
+def _in(store: Store, kind: str, network: str) -> list[Resource]:
     """Resources of a type that lie in a network."""
     found = []
-    for one in cloud.store.list(kind):
-        own = network_of(cloud, wire.plain(one.inputs).get("network"))
+    for one in store.list(kind):
+        own = network_of(store, wire.plain(one.inputs).get("network"))
         if own is not None and own.id == network:
             found.append(one)
     return found
 
 
-def _needs_network(cloud: Cloud, call: Call) -> Resource | None:
+def _needs_network(store: Store, call: Call) -> Resource | None:
     """The network that a call names; refused where there is none."""
     text = str(call.plain.get("network") or "")
-    found = network_of(cloud, text)
-    if found is None and text and not exists(cloud, NETWORK, path_of(text)):
+    found = network_of(store, text)
+    if found is None and text and not exists(store, NETWORK, path_of(text)):
         raise missing(path_of(text))
     return found
 
@@ -79,7 +85,9 @@ class Network(Behaviour):
         limit = (cloud.external(QUOTA) or {}).get("count")
         held = len(cloud.store.list(NETWORK))
         if limit is not None and held >= int(limit):
-            raise refused("quotaExceeded", f"Quota 'NETWORKS' exceeded. Limit: {float(limit)} globally.", 403)
+            raise GoogleError(
+                "quotaExceeded", f"Quota 'NETWORKS' exceeded. Limit: {float(limit)} globally.", status=403
+            )
 
     def created(self, cloud: Cloud, call: Call) -> None:
         number = str(3_000_000_000_000_000_000 + cloud.store.next("network"))
@@ -87,11 +95,11 @@ class Network(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for kind in (SUBNET, FIREWALL, ROUTER, ADDRESS, CONNECTION, LUSTRE):
-            if held := _in(cloud, kind, resource.id):
+            if held := _in(cloud.store, kind, resource.id):
                 raise in_use("network", resource.id, held[0].id)
         for one in cloud.store.list(FILESTORE):
             for place in wire.plain(one.inputs).get("networks") or []:
-                named = network_of(cloud, place.get("network"))
+                named = network_of(cloud.store, place.get("network"))
                 if named is not None and named.id == resource.id:
                     raise in_use("network", resource.id, one.id)
 
@@ -101,20 +109,20 @@ class Subnetwork(Behaviour):
     types = (SUBNET,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        network = _needs_network(cloud, call)
+        network = _needs_network(cloud.store, call)
         wanted = call.plain.get("ipCidrRange")
         if network is None or not wanted:
             return
         try:
             own = ipaddress.ip_network(str(wanted))
         except ValueError:
-            raise refused(
+            raise GoogleError(
                 "invalid", f"Invalid value for field 'resource.ipCidrRange': '{wanted}'. Invalid IPv4 CIDR range."
             ) from None
-        for other in _in(cloud, SUBNET, network.id):
+        for other in _in(cloud.store, SUBNET, network.id):
             theirs = wire.plain(other.inputs)
             if own.overlaps(ipaddress.ip_network(str(theirs.get("ipCidrRange")))):
-                raise refused("invalid", f"Invalid IPCidrRange: {wanted} conflicts with existing subnetwork '{last(other.id)}' in region "
+                raise GoogleError("invalid", f"Invalid IPCidrRange: {wanted} conflicts with existing subnetwork '{last(other.id)}' in region "
                               f"'{last(str(theirs.get('region')))}'.")  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -139,11 +147,11 @@ class OnNetworks(Behaviour):
     types = (FIREWALL, ROUTER)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        network = _needs_network(cloud, call)
+        network = _needs_network(cloud.store, call)
         if with_profile(network):
             assert network is not None
             what = "Firewall rules" if call.token == FIREWALL else "Cloud Routers"
-            raise refused("invalid", f"{what} are not supported on network '{network.id}' by its network profile.")
+            raise GoogleError("invalid", f"{what} are not supported on network '{network.id}' by its network profile.")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["selfLink"] = link(call.id)
@@ -167,7 +175,7 @@ class RouterNat(Behaviour):
         if not any(last(one.id) == router and f"/regions/{region}/" in one.id for one in cloud.store.list(ROUTER)):
             raise missing(f"projects/{plain.get('project')}/regions/{region}/routers/{router}")
         if plain.get("enableDynamicPortAllocation") and plain.get("enableEndpointIndependentMapping"):
-            raise refused(
+            raise GoogleError(
                 "invalid", "Dynamic Port Allocation and Endpoint Independent Mapping cannot be enabled together."
             )
 
@@ -179,15 +187,15 @@ class GlobalAddress(Behaviour):
     types = (ADDRESS,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        network = _needs_network(cloud, call)
+        network = _needs_network(cloud.store, call)
         if network is None or not call.plain.get("address"):
             return
         own = _range(call.plain)
-        taken = [(one, wire.plain(one.inputs).get("ipCidrRange")) for one in _in(cloud, SUBNET, network.id)]
-        taken += [(one, str(_range(wire.plain(one.inputs)))) for one in _in(cloud, ADDRESS, network.id)]
+        taken = [(one, wire.plain(one.inputs).get("ipCidrRange")) for one in _in(cloud.store, SUBNET, network.id)]
+        taken += [(one, str(_range(wire.plain(one.inputs)))) for one in _in(cloud.store, ADDRESS, network.id)]
         for other, text in taken:
             if text and own is not None and own.overlaps(ipaddress.ip_network(str(text), strict=False)):
-                raise refused(
+                raise GoogleError(
                     "invalid",
                     f"Invalid value for field 'resource.address': '{own}'. The range overlaps with '{other.id}'.",
                 )
@@ -219,15 +227,15 @@ class Connection(Behaviour):
     types = (CONNECTION,)
 
     def identify(self, cloud: Cloud, call: Call) -> str:
-        network = network_of(cloud, call.plain.get("network"))
+        network = network_of(cloud.store, call.plain.get("network"))
         return f"{network.id if network else call.plain.get('network')}:{call.plain.get('service')}"
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        _needs_network(cloud, call)
+        _needs_network(cloud.store, call)
         held = {last(one.id) for one in cloud.store.list(ADDRESS)}
         for name in call.plain.get("reservedPeeringRanges") or []:
             if last(str(name)) not in held:
-                raise refused("invalid", f"The peering range '{name}' does not exist in the network.")
+                raise GoogleError("invalid", f"The peering range '{name}' does not exist in the network.")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["peering"] = "servicenetworking-googleapis-com"
@@ -241,17 +249,17 @@ class Connection(Behaviour):
             for one in cloud.store.list(FILESTORE)
             for place in wire.plain(one.inputs).get("networks") or []
             if place.get("connectMode") == "PRIVATE_SERVICE_ACCESS"
-            and (named := network_of(cloud, place.get("network")))
+            and (named := network_of(cloud.store, place.get("network")))
             and named.id == network
         ]
-        if _in(cloud, LUSTRE, network) or private:
-            raise refused("failedPrecondition", "Failed to delete connection; Producer services (e.g. CloudSQL, Cloud Memstore, etc.) "
+        if _in(cloud.store, LUSTRE, network) or private:
+            raise GoogleError("failedPrecondition", "Failed to delete connection; Producer services (e.g. CloudSQL, Cloud Memstore, etc.) "
                           "are still using this connection.")  # fmt: skip
 
 
-def connected(cloud: Cloud, network: Any) -> bool:
+def connected(store: Store, network: Any) -> bool:
     """Whether a network reaches Google's own services; one that is not the stand-in's is believed to."""
-    found = network_of(cloud, network)
+    found = network_of(store, network)
     if found is None:
-        return exists(cloud, NETWORK, path_of(str(network or "")))
-    return any(one.id.startswith(f"{found.id}:") for one in cloud.store.list(CONNECTION))
+        return exists(store, NETWORK, path_of(str(network or "")))
+    return any(one.id.startswith(f"{found.id}:") for one in store.list(CONNECTION))

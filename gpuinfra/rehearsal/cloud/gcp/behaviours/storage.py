@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError, GoogleError
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.gcp.access import BUCKET, retained_until
-from gpuinfra.rehearsal.cloud.gcp.behaviours.common import missing, refused
 from gpuinfra.rehearsal.cloud.gcp.behaviours.network import FILESTORE, LUSTRE, connected
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, missing
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
@@ -55,7 +56,7 @@ class Bucket(Behaviour):
         call.outputs |= {
             "url": f"gs://{call.id}",
             "selfLink": f"https://www.googleapis.com/storage/v1/b/{call.id}",
-            "projectNumber": int(ids.PROJECT_NUMBER),
+            "projectNumber": int(PROJECT_NUMBER),
         }
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
@@ -65,10 +66,10 @@ class Bucket(Behaviour):
         if not before.get("isLocked"):
             return
         if not now.get("isLocked") or int(now.get("retentionPeriod") or 0) < int(before.get("retentionPeriod") or 0):
-            raise refused(
+            raise GoogleError(
                 "forbidden",
                 f"Cannot reduce retention duration of a locked Retention Policy for bucket '{call.old.id}'.",
-                403,
+                status=403,
             )
 
     updated = created
@@ -77,12 +78,12 @@ class Bucket(Behaviour):
         held = cloud.store.objects(resource.id)
         if held and not wire.plain(resource.inputs).get("forceDestroy"):
             text = f"Error trying to delete bucket {resource.id} containing objects without `force_destroy` set to true"
-            raise refused("conflict", text, 409)
+            raise GoogleError("conflict", text, status=409)
         for key, *_ in held:
-            until = retained_until(cloud, resource.id, cloud.store.object(resource.id, key))
+            until = retained_until(cloud.store, resource.id, cloud.store.object(resource.id, key))
             if until > time.time():
-                raise refused("retentionPolicyNotMet", f"Object '{resource.id}/{key}' is subject to bucket's retention policy or object "
-                              "retention and cannot be deleted or overwritten.", 403)  # fmt: skip
+                raise GoogleError("retentionPolicyNotMet", f"Object '{resource.id}/{key}' is subject to bucket's retention policy or object "
+                              "retention and cannot be deleted or overwritten.", status=403)  # fmt: skip
         for key, *_ in held:
             cloud.store.remove_object(resource.id, key)
 
@@ -96,7 +97,7 @@ class BucketObject(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         if cloud.store.find(BUCKET, str(call.plain.get("bucket"))) is None:
-            raise refused("notFound", "The specified bucket does not exist.", 404)
+            raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -107,7 +108,7 @@ class BucketObject(Behaviour):
                 else str(plain.get("content") or "").encode()
             )
         except ValueError as error:
-            raise refused("invalid", str(error)) from error
+            raise GoogleError("invalid", str(error)) from error
         kind = str(plain.get("contentType") or "application/octet-stream")
         number = 1_000_000_000_000_000 + cloud.store.next("generation")
         stored = cloud.store.put_object(
@@ -131,9 +132,12 @@ class BucketObject(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         plain = wire.plain(resource.inputs)
-        if retained_until(cloud, plain["bucket"], cloud.store.object(plain["bucket"], plain["name"])) > time.time():
-            raise refused("retentionPolicyNotMet", f"Object '{plain['bucket']}/{plain['name']}' is subject to bucket's retention policy or "
-                          "object retention and cannot be deleted or overwritten.", 403)  # fmt: skip
+        if (
+            retained_until(cloud.store, plain["bucket"], cloud.store.object(plain["bucket"], plain["name"]))
+            > time.time()
+        ):
+            raise GoogleError("retentionPolicyNotMet", f"Object '{plain['bucket']}/{plain['name']}' is subject to bucket's retention policy or "
+                          "object retention and cannot be deleted or overwritten.", status=403)  # fmt: skip
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
         plain = wire.plain(resource.inputs)
@@ -161,8 +165,8 @@ class Lustre(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         network = call.plain.get("network")
-        if not connected(cloud, network):
-            raise refused("failedPrecondition", f"Private services access is not configured for network '{network}'. Configure it before creating "
+        if not connected(cloud.store, network):
+            raise GoogleError("failedPrecondition", f"Private services access is not configured for network '{network}'. Configure it before creating "
                           "a Managed Lustre instance.")  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -182,7 +186,7 @@ class Lustre(Behaviour):
         assert call.old is not None
         before, now = wire.plain(call.old.inputs).get("capacityGib"), call.plain.get("capacityGib")
         if before and now and int(now) < int(before):
-            raise refused(
+            raise GoogleError(
                 "invalidArgument",
                 f"The capacity of a Managed Lustre instance can only grow; it is {before} GiB and {now} GiB was asked for.",
             )
@@ -202,7 +206,7 @@ class Filestore(Behaviour):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         for place in call.plain.get("networks") or []:
             network = place.get("network")
-            if place.get("connectMode") == "PRIVATE_SERVICE_ACCESS" and not connected(cloud, network):
+            if place.get("connectMode") == "PRIVATE_SERVICE_ACCESS" and not connected(cloud.store, network):
                 raise missing(f"{network}/servicenetworking")
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -218,4 +222,4 @@ class Filestore(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if wire.plain(resource.inputs).get("deletionProtectionEnabled"):
-            raise refused("failedPrecondition", f"Instance {resource.id} is protected against deletion.")
+            raise GoogleError("failedPrecondition", f"Instance {resource.id} is protected against deletion.")

@@ -1,23 +1,22 @@
-"""Google's services over HTTP, all below `/.gcp/`.
+"""Google's HTTP services, all below `/.gcp/`.
 
-| path | what | who asks, and by which variable |
+| path | service | clients, and the variable that names the service to them |
 | --- | --- | --- |
 | `imds/<number>/computeMetadata/v1/...` | an instance's metadata server | a node: GCE_METADATA_HOST |
-| `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, operators: STORAGE_EMULATOR_HOST |
-| `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`, `compute/v1/projects/<project>/global/...` | reads of retained resources | operators: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
-| `compute/v1/projects/...` | groups, instances, serial ports | operators: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
-| `token` | access tokens for a signed statement | operators: `token_uri` of the key file, GOOGLE_APPLICATION_CREDENTIALS |
-| `oauth2/v3/certs` | the keys that identity tokens are signed with | operators: GPUINFRA_GOOGLE_JWKS_URL |
+| `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, the operator: STORAGE_EMULATOR_HOST |
+| `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`, `compute/v1/projects/<project>/global/...` | reads of retained resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
+| `compute/v1/projects/...` | groups, instances, serial ports | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
+| `token` | access tokens in exchange for a signed assertion | the operator: `token_uri` of the key file, GOOGLE_APPLICATION_CREDENTIALS |
+| `oauth2/v3/certs` | the public keys that verify identity tokens | the operator: GPUINFRA_GOOGLE_JWKS_URL |
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import tokens
 from gpuinfra.rehearsal.cloud.gcp.http import reads
 from gpuinfra.rehearsal.cloud.gcp.http.compute import Compute
@@ -51,7 +50,7 @@ class Google:
             if request.raw_path == tokens.TOKEN_PATH and request.method == "POST":
                 return self._token(request)
             if request.raw_path == tokens.KEYS_PATH:
-                return _json(tokens.keys(self.cloud))
+                return json_response(tokens.keys(self.cloud.store))
             return error(CloudError("notFound", f"{request.path[:200]} is not part of a rehearsal", status=404))
         except CloudError as refusal:
             if refusal.status in (400, 401, 403):
@@ -61,16 +60,14 @@ class Google:
     def _token(self, request: Request) -> Response:
         form = dict(parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True))
         try:
-            return _json(tokens.exchange(self.cloud, form))
+            return json_response(tokens.exchange(self.cloud.store, form))
         except CloudError as refusal:
-            return _json({"error": refusal.code, "error_description": refusal.message}, refusal.status)
+            return json_response({"error": refusal.code, "error_description": refusal.message}, refusal.status)
 
 
 def error(refusal: CloudError) -> Response:
-    """A refusal in the shape of Google's JSON."""
+    """A refusal in Google's JSON."""
     one = {"message": refusal.message, "domain": "global", "reason": refusal.code}
-    return _json({"error": {"code": refusal.status, "message": refusal.message, "errors": [one]}}, refusal.status)
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(status, json.dumps(value).encode(), "application/json; charset=UTF-8")
+    return json_response(
+        {"error": {"code": refusal.status, "message": refusal.message, "errors": [one]}}, refusal.status
+    )

@@ -1,23 +1,23 @@
-"""Compute Engine, as far as a handover and a preflight ask: groups, their instances, their errors, serial ports.
+"""Compute Engine, as far as the handover and a preflight use it: groups, their instances, their errors, serial ports.
 
 Answers have the shape that Google's own client parses (Compute API discovery document, read 2026-11-21).
-A question that is not here is refused by name, never answered with nothing.
+Any other request is refused by name.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.errors import GoogleError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
-from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, last, path_of, size_of, waiting
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, size_of, waiting
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -47,7 +47,7 @@ class Compute:
         }
 
     def __call__(self, request: Request, rest: str) -> Response:
-        who = tokens.principal(self.cloud, request.headers.get("authorization", ""))
+        who = tokens.principal(self.cloud.store, request.headers.get("authorization", ""))
         at = _ZONAL.fullmatch(unquote(rest))
         answer = self._answers.get((request.method, at["what"], at["action"] or "")) if at else None
         if at is None or answer is None:
@@ -56,8 +56,8 @@ class Compute:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
         asks = operator.compute(at["what"], at["name"], at["action"] or "", rest.removeprefix("v1/"))
-        self.cloud.operator.calls(operator, asks)
-        return Response(200, json.dumps(answer(at, request.query)).encode(), "application/json; charset=UTF-8")
+        self.cloud.operator.check(operator, asks)
+        return json_response(answer(at, request.query))
 
     # Groups
 
@@ -70,7 +70,7 @@ class Compute:
 
     def _group(self, group: Resource) -> dict[str, Any]:
         inputs, have = wire.plain(group.inputs), self.cloud.fleet.of_group(group)
-        size = size_of(self.cloud, group)
+        size = size_of(self.cloud.store, group)
         return {
             "kind": "compute#instanceGroupManager", "name": last(group.id), "selfLink": _ROOT + group.id, "targetSize": size,
             "baseInstanceName": inputs.get("baseInstanceName"), "status": {"isStable": len(have) == size},
@@ -87,9 +87,9 @@ class Compute:
             }
             for one in self.cloud.fleet.of_group(group)
         ]  # fmt: skip
-        lacking = size_of(self.cloud, group) - len(found)
+        lacking = size_of(self.cloud.store, group) - len(found)
         base = wire.plain(group.inputs).get("baseInstanceName") or last(group.id)
-        # A machine that was asked for and not made yet is on the list without a number.
+        # A machine that does not exist yet is listed without an id.
         found += [
             {
                 "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/{base}-new{n}",
@@ -101,7 +101,7 @@ class Compute:
 
     def _errors(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         group = self._find(at)
-        asking = waiting(self.cloud, group)
+        asking = waiting(self.cloud.store, group)
         found = [
             {
                 "error": {"code": one["code"], "message": one["message"]},
@@ -152,12 +152,7 @@ class Compute:
         fleet = self.cloud.fleet
         here = [one for one in fleet.instances().values() if one.get("cloud") == "gcp" and one["zone"] == at["zone"]]
         one = self._instance(at, here)
-        text = (
-            fleet.host.console(one["id"])
-            if fleet.host
-            else f"gpuinfra: this node never boots here: {fleet.unavailable}\n"
-        )
-        data = text.encode()[-(1 << 20) :]
+        data = fleet.console(one["id"]).encode()[-(1 << 20) :]
         try:
             start = int(asked.get("start") or 0)
         except ValueError:
@@ -170,11 +165,11 @@ class Compute:
 
 
 def _path(instance: dict[str, Any]) -> str:
-    return f"projects/{ids.PROJECT}/zones/{instance['zone']}/instances/{instance['vm']}"
+    return f"projects/{PROJECT}/zones/{instance['zone']}/instances/{instance['vm']}"
 
 
 def _described(one: dict[str, Any]) -> dict[str, Any]:
-    zone = f"{_ROOT}projects/{ids.PROJECT}/zones/{one['zone']}"
+    zone = f"{_ROOT}projects/{PROJECT}/zones/{one['zone']}"
     return {
         "kind": "compute#instance", "id": one["id"], "name": one["vm"], "selfLink": _ROOT + _path(one), "zone": zone, "status": "RUNNING",
         "creationTimestamp": _moment(one["launched"]), "machineType": f"{zone}/machineTypes/{one['machine']}", "labels": one["tags"],

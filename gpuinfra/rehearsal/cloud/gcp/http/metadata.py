@@ -1,7 +1,7 @@
-"""The metadata server of an instance: what Compute Engine knows about this machine, and its service account's tokens.
+"""The metadata server of an instance: facts of the machine, and the tokens of its service account.
 
 Paths and answers from https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys, read 2026-11-21.
-A question without `Metadata-Flavor: Google`, or through a proxy, is refused.
+A request without `Metadata-Flavor: Google`, or through a proxy, is refused.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import ids
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core.http import Request, Response
 from gpuinfra.rehearsal.cloud.gcp import tokens
-from gpuinfra.rehearsal.cloud.gcp.groups import last
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, last
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -63,18 +62,20 @@ class Metadata:
         if not instance["account"] or account not in ("default", instance["account"]):
             return _text(404, "this instance has no such service account")
         if what == "token":
-            token, seconds = tokens.issue(self.cloud, instance["account"], instance["id"], tuple(instance["scopes"]))
+            token, seconds = tokens.issue(
+                self.cloud.store, instance["account"], instance["id"], tuple(instance["scopes"])
+            )
             value = {"access_token": token, "expires_in": seconds, "token_type": "Bearer"}
             return Response(200, json.dumps(value).encode(), "application/json", _SERVER)
         audience = request.query.get("audience", "")
         if not audience:
             return _text(400, "non-empty audience parameter required")
         full = request.query.get("format", "standard") == "full"
-        return _text(200, tokens.identity_token(self.cloud, instance, audience, full=full))
+        return _text(200, tokens.identity_token(self.cloud.store, instance, audience, full=full))
 
     @staticmethod
     def _tree(instance: dict[str, Any]) -> dict[str, Any]:
-        project = f"projects/{ids.PROJECT_NUMBER}"
+        project = f"projects/{PROJECT_NUMBER}"
         account = {"aliases": "default", "email": instance["account"], "scopes": "\n".join(instance["scopes"])}
         accounts = {"default": account, instance["account"]: account} if instance["account"] else {}
         attributes = dict(instance["attributes"])
@@ -96,7 +97,7 @@ class Metadata:
                 "cpu-platform": "Intel Sapphire Rapids",
                 "description": "",
                 "disks": {"0": {"device-name": "boot", "index": 0, "mode": "READ_WRITE", "type": "PERSISTENT"}},
-                "hostname": f"{instance['vm']}.{instance['zone']}.c.{ids.PROJECT}.internal",
+                "hostname": f"{instance['vm']}.{instance['zone']}.c.{PROJECT}.internal",
                 "id": instance["id"],
                 "image": instance["image_id"],
                 "machine-type": f"{project}/machineTypes/{instance['machine']}",
@@ -115,8 +116,8 @@ class Metadata:
             },
             "project": {
                 "attributes": {},
-                "numeric-project-id": ids.PROJECT_NUMBER,
-                "project-id": ids.PROJECT,
+                "numeric-project-id": PROJECT_NUMBER,
+                "project-id": PROJECT,
             },
             "universe": {"universe-domain": "googleapis.com"},
         }

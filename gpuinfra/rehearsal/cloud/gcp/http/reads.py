@@ -5,14 +5,13 @@ The path after the service and its version is the resource's name, which is its 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.errors import GoogleError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -36,16 +35,16 @@ def serves(service: str, rest: str) -> bool:
 
 def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     """Answer `GET VERSION/NAME`."""
-    who = tokens.principal(cloud, request.headers.get("authorization", ""))
+    who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     name = unquote(rest).partition("/")[2]
     found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, name))), None)
     if not who.is_operator:
         raise GoogleError("forbidden", f"Permission denied on resource '{name}' (or it may not exist)", status=403)
     if request.method != "GET" or found is None:
         raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
-    cloud.operator.calls(operator, operator.asks(cloud, "read", found.type, {}, found.region, found))
+    cloud.operator.check(operator, operator.required(cloud.store, "read", found.type, {}, found.region, found))
     answer = {"name": name, "peerings": _peerings(cloud, found)} if service == "compute" else {"name": name}
-    return Response(200, json.dumps(answer).encode(), "application/json; charset=UTF-8")
+    return json_response(answer)
 
 
 def _peerings(cloud: Cloud, network: Resource) -> list[dict[str, Any]]:

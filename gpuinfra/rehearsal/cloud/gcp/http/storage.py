@@ -1,7 +1,7 @@
-"""Cloud Storage's JSON API: what it answers to the requests that nodes, operators and Google's own client make.
+"""Cloud Storage's JSON API, as far as nodes, the operator and Google's own client use it.
 
 Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted; buckets are described.
-Each token is looked up, then the grants on bucket and project decide, then retention.
+Each access token is looked up; then the grants on bucket and project decide, and then the retention policy.
 https://cloud.google.com/storage/docs/json_api/v1, read 2026-11-21.
 """
 
@@ -15,9 +15,10 @@ from email import message_from_bytes
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from gpuinfra.rehearsal.cloud.core.errors import GoogleError
-from gpuinfra.rehearsal.cloud.core.server import Request, Response
+from gpuinfra.rehearsal.cloud.core.http import Request, Response, content, json_response
 from gpuinfra.rehearsal.cloud.gcp import access, operator, tokens
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -36,7 +37,7 @@ class Storage:
         self.cloud = cloud
 
     def __call__(self, request: Request, rest: str) -> Response:
-        who = tokens.principal(self.cloud, request.headers.get("authorization", ""))
+        who = tokens.principal(self.cloud.store, request.headers.get("authorization", ""))
         match = _PATH.fullmatch(rest)
         if match is None or not match["bucket"]:
             raise GoogleError("notFound", f"{rest[:120]} is not part of a rehearsal", status=404)
@@ -52,13 +53,13 @@ class Storage:
             return self._object(request, who, bucket, name)
         if match["objects"]:
             self._allow(who, access.LIST, bucket)
-            return _json(self._list(bucket, request.query))
+            return json_response(self._list(bucket, request.query))
         self._allow(who, access.LOOK, bucket)
-        return _json(self._bucket(bucket))
+        return json_response(self._bucket(bucket))
 
     def _allow(self, who: tokens.Principal, permission: str, bucket: str, name: str = "") -> None:
         if who.is_operator:
-            self.cloud.operator.calls(operator, operator.storage(permission, f"projects/_/buckets/{bucket}"))
+            self.cloud.operator.check(operator, operator.storage(permission, f"projects/_/buckets/{bucket}"))
             return
         if access.allowed(self.cloud, who.email, permission, bucket, name):
             return
@@ -87,20 +88,15 @@ class Storage:
         if found is None:
             raise _gone(bucket, name)
         if request.query.get("alt") != "media":
-            return _json(_described(found))
+            return json_response(_described(found))
         headers = {
             "X-Goog-Generation": str(_generation(found)),
             "X-Goog-Hash": f"md5={_md5(found)}",
             "ETag": found.etag,
         }
         kind = str(found.meta.get("content-type") or "application/octet-stream")
-        if part := re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", "")):
-            first, end = int(part[1]), min(int(part[2] or len(found.body)), len(found.body) - 1)
-            if first >= len(found.body):
-                raise GoogleError("requestedRangeNotSatisfiable", "Request range not satisfiable", status=416)
-            headers["Content-Range"] = f"bytes {first}-{end}/{len(found.body)}"
-            return Response(206, found.body[first : end + 1], kind, headers)
-        return Response(200, found.body, kind, headers)
+        unsatisfiable = GoogleError("requestedRangeNotSatisfiable", "Request range not satisfiable", status=416)
+        return content(found.body, request.headers.get("range", ""), kind, headers, unsatisfiable)
 
     def _put(self, request: Request, who: tokens.Principal, bucket: str) -> Response:
         name, kind, body = _upload(request)
@@ -113,15 +109,15 @@ class Storage:
             if wanted is not None and wanted != str(_generation(there) if there else 0):
                 raise GoogleError("conditionNotMet", _UNMET, status=412)
             if there is not None:
-                self._allow(who, access.DELETE, bucket, name)  # to write over something is to delete it
+                self._allow(who, access.DELETE, bucket, name)  # overwriting needs the permission to delete
                 self._keep(bucket, name, there)
             number = 1_000_000_000_000_000 + self.cloud.store.next("generation")
             stored = self.cloud.store.put_object(bucket, name, body, {"content-type": kind, "generation": number})
-        return _json(_described(stored))
+        return json_response(_described(stored))
 
     def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
-        """Refuse while the bucket's retention holds the object."""
-        until = access.retained_until(self.cloud, bucket, found)
+        """Refuse while the bucket's retention policy holds the object."""
+        until = access.retained_until(self.cloud.store, bucket, found)
         if until > time.time():
             raise GoogleError(
                 "retentionPolicyNotMet",
@@ -133,7 +129,7 @@ class Storage:
     # Listings
 
     def _bucket(self, bucket: str) -> dict[str, Any]:
-        from gpuinfra.rehearsal.cloud.core import ids, wire
+        from gpuinfra.rehearsal.cloud.core import wire
 
         made = self.cloud.store.find(access.BUCKET, bucket)
         plain = wire.plain(made.inputs) if made else {}
@@ -141,7 +137,7 @@ class Storage:
             "kind": "storage#bucket",
             "id": bucket,
             "name": bucket,
-            "projectNumber": ids.PROJECT_NUMBER,
+            "projectNumber": PROJECT_NUMBER,
             "location": plain.get("location"),
         }
 
@@ -172,7 +168,7 @@ class Storage:
 
 
 def _upload(request: Request) -> tuple[str, str, bytes]:
-    """(name, content type, content) of an upload that comes in one request."""
+    """(name, content type, content) of an upload in one request."""
     how = request.query.get("uploadType")
     name, kind = request.query.get("name", ""), request.headers.get("content-type", "application/octet-stream")
     if how == "media":
@@ -185,7 +181,7 @@ def _upload(request: Request) -> tuple[str, str, bytes]:
         raise GoogleError("badContent", "Malformed multipart body.", status=400)
     about = json.loads(parts[0].get_payload(decode=True) or b"{}")  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     boundary = whole.get_boundary() or ""
-    # The content as it came: a mail parser may not be asked for bytes that happen to hold line ends.
+    # The raw bytes: the mail parser changes line ends in binary content.
     last = request.body.split(b"--" + boundary.encode())[2]
     content = last.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
     return str(about.get("name") or name), str(about.get("contentType") or parts[1].get_content_type()), content  # pyright: ignore[reportAttributeAccessIssue]
@@ -214,7 +210,3 @@ def _gone(bucket: str, name: str) -> GoogleError:
 
 def _moment(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
-
-
-def _json(value: Any) -> Response:
-    return Response(200, json.dumps(value).encode(), "application/json; charset=UTF-8")

@@ -1,0 +1,71 @@
+"""Which inputs of AWS resources replace the resource: CloudFormation's statement in `replacements.json`, and where the provider differs from it.
+
+`derive.py` writes `replacements.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from gpuinfra.rehearsal.cloud.aws.ids import NAMED, PARTS
+from gpuinfra.rehearsal.cloud.core.ids import module
+from gpuinfra.rehearsal.cloud.core.sdk import Property
+
+TABLE = Path(__file__).parent / "replacements.json"
+
+# Inputs that replace although CloudFormation's schema does not list them, because CloudFormation names them differently
+# or has no such type. Read from the documentation of the AWS provider 7.x in the installed SDK, and from the API
+# reference where an update call has no such member. Read 2026-11-21.
+_FORCED: dict[str, tuple[str, ...]] = {
+    "aws:ec2/vpc:Vpc": ("ipv6NetmaskLength",),
+    "aws:ec2/eip:Eip": ("domain", "publicIpv4Pool"),
+    "aws:ec2/securityGroup:SecurityGroup": ("description", "namePrefix"),
+    "aws:ec2/launchTemplate:LaunchTemplate": ("namePrefix",),
+    "aws:ec2/placementGroup:PlacementGroup": ("name",),
+    "aws:ec2/flowLog:FlowLog": ("vpcId", "subnetId", "eniId", "iamRoleArn", "transitGatewayId"),
+    "aws:autoscaling/group:Group": ("namePrefix",),
+    "aws:autoscaling/schedule:Schedule": ("scheduledActionName", "autoscalingGroupName"),
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": ("securityGroupId",),
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": ("securityGroupId",),
+    "aws:iam/role:Role": ("namePrefix",),
+    "aws:iam/instanceProfile:InstanceProfile": ("namePrefix",),
+    "aws:iam/rolePolicy:RolePolicy": ("name", "namePrefix", "role"),
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": ("role", "policyArn"),
+    "aws:iam/policy:Policy": ("name", "namePrefix", "path", "description"),
+    "aws:s3/bucket:Bucket": ("bucket", "bucketPrefix", "objectLockEnabled"),
+    "aws:s3/bucketObject:BucketObject": ("bucket", "key"),
+    "aws:s3/bucketObjectv2:BucketObjectv2": ("bucket", "key"),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": ("bucket", "expectedBucketOwner"),
+    "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion", "xksKeyId"),
+    "aws:kms/alias:Alias": ("namePrefix",),
+    "aws:ssm/parameter:Parameter": ("name",),
+    "aws:cloudwatch/logGroup:LogGroup": ("namePrefix", "logGroupClass"),
+    "aws:budgets/budget:Budget": ("namePrefix", "budgetType"),
+    "aws:fsx/lustreFileSystem:LustreFileSystem": (
+        "deploymentType", "storageType", "driveCacheType", "efaEnabled", "exportPath", "importPath", "importedFileChunkSize",
+        "fileSystemTypeVersion", "copyTagsToBackups",
+    ),
+}  # fmt: skip
+
+
+_IN_PLACE = {"aws:ec2/routeTableAssociation:RouteTableAssociation": {"routeTableId"}}
+"""Inputs that CloudFormation replaces and the provider changes in place (ReplaceRouteTableAssociation)."""
+
+
+def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
+    """The inputs of a type whose change replaces the resource."""
+    found = {*_derived().get(token, ()), *_FORCED.get(token, ()), *re.findall(r"\{(\w+)\}", PARTS.get(token, ""))}
+    if token in NAMED:
+        found.add(NAMED[token])
+    if module(token) == "s3" and "bucket" in inputs:
+        found.add("bucket")
+    return found - _IN_PLACE.get(token, set())
+
+
+@lru_cache(maxsize=1)
+def _derived() -> dict[str, list[str]]:
+    return json.loads(TABLE.read_text())["types"]

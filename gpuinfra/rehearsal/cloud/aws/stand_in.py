@@ -1,0 +1,121 @@
+"""What the stand-in plays differently for AWS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.aws import access, credentials, ids, operator, replacements, schedules
+from gpuinfra.rehearsal.cloud.aws.groups import AutoScaling
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.ids import Count, kebab, module
+from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
+from gpuinfra.rehearsal.cloud.core.synth import Subject, digest
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.http import Service
+    from gpuinfra.rehearsal.cloud.core.sdk import Property
+    from gpuinfra.rehearsal.cloud.core.store import Store
+
+_ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
+
+
+class Aws(StandIn):
+    """AWS."""
+
+    default_region = "us-east-1"
+    regional_ids = True
+    moving_settings = ()
+    identity_inputs = ("region",)
+    group_kinds = (AutoScaling(),)
+    permissions = operator
+
+    def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
+        """A counted id, an ARN, or the inputs that the id is made of."""
+        return ids.new_id(token, name, inputs, region, count)
+
+    def own_names(self, token: str) -> list[str]:
+        """The one input that is the id, for types that have one."""
+        return [ids.NAMED.get(token, "name")]
+
+    def generated_name(self, token: str, name: str, digest: str) -> str:
+        """Aliases of keys have a prefix."""
+        made = super().generated_name(token, name, digest)
+        return f"alias/{made}" if token == "aws:kms/alias:Alias" else made
+
+    def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
+        """By CloudFormation's schemas and a table."""
+        return replacements.forced(token, inputs)
+
+    def split_import_id(self, id: str) -> tuple[str, str]:
+        """`<id>@<region>`."""
+        bare, _, region = id.rpartition("@")
+        return (bare, region) if bare else (id, "")
+
+    def is_real_id(self, id: str) -> bool:
+        """Ids of this stand-in have at least eight zeros after the prefix."""
+        return id.startswith(_ID_PREFIXES) and not re.search(r"-0{8}", id)
+
+    def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
+        """ARNs, the region and the account."""
+        if name == "arn" and len(path) == 1:
+            return ids.arn_of(about.token, about.id, about.inputs, about.region)
+        if name == "region":
+            return about.region
+        if name in ("ownerId", "accountId", "owner", "registryId", "awsAccountId"):
+            return ids.ACCOUNT
+        if name == "partition":
+            return "aws"
+        if name.endswith(("Arn", "arn")):
+            kind = kebab(name[:-3]) or "standin"
+            return f"arn:aws:{module(about.token)}:{about.region}:{ids.ACCOUNT}:{kind}/{digest(about, path)[:8]}"
+        return None
+
+    def unavailable(self, token: str) -> CloudError:
+        """With the service and the operation that the provider names."""
+        return CloudError(
+            "ServiceUnavailable", "The request has failed due to a temporary failure of the server. (injected by --fault)",
+            status=503, service=module(token).upper(), operation=f"Create{token.rsplit(':', 1)[1]}",
+        )  # fmt: skip
+
+    def services(self, cloud: Cloud) -> Mapping[str, Service]:
+        """Instance metadata; every path without a prefix belongs to S3, STS, EC2 and Auto Scaling, because AWS's SDKs know one endpoint."""
+        from gpuinfra.rehearsal.cloud.aws.http.metadata import Metadata
+        from gpuinfra.rehearsal.cloud.aws.http.objects import Objects
+        from gpuinfra.rehearsal.cloud.aws.http.query import Queries
+
+        queries, objects = Queries(cloud), Objects(cloud)
+        return {
+            "/.imds/": Metadata(cloud),
+            "/": lambda request: (queries if (request.method, request.raw_path) == ("POST", "/") else objects)(request),
+        }
+
+    def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
+        """A pair of keys."""
+        key = credentials.operator(cloud.store)
+        return {"access_key_id": key.id, "secret_access_key": key.secret}
+
+    def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
+        """Each action of each statement in the policies of the nodes' roles."""
+        for role in {role.id for one in nodes if (role := credentials.role_of(store, one))}:
+            yield from access.rights_of(store, role)
+
+    def tick(self, cloud: Cloud) -> None:
+        """Run the scheduled actions that are due."""
+        schedules.run_due(cloud.store)
+
+    def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
+        """POST `schedule` `{"name"}`: run a group's scheduled action now."""
+
+        def schedule(asked: dict[str, Any]) -> dict[str, Any]:
+            if not schedules.run(cloud.store, str(asked["name"])):
+                raise ValueError(f"no group has a scheduled action {asked['name']}")
+            cloud.wake()
+            return {"name": asked["name"]}
+
+        return {"schedule": schedule}
+
+
+STAND_IN = Aws

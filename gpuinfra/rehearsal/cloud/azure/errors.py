@@ -1,0 +1,17 @@
+"""Errors in Azure's words."""
+
+from __future__ import annotations
+
+from gpuinfra.rehearsal.cloud.core.errors import CloudError, CreatedButFailed
+
+
+class AzureError(CloudError):
+    """An API of Azure rejected a call."""
+
+    def reported(self, doing: str) -> str:
+        """`creating VirtualNetwork (net): Status=409 Code="..." Message="..."`."""
+        return f'{doing}: Status={self.status} Code="{self.code}" Message="{self.message}"'
+
+
+class AzureCreatedButFailed(AzureError, CreatedButFailed):
+    """An operation failed after it had begun: the resource exists, in the state Failed."""

@@ -1,0 +1,35 @@
+"""Which inputs of Azure resources replace the resource, beyond what the SDK documents: a table, and the segments of the path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuinfra.rehearsal.cloud.azure.ids import path_inputs
+from gpuinfra.rehearsal.cloud.core.sdk import Property
+
+# Azure says "cannot be changed" in prose only. ARM reference, read 2026-11-21.
+_FORCED: dict[str, tuple[str, ...]] = {
+    "azure-native:compute:VirtualMachineScaleSet": (
+        "orchestrationMode",
+        "platformFaultDomainCount",
+        "proximityPlacementGroup",
+    ),
+    "azure-native:storage:StorageAccount": ("kind", "isHnsEnabled", "isNfsV3Enabled"),
+    "azure-native:storagecache:AmlFilesystem": (
+        "sku",
+        "storageCapacityTiB",
+        "zones",
+        "filesystemSubnet",
+        "hsm",
+        "identity",
+    ),
+    "azure-native:compute:Disk": ("creationData", "zones", "osType"),
+    "azure-native:network:PublicIPAddress": ("sku", "zones", "publicIPAddressVersion"),
+    "azure-native:network:NatGateway": ("zones",),
+}
+
+
+def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
+    """The inputs of a type whose change replaces the resource."""
+    parents, own = path_inputs(token)
+    return {*_FORCED.get(token, ()), *({*parents, own} & set(inputs))}

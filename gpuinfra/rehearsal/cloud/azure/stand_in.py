@@ -1,0 +1,93 @@
+"""What the stand-in plays differently for Azure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.azure import identity, ids, operator, replacements
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
+from gpuinfra.rehearsal.cloud.azure.groups import KIND
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.ids import Count, last
+from gpuinfra.rehearsal.cloud.core.rights import grant
+from gpuinfra.rehearsal.cloud.core.stand_in import StandIn
+from gpuinfra.rehearsal.cloud.core.synth import Subject
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.http import Service
+    from gpuinfra.rehearsal.cloud.core.sdk import Property
+    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
+
+
+class Azure(StandIn):
+    """Azure."""
+
+    package = "azure-native"
+    default_region = "eastus"
+    looks_up_first = True
+    identity_inputs = ("resourceGroupName", "location", "subscriptionId", "scope")
+    group_kinds = (KIND,)
+    permissions = operator
+
+    def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
+        """The path in Azure Resource Manager."""
+        return ids.new_id(token, name, inputs)
+
+    def own_names(self, token: str) -> list[str]:
+        """The last segment of the path, where it is a name."""
+        own = ids.path_inputs(token)[1]
+        return [own] if own.lower().endswith("name") else []
+
+    def generated_name(self, token: str, name: str, digest: str) -> str:
+        """Many names allow no hyphen."""
+        return f"{name}{digest[:8]}"
+
+    def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
+        """By a table and the path."""
+        return replacements.forced(token, inputs)
+
+    def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
+        """The type, and facts that every resource has."""
+        if name == "type" and len(path) == 1:
+            provider, _, rest = about.id.partition("/providers/")[2].partition("/")
+            return "/".join([provider, *rest.split("/")[::2]]) if rest else "Microsoft.Resources/resourceGroups"
+        if name in ("tenantId", "subscriptionId"):
+            return ids.SUBSCRIPTION
+        return {"azureApiVersion": "2026-01-01", "provisioningState": "Succeeded"}.get(name)
+
+    def output_name(self, about: Subject) -> str | None:
+        """The last segment of the path."""
+        return last(about.id)
+
+    def already_exists(self, token: str, taken: Taken) -> AzureError:
+        """As the provider reports it."""
+        return AzureError("Conflict", f"cannot create already existing resource '{taken.holder_id}'", status=409)
+
+    def unavailable(self, token: str) -> AzureError:
+        """As Azure Resource Manager words it."""
+        text = "The server is temporarily unable to handle the request. (injected by --fault)"
+        return AzureError("ServiceUnavailable", text, status=503)
+
+    def services(self, cloud: Cloud) -> Mapping[str, Service]:
+        """Everything below one path."""
+        from gpuinfra.rehearsal.cloud.azure.http import services
+
+        return services(cloud)
+
+    def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
+        """The secret part of the operator's metadata address, and the certificates that sign attested documents."""
+        from gpuinfra.rehearsal.cloud.azure.signer import Signer
+
+        return {"secret": identity.operator_secret(cloud.store), "certificates": str(Signer(cloud.folder).prepare())}
+
+    def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
+        """The role assignments of the nodes' identities."""
+        principals = {str(held.outputs.get("principalId")).lower() for one in nodes for held in identity.identities_of(store, one)}  # fmt: skip
+        for one in store.list(identity.ASSIGNMENT):
+            if str(wire.plain(one.inputs).get("principalId")).lower() in principals:
+                yield grant(one.urn)
+
+
+STAND_IN = Azure

@@ -1,0 +1,45 @@
+"""Loads the stand-ins of clouds. The table is gpuinfra's own table of clouds; `core` names none of them.
+
+A stand-in is the folder beside `core` that has the cloud's name. Without such a folder, the cloud gets the generic `StandIn`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+
+from gpuinfra.clouds import CLOUDS
+from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, module_of
+from gpuinfra.rehearsal.cloud.core.stand_in import StandIn
+
+ROOT = __name__.rsplit(".", 2)[0]
+
+
+@cache
+def of_cloud(name: str) -> StandIn:
+    """The stand-in of a cloud, by its name in a spec."""
+    if importlib.util.find_spec(f"{ROOT}.{name}") is None:
+        return StandIn(name)
+    return importlib.import_module(f"{ROOT}.{name}.stand_in").STAND_IN(name)
+
+
+def of_package(package: str) -> StandIn:
+    """The stand-in of a Pulumi package. Raises NotDeclared where no cloud of gpuinfra has it."""
+    for name in CLOUDS:
+        if (found := of_cloud(name)).package == package:
+            return found
+    known = ", ".join(of_cloud(name).package for name in CLOUDS)
+    raise NotDeclared(f"the Pulumi package {package} cannot be rehearsed; allowed: {known}")
+
+
+def of_token(token: str) -> StandIn:
+    """The stand-in of a resource type or a function."""
+    return of_package(ids.package(token))
+
+
+def installed() -> list[StandIn]:
+    """The stand-ins of the clouds whose Pulumi SDK is installed."""
+    every = [of_cloud(name) for name in CLOUDS]
+    return [one for one in every if importlib.util.find_spec(module_of(one.package))]

@@ -1,0 +1,43 @@
+"""Which inputs of Google Cloud resources replace the resource, beyond what the SDK documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gpuinfra.rehearsal.cloud.core.sdk import Property
+
+# Types without a method that patches them. Compute API discovery document, read 2026-11-21.
+_IMMUTABLE = frozenset(
+    {"gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"}
+)
+
+_FORCED: dict[str, tuple[str, ...]] = {
+    "gcp:compute/network:Network": ("autoCreateSubnetworks", "description", "networkProfile"),
+    "gcp:compute/disk:Disk": ("type", "image", "snapshot"),
+    "gcp:compute/instance:Instance": ("bootDisk.initializeParams",),
+    "gcp:storage/bucket:Bucket": ("location", "customPlacementConfig"),
+    "gcp:filestore/instance:Instance": ("tier", "networks", "protocol"),
+    "gcp:lustre/instance:Instance": ("instanceId", "filesystem", "perUnitStorageThroughput", "kmsKey", "gkeSupportEnabled", "placementPolicy"),
+    "gcp:serviceaccount/account:Account": ("accountId",),
+    "gcp:kms/cryptoKey:CryptoKey": ("keyRing", "purpose", "destroyScheduledDuration", "importOnly"),
+    "gcp:projects/service:Service": ("service",),
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": ("service",),
+    "gcp:logging/projectBucketConfig:ProjectBucketConfig": ("bucketId",),
+    "gcp:logging/projectSink:ProjectSink": ("uniqueWriterIdentity",),
+    "gcp:compute/instanceGroupManager:InstanceGroupManager": ("baseInstanceName", "targetSizePolicies"),
+    "gcp:compute/routerNat:RouterNat": ("router",),
+    "gcp:servicenetworking/connection:Connection": ("service",),
+    "gcp:storage/bucketObject:BucketObject": ("bucket", "kmsKeyName"),
+    "gcp:artifactregistry/repository:Repository": ("repositoryId", "format", "kmsKeyName", "mode"),
+}  # fmt: skip
+_WHOLE = re.compile(
+    r"(?i)iam(member|binding)$|:(ResizeRequest|GlobalAddress|ServiceIdentity|ResourcePolicy|FutureReservation)$"
+)
+"""Further types of which no input is changed in place: grants, and types that the Compute API cannot patch."""
+
+
+def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
+    """The inputs of a type whose change replaces the resource."""
+    whole = token in _IMMUTABLE or _WHOLE.search(token)
+    return {*_FORCED.get(token, ()), *(inputs if whole else ())} - {"deletionPolicy"}

@@ -1,0 +1,106 @@
+"""What the stand-in plays differently for Google Cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour
+from gpuinfra.rehearsal.cloud.core.ids import Count, last
+from gpuinfra.rehearsal.cloud.core.rights import grant
+from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
+from gpuinfra.rehearsal.cloud.core.synth import Subject
+from gpuinfra.rehearsal.cloud.gcp import ids, operator, replacements, tokens
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.groups import ManagedGroups, preempt
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.http import Service
+    from gpuinfra.rehearsal.cloud.core.sdk import Property
+    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
+
+_NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember")
+
+
+class Member(Behaviour):
+    """One member of a role. Adding it twice adds it once; a removal removes it for every program that added it."""
+
+    joins = True
+
+
+class GoogleCloud(StandIn):
+    """Google Cloud."""
+
+    default_region = "us-central1"
+    identity_inputs = ("name", "project", "region", "zone", "location", "network", "subnetwork")
+    group_kinds = (ManagedGroups(),)
+    permissions = operator
+
+    def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
+        """A path, or the form that the provider's documentation gives."""
+        return ids.new_id(token, name, inputs)
+
+    def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
+        """By a table."""
+        return replacements.forced(token, inputs)
+
+    def default_behaviour(self, token: str) -> Behaviour | None:
+        """Members of roles."""
+        return _MEMBER if token.endswith(("IAMMember", "IamMember")) else None
+
+    def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
+        """Links, the project, accounts and places."""
+        if name == "selfLink":
+            return f"https://www.googleapis.com/compute/v1/{about.id}"
+        if name == "project":
+            return ids.PROJECT
+        if name == "email":
+            own = last(about.id)
+            return own if "@" in own else f"{own}@{ids.PROJECT}.iam.gserviceaccount.com"
+        if name in ("region", "location") and len(path) == 1:
+            return about.region or self.default_region
+        if name == "zone" and len(path) == 1:
+            return f"{about.region or self.default_region}-a"
+        return None
+
+    def already_exists(self, token: str, taken: Taken) -> GoogleError:
+        """As Google's APIs word it."""
+        return GoogleError("alreadyExists", f"The resource '{taken.holder_id}' already exists", status=409)
+
+    def unavailable(self, token: str) -> GoogleError:
+        """As Google's APIs word it."""
+        return GoogleError("backendError", "The service is currently unavailable. (injected by --fault)", status=503)
+
+    def services(self, cloud: Cloud) -> Mapping[str, Service]:
+        """Everything below one path."""
+        from gpuinfra.rehearsal.cloud.gcp.http import PREFIX, Google
+
+        return {PREFIX: Google(cloud)}
+
+    def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
+        """A key file and the project."""
+        return {"credentials_file": tokens.operator_file(cloud), "project": ids.PROJECT}
+
+    def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
+        """The grants of the nodes' service accounts."""
+        members = {f"serviceAccount:{one['account']}" for one in nodes if one["account"]}
+        for kind in _NODE_GRANTS:
+            for one in store.list(kind):
+                if wire.plain(one.inputs).get("member") in members:
+                    yield grant(one.urn)
+
+    def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
+        """POST `preempt` `{"instance_id"}`: give a spot machine its notice of preemption; it ends 30 s later."""
+
+        def announce(asked: dict[str, Any]) -> dict[str, Any]:
+            if not preempt(cloud.store, str(asked["instance_id"])):
+                raise ValueError(f"{asked['instance_id']} is not a running spot machine on Google Cloud")
+            return {"instance_id": asked["instance_id"]}
+
+        return {"preempt": announce}
+
+
+_MEMBER = Member()
+STAND_IN = GoogleCloud
