@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 from functools import cache
 
-from gpuinfra.clouds import CLOUDS
+from gpuinfra.registry import CLOUDS
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, module_of
 from gpuinfra.rehearsal.cloud.core.stand_in import StandIn
@@ -39,7 +39,11 @@ def of_token(token: str) -> StandIn:
     return of_package(ids.package(token))
 
 
-def installed() -> list[StandIn]:
+def installed() -> tuple[StandIn, ...]:
     """The stand-ins of the clouds whose Pulumi SDK is installed."""
-    every = [of_cloud(name) for name in CLOUDS]
-    return [one for one in every if importlib.util.find_spec(module_of(one.package))]
+    return _installed(tuple(CLOUDS))
+
+
+@cache
+def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
+    return tuple(one for one in map(of_cloud, names) if importlib.util.find_spec(module_of(one.package)))

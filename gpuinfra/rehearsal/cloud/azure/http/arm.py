@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gpuinfra.rehearsal.cloud.azure import groups, identity, model, operator
+from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
