@@ -157,7 +157,7 @@ def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResul
     results = {}
     for one in outcomes:
         answer = one.value or {}
-        last = (str(answer.get("said") or "").strip().splitlines() or [""])[-1]
+        last = (str(answer.get("output") or "").strip().splitlines() or [""])[-1]
         problem = one.problem.reason if one.problem else ""
         if not problem and answer.get("exit") != 0:
             problem = f"{one.host.name}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node part printed nothing'}"

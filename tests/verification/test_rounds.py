@@ -109,6 +109,18 @@ def test_pairs_are_measured_over_ssh(
 
 
 @needed()
+def test_pairs_without_nccl_name_the_reason(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last line of a node program that failed is the reason of the pair, and no node is called slow."""
+    key = lab.keygen("host")
+    hosts = tuple(lab.host(lab.serve(key=key), name, host_keys=(lab.public(key),)) for name in ("gpu-1", "gpu-2"))
+    expected = {host.name: SHOWS for host in hosts}
+    assert measure_pairs(Hosts(hosts=hosts), expected, store=str(tmp_path / ".gpuinfra-pairs"), parallel=4) == 1
+    out, err = capsys.readouterr()
+    assert "gpu-1: NCCL is not installed" in err
+    assert "only paired with unverified nodes: gpu-1, gpu-2" in out
+
+
+@needed()
 def test_hosts_that_cannot_be_measured_are_listed_with_the_reason(lab: Lab, libraries: Path, tmp_path: Path) -> None:
     """A missing shared folder is reported by each host, a host without a trusted key is left out, and no node is called slow."""
     _, reached = serve(lab, libraries, tmp_path)
