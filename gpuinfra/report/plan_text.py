@@ -75,7 +75,8 @@ def _pool(pool: PoolPlan) -> Iterator[str]:
 def _site(plan: Plan) -> Iterator[str]:
     network = plan.network
     if network is None:
-        yield from _field("network", "from another stack")
+        if plan.pools:
+            yield from _field("network", "from another stack")
     elif network.existing_id:
         yield from _field("network", f"{network.existing_id}, existing")
     else:
@@ -92,13 +93,15 @@ def _site(plan: Plan) -> Iterator[str]:
         notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
         source = "from this plan's price" if plan.budget.derived else "as declared"
         yield from _field("budget", f"{plan.budget.limit_usd_per_month:,.0f} USD a month ({source}), {notified}")
-    hand = plan.handover
-    wait = {"all": "every node", "floor": f"{hand.floor} nodes", "none": "no node"}[hand.wait]
-    yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes")
+    if plan.pools:
+        hand = plan.handover
+        wait = {"all": "every node", "floor": f"{hand.floor} nodes", "none": "no node"}[hand.wait]
+        yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes")
 
 
 def _cost(cost: Cost) -> Iterator[str]:
-    yield from tables.text(price_table(cost.as_dict()["lines"]), indent=2)
+    if table := price_table(cost.as_dict()["lines"]):
+        yield from tables.text(table, indent=2)
     least = "" if cost.complete else "at least "
     total = f"{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month"
     if cost.usd_rest_of_month is not None:
