@@ -23,7 +23,7 @@ GROUPS = {
         "rehearse": "Run a stack on a local simulation of its cloud and nodes",
     },
     "Deploy": {
-        "adopt": "Write the Pulumi import file for resources that a destroy retained",
+        "adopt": "Write the import file for resources that destroy retained",
         "bootstrap": "Install existing machines over SSH",
     },
     "Operate": {
