@@ -92,23 +92,22 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     from rich.padding import Padding
     from rich.table import Table as RichTable
 
-    limit = (width or terminal_width()) - indent
     shown = [[_cell(cell) for cell in row] for row in table.rows]
     titles = [column.title if header else "" for column in table.columns]
     widths = [
         max([len(title), column.width, *(row[at].cell_len for row in shown)])
         for at, (title, column) in enumerate(zip(titles, table.columns, strict=True))
     ]
-    least = sum(
-        min(size, WRAPPED) if column.wrap else size for size, column in zip(widths, table.columns, strict=True)
-    ) + 2 * (len(widths) - 1)
+    folded = [min(size, WRAPPED) if column.wrap else size for size, column in zip(widths, table.columns, strict=True)]
+    gaps = 2 * (len(widths) - 1)
+    total = max(sum(folded) + gaps, min(sum(widths) + gaps, (width or terminal_width()) - indent))
     drawn = RichTable(box=None, show_header=header, pad_edge=False, padding=(0, 2, 0, 0))
-    for title, column, size in zip(titles, table.columns, widths, strict=True):
+    for title, column, size in zip(titles, table.columns, folded, strict=True):
         drawn.add_column(
             title,
             justify="right" if column.right else "left",
             no_wrap=not column.wrap,
-            min_width=min(size, WRAPPED) if column.wrap else size,
+            min_width=size,
             overflow="fold",
             header_style="bold",
         )
@@ -117,7 +116,7 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     stream = io.StringIO()
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     console = Console(
-        file=stream, width=max(limit, least) + indent, force_terminal=colour, highlight=False, legacy_windows=False,
+        file=stream, width=total + indent, force_terminal=colour, highlight=False, legacy_windows=False,
         color_system="standard" if colour else None,
     )  # fmt: skip
     console.print(Padding(drawn, (0, 0, 0, indent)))

@@ -23,6 +23,7 @@ DO = {
     "replace": "drain; replace the node",
 }
 """Action of `gpuinfra.node.advice` -> what to do."""
+MAX_REASON = 2000
 JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 
 
@@ -120,11 +121,11 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         yield from _problems(node)
     for one in found.absent:
         yield ""
-        yield one_line(f"{one.name}: {one.outcome}: {one.reason}")
-        yield f"  -> {one_line(one.hint)}"
+        yield _line(f"{one.name}: {one.outcome}: {one.reason}")
+        yield f"  -> {_line(one.hint)}"
     if found.problems:
         yield ""
-        yield from (f"note: {one_line(problem)}" for problem in found.problems)
+        yield from (f"note: {_line(problem)}" for problem in found.problems)
     yield ""
     verified = sum(node.verified for node in nodes)
     yield f"{verified} of {len(nodes) + len(found.absent)} nodes verified{_to_do(nodes, len(found.absent))}. {found.about}"
@@ -135,16 +136,16 @@ def _problems(node: Judged) -> Iterator[str]:
     if not shown and not node.missing and not node.worse:
         return
     yield ""
-    yield one_line(_name(node))
+    yield _line(_name(node))
     for ids, check in _grouped(shown):
-        yield f"  {check['outcome']:<5} {' '.join(ids):<4} {one_line(check['reason'])}"
-        yield f"             -> {one_line(check['hint'])}"
+        yield f"  {check['outcome']:<5} {' '.join(ids):<4} {_line(check['reason'])}"
+        yield f"             -> {_line(check['hint'])}"
     if node.missing:
         yield f"  did not run: {', '.join(node.missing)}"
     for worse in node.worse:
         # The reason is already above, with its check.
         reason = next((f" ({c['reason']})" for c in shown if worse.endswith(f" ({c['reason']})")), "")
-        yield f"  worse than the baseline: {one_line(worse.removesuffix(reason))}"
+        yield f"  worse than the baseline: {_line(worse.removesuffix(reason))}"
 
 
 def _count(node: Judged, outcome: str) -> int:
@@ -212,6 +213,10 @@ def _grouped(checks: Iterable[dict[str, Any]]) -> list[tuple[list[str], dict[str
     for check in checks:
         groups.setdefault(f"{check['reason']}\n{check['hint']}", ([], check))[0].append(str(check["id"]))
     return list(groups.values())
+
+
+def _line(value: object) -> str:
+    return one_line(value, MAX_REASON)
 
 
 def _text(value: object) -> str:
