@@ -49,7 +49,7 @@ def test_it_says_where_it_listens_and_ends_on_a_signal(tmp_path: Path) -> None:
                 f"http://127.0.0.1:{said['http']}/.control/nodes", headers={"X-Gpuinfra-Control": said["control_token"]}
             )
             with urllib.request.urlopen(request, timeout=5) as reply:
-                assert json.load(reply) == {"available": False, "reason": "nodes were not asked for", "nodes": []}
+                assert json.load(reply) == {"available": False, "reason": "--no-nodes was given", "nodes": []}
             assert said["operator"]["aws"]["access_key_id"].startswith("AKIASTANDIN")
             ports.append(said["http"])
             process.send_signal(signal.SIGTERM)
