@@ -103,7 +103,6 @@ class AutoScalingMembership:
                 Member(
                     instance_id=instance["InstanceId"],
                     group=group,
-                    template_id=template.get("LaunchTemplateId", ""),
                     template_version=str(template.get("Version", "")),
                     launched=more.get("LaunchTime"),
                     zone=(more.get("Placement") or {}).get("AvailabilityZone") or instance.get("AvailabilityZone", ""),

@@ -197,7 +197,6 @@ class ManagedInstances:
                 Member(
                     instance_id=number,
                     group=group_name,
-                    template_id=template,
                     template_version=last(template.partition("?")[0]),
                     launched=launched,
                     zone=last(str(more.get("zone") or "")) or group_path(group_name)["zone"],

@@ -22,7 +22,6 @@ class GroupExpected:
     group: str
     """The cloud's name of the group."""
     count: int
-    template_id: str = ""
     template_version: str = ""
 
 
@@ -48,7 +47,6 @@ class Member:
     instance_id: str
     group: str
     """The cloud's name of its group."""
-    template_id: str = ""
     template_version: str = ""
     launched: datetime | None = None
     zone: str = ""

@@ -66,7 +66,6 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
                     name=str(group["name"]),
                     group=str(group["group"]),
                     count=int(str(group["count"])),
-                    template_id=str(group.get("templateId") or ""),
                     template_version=str(group.get("templateVersion") or ""),
                 )
                 for group in _mappings(pool.get("groups"))

@@ -30,7 +30,7 @@ def print_message(line: str, console: bool = False) -> None:
             os.write(handle, (line + "\r\n").encode("utf-8", "replace"))
             os.close(handle)
         except OSError:
-            pass  # no console here
+            pass  # no console
 
 
 def load(path: Path, what: str, fix: str) -> dict[str, Any]:

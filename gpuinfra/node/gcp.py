@@ -169,5 +169,5 @@ class Gcp:
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Gcp:
-    """The cloud of a node on Google Cloud; the metadata server knows everything else."""
+    """The cloud of a node on Google Cloud; the metadata server provides all details."""
     return Gcp(environ)

@@ -103,7 +103,7 @@ _END = 4096
 def recognise(argv: tuple[str, ...], code: int, text: str) -> State | None:
     """The known state in this output, if any."""
     tool = argv[0].rsplit("/", 1)[-1]
-    # Such a text stands alone or at the start or end; inside a long document, check G13 handles error tokens.
+    # Such a text is the whole output, or its start or end; inside a long document, check G13 handles error tokens.
     if len(text) > 2 * _END:
         text = text[:_END] + "\n" + text[-_END:]
     for state in STATES:

@@ -41,7 +41,7 @@ def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud
     """
     newest = folder.newest()
     if newest is None:
-        return "there is no evidence yet; gpuinfra-verify.service creates it"
+        return "no evidence yet; gpuinfra-verify.service creates it"
     _, document, data = newest
     if document.get("boot_id") != boot_id:
         return "the newest evidence is from an earlier boot; gpuinfra-verify.service creates new evidence"

@@ -12,7 +12,7 @@ from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Miss
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Verify once; the exit code tells whether the node is verified."""
+    """Verify once; the exit code shows whether the node is verified."""
     if args.watch is not None:
         return _watch(args)
     from .judge import judge, not_checked, verdict

@@ -86,8 +86,8 @@ class Node:
     def run(self, *options: str, program: str = LAUNCH, before: tuple[str, ...] = ()) -> tuple[int, str]:
         """Run it to its end: exit code and output."""
         process = self.start(*options, program=program, before=before)
-        said, _ = process.communicate(timeout=60)
-        return process.returncode, said
+        output, _ = process.communicate(timeout=60)
+        return process.returncode, output
 
     @property
     def state(self) -> dict[str, object]:

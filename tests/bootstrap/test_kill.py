@@ -28,8 +28,8 @@ def settled(node: Node) -> dict[str, object]:
 
 def finish(node: Node) -> None:
     """Run until done; one undisturbed run must suffice."""
-    code, said = node.run()
-    assert code == 0, said
+    code, output = node.run()
+    assert code == 0, output
     assert node.world == MADE
     assert not [p for p in (node.root / "var/lib/gpuinfra").iterdir() if p.suffix == ".broken"]
 
@@ -167,10 +167,10 @@ def test_full_disk_is_reported(three: Node, tmp_path: Path) -> None:
         with filler.open("wb", buffering=0) as handle, contextlib.suppress(OSError):
             while True:
                 handle.write(b"x" * 4096)
-        code, said = three.run()
-        assert code in (1, 3), said
-        assert "full" in said
-        assert "Traceback" not in said
+        code, output = three.run()
+        assert code in (1, 3), output
+        assert "full" in output
+        assert "Traceback" not in output
         filler.unlink()
         finish(three)
     finally:

@@ -105,10 +105,10 @@ def test_pin_or_range_is_accepted(shell: Shell, environment: dict[str, str], ver
 def test_file_is_written_once(shell: Shell) -> None:
     """The second call changes nothing; other content replaces the file completely."""
     path = shell.folder / "etc/limits.conf"
-    code, said = shell.run(f'put_file "{path}" "a b"; put_file "{path}" "a b" || echo same')
+    code, output = shell.run(f'put_file "{path}" "a b"; put_file "{path}" "a b" || echo same')
     assert code == 0
-    assert said.count("changed\t") == 1
-    assert "same" in said
+    assert output.count("changed\t") == 1
+    assert "same" in output
     path.write_text("other\n", encoding="utf-8")
     shell.run(f'put_file "{path}" "a b"')
     assert path.read_text(encoding="utf-8") == "a b\n"
@@ -120,10 +120,12 @@ def test_dry_run_writes_nothing(shell: Shell) -> None:
     shell.tool("apt-get", "")
     shell.tool("apt-mark", "")
     path = shell.folder / "file"
-    code, said = shell.run(f'put_file "{path}" text; install_packages a b=1; hold c; end_dry_run', GPUINFRA_DRY_RUN="1")
+    code, output = shell.run(
+        f'put_file "{path}" text; install_packages a b=1; hold c; end_dry_run', GPUINFRA_DRY_RUN="1"
+    )
     assert code == 0
     assert not path.exists()
-    assert [line for line in said.splitlines() if line.startswith("would\t")] == [
+    assert [line for line in output.splitlines() if line.startswith("would\t")] == [
         f"would\twrite {path}",
         "would\tinstall a b=1",
         "would\thold c",
@@ -148,10 +150,10 @@ def test_only_missing_packages_are_installed(shell: Shell) -> None:
     shell.tool("dpkg-query", INSTALLED)
     shell.tool("dpkg", "")
     shell.tool("apt-get", "")
-    code, said = shell.run(
+    code, output = shell.run(
         'install_packages there "there=1.20.0-1" "manager=580.126.20-*" held=2 removed new "manager=580.95-*"'
     )
-    assert code == 0, said
+    assert code == 0, output
     install = next(call for call in shell.calls if " install " in call)
     assert install.split(" install ")[1] == "removed new manager=580.95-*"
     assert "DPkg::Lock::Timeout=600" in install
@@ -163,9 +165,9 @@ def test_apt_is_not_called_if_nothing_is_missing(shell: Shell) -> None:
     """If all packages are installed, apt is not called."""
     shell.tool("dpkg-query", INSTALLED)
     shell.tool("apt-get", "exit 9\n")
-    code, said = shell.run("install_packages there held=2")
+    code, output = shell.run("install_packages there held=2")
     assert code == 0
-    assert "unchanged\tinstalled: there held=2" in said
+    assert "unchanged\tinstalled: there held=2" in output
 
 
 def test_half_configured_packages_are_repaired_first(shell: Shell) -> None:
@@ -186,19 +188,19 @@ def test_failing_apt_is_retried_and_reported(shell: Shell) -> None:
     shell.tool("dpkg-query", "exit 1\n")
     shell.tool("dpkg", "")
     shell.tool("apt-get", '[[ "$*" != *" install "* ]] || exit 100\n')
-    code, said = shell.run("install_packages new")
+    code, output = shell.run("install_packages new")
     assert code == 1
     assert sum(" install " in call for call in shell.calls) == 3
-    assert "failed\tinstalling new failed 3 times, last with exit code 100" in said
+    assert "failed\tinstalling new failed 3 times, last with exit code 100" in output
 
 
 def test_only_missing_holds_are_set(shell: Shell) -> None:
     """A held package is not held again."""
     shell.tool("apt-mark", "[[ $1 != showhold ]] || echo nvidia-open\n")
-    code, said = shell.run("hold nvidia-open libnccl2; hold nvidia-open")
+    code, output = shell.run("hold nvidia-open libnccl2; hold nvidia-open")
     assert code == 0
     assert "apt-mark hold libnccl2" in shell.calls
-    assert said.count("changed\t") == 1
+    assert output.count("changed\t") == 1
 
 
 @pytest.mark.parametrize(
@@ -248,10 +250,10 @@ def test_download_is_verified_by_checksum(shell: Shell, web: tuple[str, dict]) -
     """A failing server is retried; a file with the right checksum is written and not downloaded twice."""
     base, answers = web
     answers["/p.deb"] = [(503, b""), (503, b""), (200, GOOD)]
-    code, said = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
-    assert code == 0, said
+    code, output = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
+    assert code == 0, output
     assert (shell.folder / "p.deb").read_bytes() == GOOD
-    assert "attempt 2 of 4" in said
+    assert "attempt 2 of 4" in output
     answers["/p.deb"] = [(404, b"")]
     assert shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")[0] == 0
 
@@ -260,18 +262,18 @@ def test_wrong_checksum_leaves_no_file(shell: Shell, web: tuple[str, dict]) -> N
     """Other content is refused with both checksums, and no file is left."""
     base, answers = web
     answers["/p.deb"] = [(200, b"evil")]
-    code, said = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
+    code, output = shell.run(f"fetch {base}/p.deb {SUM} {shell.folder}/p.deb")
     assert code == 1
-    assert hashlib.sha256(b"evil").hexdigest() in said
-    assert SUM in said
+    assert hashlib.sha256(b"evil").hexdigest() in output
+    assert SUM in output
     assert not list(shell.folder.glob("p.deb*"))
 
 
 def test_missing_file_is_reported(shell: Shell, web: tuple[str, dict]) -> None:
     """After its attempts a download fails with the address."""
-    code, said = shell.run(f"fetch {web[0]}/none {SUM} {shell.folder}/p.deb")
+    code, output = shell.run(f"fetch {web[0]}/none {SUM} {shell.folder}/p.deb")
     assert code == 1
-    assert f"failed\tdownloading {web[0]}/none failed 4 times" in said
+    assert f"failed\tdownloading {web[0]}/none failed 4 times" in output
 
 
 @dataclass
@@ -330,13 +332,13 @@ def test_signature_must_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> N
     check = f"verify_signature {file} {{}} {{}} {vendor.fingerprint}"
     assert shell.run(check.format(good, vendor.public))[0] == 0
     assert shell.run(check.format(foreign, vendor.public))[0] == 1
-    code, said = shell.run(check.format(foreign, other.public))
+    code, output = shell.run(check.format(foreign, other.public))
     assert code == 65
-    assert "does not have the lock's fingerprint" in said
+    assert "does not have the lock's fingerprint" in output
     file.write_bytes(b"evil")
-    code, said = shell.run(check.format(good, vendor.public))
+    code, output = shell.run(check.format(good, vendor.public))
     assert code == 1
-    assert "does not match the key" in said
+    assert "does not match the key" in output
 
 
 def test_repository_key_must_be_the_pinned_one(shell: Shell, keys: tuple[Key, Key], web: tuple[str, dict]) -> None:
@@ -350,30 +352,30 @@ def test_repository_key_must_be_the_pinned_one(shell: Shell, keys: tuple[Key, Ke
     assert shell.run(f"{work}fetch_key {base}/both {vendor.fingerprint} {ring}")[0] == 65
     assert shell.run(f"{work}fetch_key {base}/key {other.fingerprint} {ring}")[0] == 65
     assert not ring.exists()
-    code, said = shell.run(f"{work}fetch_key {base}/key {vendor.fingerprint} {ring}; key_fingerprints {ring}")
-    assert code == 0, said
-    assert vendor.fingerprint in said
+    code, output = shell.run(f"{work}fetch_key {base}/key {vendor.fingerprint} {ring}; key_fingerprints {ring}")
+    assert code == 0, output
+    assert vendor.fingerprint in output
 
 
 def test_all_missing_tools_are_listed(shell: Shell) -> None:
     """One message lists all missing tools, and the step is not retried."""
-    code, said = shell.run("need_tools bash no-such-tool nor-this-one")
+    code, output = shell.run("need_tools bash no-such-tool nor-this-one")
     assert code == 65
-    assert "missing commands: no-such-tool nor-this-one" in said
+    assert "missing commands: no-such-tool nor-this-one" in output
 
 
 def test_empty_variable_is_reported(shell: Shell) -> None:
     """A variable that the plan did not set is named."""
-    code, said = shell.run("need_variables HOME DRIVER_VERSION")
+    code, output = shell.run("need_variables HOME DRIVER_VERSION")
     assert code == 65
-    assert "DRIVER_VERSION is empty in versions.env" in said
+    assert "DRIVER_VERSION is empty in versions.env" in output
 
 
 def test_missing_versions_file_is_reported(shell: Shell) -> None:
     """Without versions.env a step does nothing."""
-    code, said = shell.run("load_versions", GPUINFRA_VERSIONS=f"{shell.folder}/none")
+    code, output = shell.run("load_versions", GPUINFRA_VERSIONS=f"{shell.folder}/none")
     assert code == 65
-    assert "versions.env does not exist" in said
+    assert "versions.env does not exist" in output
 
 
 def test_automount_is_triggered(shell: Shell) -> None:
@@ -387,7 +389,7 @@ def test_automount_is_triggered(shell: Shell) -> None:
     shell.tool("mount", "echo already mounted >&2; exit 32\n")
     mounts = shipped("bootstrap") / "lib-mounts.sh"
     # The line is already in /etc/fstab.
-    code, said = shell.run(f'. "{mounts}"; grep() {{ return 0; }}; mount_one lustre /scratch fs-1@tcp:/abc noatime')
-    assert code == 0, said
+    code, output = shell.run(f'. "{mounts}"; grep() {{ return 0; }}; mount_one lustre /scratch fs-1@tcp:/abc noatime')
+    assert code == 0, output
     assert looked.exists()
     assert not [call for call in shell.calls if call.startswith("mount ")]

@@ -26,19 +26,19 @@ MATRIX = [
 def test_plain_machine_reaches_the_planned_state(bench: Bench, machine: str, os_name: str, lustre: bool) -> None:
     """All steps on plain Ubuntu end in the golden state; apt then has nothing to upgrade, and a second run changes nothing."""
     root = bench.machine(machine, os_name, lustre=lustre)
-    code, said = root.steps()
-    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+    code, output = root.steps()
+    assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")
     final = root.final()
     compare(f"final-{machine}-{os_name}{'' if lustre else '-no-lustre'}.txt", final, bench.vendors.url)
-    code, said = root.run("apt-get", "-s", "dist-upgrade")
-    assert "0 upgraded, 0 newly installed, 0 to remove" in said, said
-    code, said = root.steps("--again")
-    assert code == 0, said
-    assert "none made changes" in said
+    code, output = root.run("apt-get", "-s", "dist-upgrade")
+    assert "0 upgraded, 0 newly installed, 0 to remove" in output, output
+    code, output = root.steps("--again")
+    assert code == 0, output
+    assert "none made changes" in output
     assert root.final() == final
     root.reboot()
-    code, said = root.steps("--again")
-    assert "none made changes" in said, said
+    code, output = root.steps("--again")
+    assert "none made changes" in output, output
 
 
 AZURE = {
@@ -71,19 +71,19 @@ def test_plain_machine_of_another_cloud_reaches_the_planned_state(
     """Kernel line, InfiniBand, TCPXO, gIB, subnet manager and Lustre client end in the golden state, with all reboots."""
     kernel, kernels = (AZURE if cloud == "azure" else GOOGLE)[os_name]
     root = bench.machine(machine, os_name, kernel=kernel, kernels=kernels, cloud=cloud)
-    code, said = root.steps()
+    code, output = root.steps()
     while code == 194:
         root.reboot()
-        code, said = root.steps()
-    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+        code, output = root.steps()
+    assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")
     final = root.final()
     compare(f"final-{machine}-{os_name}.txt", final, bench.vendors.url)
-    code, said = root.run("apt-get", "-s", "dist-upgrade")
-    assert "0 upgraded, 0 newly installed, 0 to remove" in said, said
+    code, output = root.run("apt-get", "-s", "dist-upgrade")
+    assert "0 upgraded, 0 newly installed, 0 to remove" in output, output
     root.reboot()
-    code, said = root.steps("--again")
-    assert code == 0, said
-    assert "none made changes" in said, said
+    code, output = root.steps("--again")
+    assert code == 0, output
+    assert "none made changes" in output, output
     assert root.final() == final
 
 
@@ -95,11 +95,11 @@ def test_gdrcopy_is_installed_from_pinned_files(bench: Bench) -> None:
     order = ["10-prepare", "20-kernel", "55-gdrcopy"]
     pool = replace(bench.pool, steps=tuple(Step(id=name, timeout_s=60, retries=0, why="") for name in order))
     root.bundle(pool, {**bench.versions, **pin})
-    code, said = root.steps()
-    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+    code, output = root.steps()
+    assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")
     assert root.state["recorded"]["gdrcopy"] == "2.5.1"
-    code, said = root.steps("--again")
-    assert "none made changes" in said, said
+    code, output = root.steps("--again")
+    assert "none made changes" in output, output
 
 
 @pytest.mark.long
@@ -109,9 +109,9 @@ def test_azure_lists_kernels_with_a_lustre_client(bench: Bench) -> None:
     root = bench.machine("Standard_NC24ads_A100_v4", kernel=kernels[0], kernels=kernels, cloud="azure")
     name = bench.versions["LUSTRE_PACKAGES"].partition("=")[0]
     publish_clouds(bench.vendors, bench.versions, kernels[1:])
-    code, said = root.steps()
-    assert code == 1, said
-    assert f"no Lustre client for kernel {kernels[0]}; it has {kernels[1]}" in said
+    code, output = root.steps()
+    assert code == 1, output
+    assert f"no Lustre client for kernel {kernels[0]}; it has {kernels[1]}" in output
     assert name not in root.run("dpkg-query", "-W")[1]
 
 
@@ -119,12 +119,12 @@ def test_kernel_missing_in_the_mirror_is_replaced(bench: Bench) -> None:
     """Without headers for the running kernel the newest kernel is installed, with its headers, before anything is built."""
     old = "6.8.0-1031-aws"
     root = bench.machine(kernel=old, kernels=(old, KERNEL), headers=(KERNEL,), lustre=False)
-    code, said = root.steps()
-    assert code == 194, said
-    assert f"no repository has headers for kernel {old}" in said
+    code, output = root.steps()
+    assert code == 194, output
+    assert f"no repository has headers for kernel {old}" in output
     root.reboot(kernel=KERNEL)
-    code, said = root.steps()
-    assert code == 0, said
+    code, output = root.steps()
+    assert code == 0, output
     assert root.state["recorded"]["kernel"] == KERNEL
     assert f"nvidia/{bench.versions['DRIVER_VERSION']}, {KERNEL}, x86_64: installed" in root.read("var/lib/dkms/status")
 
@@ -132,7 +132,7 @@ def test_kernel_missing_in_the_mirror_is_replaced(bench: Bench) -> None:
 def test_kernel_without_lustre_client_is_refused(bench: Bench) -> None:
     """One message lists the kernels with a client, without a retry."""
     root = bench.machine(with_lustre=("6.8.0-1036-aws", "6.8.0-1039-aws"))
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert f"no Lustre client for kernel {KERNEL}; available: 6.8.0-1036-aws 6.8.0-1039-aws" in said
-    assert "again in" not in said
+    assert f"no Lustre client for kernel {KERNEL}; available: 6.8.0-1036-aws 6.8.0-1039-aws" in output
+    assert "again in" not in output

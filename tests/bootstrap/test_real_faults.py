@@ -16,9 +16,9 @@ from .private_root.root import PrivateRoot
 def test_repository_with_another_signature_is_not_used(bench: Bench) -> None:
     """apt refuses NVIDIA's repository, the step fails, and nothing of it is installed."""
     root = bench.machine(lustre=False, signer="stranger")
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "30-driver failed" in said
+    assert "30-driver failed" in output
     assert "nvidia-open" not in root.run("dpkg-query", "-W", "-f", "${Package}\\n")[1]
 
 
@@ -28,9 +28,9 @@ def test_keyring_with_another_checksum_is_not_installed(bench: Bench) -> None:
     bench.vendors._put(
         "developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/cuda-keyring_1.1-1_all.deb", b"evil"
     )
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "but the lock requires" in said
+    assert "but the lock requires" in output
     assert "cuda-keyring" not in root.run("dpkg-query", "-W", "-f", "${Package}\\n")[1]
 
 
@@ -42,10 +42,10 @@ def test_replaced_signing_key_is_refused(bench: Bench) -> None:
     tarball = bench.folder / f"vendors/web/efa-installer.amazonaws.com/aws-efa-installer-{version}.tar.gz"
     stranger.sign("--detach-sign", source=tarball, target=tarball.with_name(tarball.name + ".sig"))
     bench.vendors._put("efa-installer.amazonaws.com/aws-efa-installer.key", stranger.public)
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "50-efa failed" in said
-    assert bench.versions["EFA_INSTALLER_KEY_FINGERPRINT"] in said
+    assert "50-efa failed" in output
+    assert bench.versions["EFA_INSTALLER_KEY_FINGERPRINT"] in output
     assert root.run("test", "-e", "/opt/amazon")[0] != 0
 
 
@@ -55,8 +55,8 @@ def test_failing_servers_are_retried(bench: Bench) -> None:
     root = bench.machine(lustre=False)
     chance = random.Random(3)
     bench.vendors.troubles.append(lambda _: 503 if chance.random() < 0.15 else None)
-    code, said = root.steps()
-    assert code == 0, said
+    code, output = root.steps()
+    assert code == 0, output
 
 
 @pytest.mark.long
@@ -64,14 +64,14 @@ def test_missing_repository_is_reported_and_a_later_run_continues(bench: Bench) 
     """A repository that always answers 503 fails the step with its name; once it is back, the next run continues there."""
     root = bench.machine(lustre=False)
     bench.vendors.troubles.append(lambda path: 503 if "cuda-toolkit" in path else None)
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "40-cuda failed" in said
-    assert "installing cuda-toolkit-13-0 failed" in said
+    assert "40-cuda failed" in output
+    assert "installing cuda-toolkit-13-0 failed" in output
     bench.vendors.troubles.clear()
-    code, said = root.steps()
-    assert code == 0, said
-    assert "30-driver" not in said
+    code, output = root.steps()
+    assert code == 0, output
+    assert "30-driver" not in output
 
 
 @pytest.mark.long
@@ -81,8 +81,8 @@ def test_half_configured_packages_are_completed(bench: Bench) -> None:
     root.steps()
     root.run("bash", "-c", "cd /tmp && apt-get -qq download libnccl2 && dpkg --force-all --unpack *.deb", check=True)
     assert root.run("dpkg", "--audit")[1] != ""
-    code, said = root.steps("--again")
-    assert code == 0, said
+    code, output = root.steps("--again")
+    assert code == 0, output
     assert root.run("dpkg", "--audit")[1] == ""
 
 
@@ -93,8 +93,8 @@ def test_package_without_its_dependency_is_completed(bench: Bench) -> None:
     cut = "dpkg --force-all --purge dkms && cd /tmp && apt-get -qq download nvidia-dkms-open && dpkg --unpack *.deb"
     root.run("bash", "-c", f"apt-mark unhold nvidia-dkms-open && {cut}", check=True)
     assert root.run("dpkg", "--configure", "-a")[0] != 0
-    code, said = root.steps("--again")
-    assert code == 0, said
+    code, output = root.steps("--again")
+    assert code == 0, output
     assert root.run("dpkg", "--audit")[1] == ""
 
 
@@ -105,8 +105,8 @@ def test_partly_unpacked_package_is_unpacked_again(bench: Bench) -> None:
     torn = "/^Package: mdadm$/,/^$/s/^Status: .*/Status: install reinstreq half-installed/"
     root.run("sed", "-i", torn, "/var/lib/dpkg/status", check=True)
     assert "mdadm" in root.run("dpkg", "--audit")[1]
-    code, said = root.steps("--again")
-    assert code == 0, said
+    code, output = root.steps("--again")
+    assert code == 0, output
     assert root.run("dpkg", "--audit")[1] == ""
 
 
@@ -114,10 +114,10 @@ def test_driver_outside_the_range_is_refused(bench: Bench) -> None:
     """A machine with another driver is not rebuilt in place: the message lists version, range and alternatives."""
     root = bench.machine(lustre=False)
     root.write(f"usr/lib/modules/{KERNEL}/extra/nvidia.ko", f"version: 535.309.01\nvermagic: {KERNEL} SMP\n")
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "driver 535.309.01 is installed, but the lock accepts" in said
-    assert "image: plain" in said
+    assert "driver 535.309.01 is installed, but the lock accepts" in output
+    assert "image: plain" in output
 
 
 @pytest.mark.long
@@ -130,9 +130,9 @@ def test_software_of_the_image_inside_the_range_is_kept(bench: Bench) -> None:
     root.run("rm", "-rf", "/var/lib/gpuinfra", check=True)
     root.bundle(pool, {**bench.versions, "DRIVER_VERSION": "580.173.02", "NCCL_VERSION": pool.versions["NCCL_VERSION"]})
     bench.vendors.asked.clear()
-    code, said = root.steps()
-    assert code == 0, said
-    assert "none made changes" in said
+    code, output = root.steps()
+    assert code == 0, output
+    assert "none made changes" in output
     assert bench.vendors.asked == []
     assert root.state["recorded"]["driver"] == "580.126.20"
     assert root.state["recorded"]["fabric_manager"] == "580.126.20"
@@ -145,9 +145,9 @@ def test_wrong_clock_is_reported(bench: Bench) -> None:
     date_tool = '#!/bin/sh\ncase "$*" in "-u +%s") echo 1700000000 ;; *) exec /bin/date "$@" ;; esac\n'
     root.write("opt/standin/date", date_tool)
     (root.folder / "upper/opt/standin/date").chmod(0o755)
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "the clock shows 2023-11-14, which is before the date of the software lock, " in said
+    assert "the clock shows 2023-11-14, which is before the date of the software lock, " in output
 
 
 @pytest.mark.long
@@ -155,9 +155,9 @@ def test_too_little_space_is_reported_before_any_download(bench: Bench) -> None:
     """A disk that is too small fails the first step, before any request to a vendor."""
     root = bench.machine(lustre=False)
     root.bundle(bench.pool, {**bench.versions, "ROOT_FREE_GIB": "900000"})
-    code, said = root.steps()
+    code, output = root.steps()
     assert code == 1
-    assert "driver and toolkit require 900000 GiB" in said
+    assert "driver and toolkit require 900000 GiB" in output
     assert bench.vendors.asked == []
 
 
@@ -166,14 +166,14 @@ def test_a_dry_run_changes_nothing(bench: Bench) -> None:
     """A dry run on a plain machine lists what every step would do, and changes neither packages nor files."""
     root = bench.machine()
     before = root.run("bash", "-c", "dpkg-query -W; find /etc /opt /usr -newer /etc/standin/kernel -type f")[1]
-    code, said = root.steps("--dry-run")
-    assert code == 0, said
+    code, output = root.steps("--dry-run")
+    assert code == 0, output
     for text in (
         "30-driver: would install nvidia-open",
         "50-efa: would run EFA installer",
         "60-lustre: would mount /scratch",
     ):
-        assert text in said
+        assert text in output
     assert root.run("bash", "-c", "dpkg-query -W; find /etc /opt /usr -newer /etc/standin/kernel -type f")[1] == before
 
 
@@ -187,8 +187,8 @@ def cut_power(root: PrivateRoot, seed: int) -> None:
         time.sleep(chance.uniform(0.3, 5.0))
         process.kill()
         process.communicate()
-    code, said = root.steps()
-    assert code == 0, said + root.read("var/log/gpuinfra/bootstrap.log")
+    code, output = root.steps()
+    assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")
 
 
 @pytest.mark.long
@@ -216,12 +216,12 @@ def test_full_disk_during_apt_is_reported(bench: Bench) -> None:
         'mount -t tmpfs -o size=4k tmpfs /var/cache/apt/archives && mkdir /var/cache/apt/archives/partial && exec "$@"'
     )
     steps = ("python3", "/opt/gpuinfra/current/node.pyz", "steps", "--no-reboot", "--retry-pause-s", "0.1")
-    code, said = root.run("/usr/bin/bash", "-c", fill.replace("mount ", "/usr/bin/mount "), "-", *steps)
+    code, output = root.run("/usr/bin/bash", "-c", fill.replace("mount ", "/usr/bin/mount "), "-", *steps)
     assert code == 1
-    assert re.search(r"failed: installing .* free space in /var/cache/apt/archives/", said), said
+    assert re.search(r"failed: installing .* free space in /var/cache/apt/archives/", output), output
     assert {entry["status"] for entry in root.state["steps"]} <= {"done", "failed", "pending"}
-    code, said = root.steps()
-    assert code == 0, said
+    code, output = root.steps()
+    assert code == 0, output
     assert "cuda-toolkit-13-0" in root.run("apt-mark", "showhold")[1]
 
 
@@ -238,14 +238,14 @@ def test_missing_network_is_reported_and_a_later_run_continues(bench: Bench) -> 
         "--retry-pause-s",
         "0",
     )
-    code, said = root.run(*alone)
+    code, output = root.run(*alone)
     assert code == 1
     reason = root.state["steps"][0]["reason"]
     assert "reading the package lists failed" in reason
     assert "archive.ubuntu.com" in reason
     assert {entry["status"] for entry in root.state["steps"][1:]} == {"pending"}
-    code, said = root.steps()
-    assert code == 0, said
+    code, output = root.steps()
+    assert code == 0, output
 
 
 @pytest.mark.parametrize("off_by_s", [31_536_000, pytest.param(-400, marks=pytest.mark.long)])
@@ -257,14 +257,14 @@ def test_clock_difference_to_the_cloud_is_reported(bench: Bench, off_by_s: int) 
     (root.folder / "upper/opt/standin/date").chmod(0o755)
     steps = ("python3", "/opt/gpuinfra/current/node.pyz", "steps", "--no-reboot")
     with_metadata = ("env", f"AWS_EC2_METADATA_SERVICE_ENDPOINT={bench.vendors.url}", *steps)
-    code, said = root.run(*with_metadata)
+    code, output = root.run(*with_metadata)
     assert code == 1
-    found = re.search(r"the clock differs by (-?\d+) s from the metadata service", said)
-    assert found, said
+    found = re.search(r"the clock differs by (-?\d+) s from the metadata service", output)
+    assert found, output
     assert abs(int(found[1]) - off_by_s) <= 3
     (root.folder / "upper/opt/standin/date").unlink()
-    code, said = root.run(*with_metadata)
-    assert code == 0, said
+    code, output = root.run(*with_metadata)
+    assert code == 0, output
 
 
 @pytest.mark.long
@@ -282,8 +282,8 @@ def test_step_killed_between_packages_is_completed(bench: Bench) -> None:
     assert (
         "https://developer.download.nvidia.com" in root.run("bash", "-c", "cat /etc/apt/sources.list.d/cuda-*.list")[1]
     )
-    code, said = root.steps("--again")
-    assert code == 0, said
+    code, output = root.steps("--again")
+    assert code == 0, output
     listed = root.run("dpkg-query", "-W")[1]
     assert all(f"{name}\t" in listed for name in " ".join(gone).split())
     assert root.run("bash", "-c", "ls /var/lib/gpuinfra | grep -c unfinished")[0] == 1
@@ -307,7 +307,7 @@ def test_partly_unpacked_package_returns_at_its_version(bench: Bench) -> None:
         next(one for one in state["steps"] if one["id"] == "70-container-toolkit")["status"] = "pending"
         root.write("var/lib/gpuinfra/state.json", json.dumps(state))
         root.write("var/lib/gpuinfra/unfinished-70-container-toolkit", "")
-        code, said = root.steps(*options)
-        assert code == 0, said
+        code, output = root.steps(*options)
+        assert code == 0, output
         assert root.run("dpkg-query", "-W")[1] == before
         assert root.run("dpkg", "--audit")[1] == ""

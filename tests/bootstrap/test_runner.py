@@ -15,32 +15,32 @@ MADE = {"10-one": "42", "20-two": "42", "30-three": "42"}
 
 def test_steps_run_in_order_and_are_recorded(three: Node) -> None:
     """Every step ends as done, and the values that it proved are in the journal."""
-    code, said = three.run()
-    assert code == 0, said
+    code, output = three.run()
+    assert code == 0, output
     assert [(s["id"], s["status"], s["changed"]) for s in three.state["steps"]] == [
         (name, "done", True) for name in MADE
     ]
     assert three.state["recorded"] == {"one": "42", "two": "42", "three": "42"}
     assert three.world == MADE
-    assert said.index("10-one done") < said.index("20-two started")
+    assert output.index("10-one done") < output.index("20-two started")
 
 
 def test_second_run_changes_nothing(three: Node) -> None:
     """Done steps do not run again, and the journal file is unchanged."""
     three.run()
     before = (three.root / "var/lib/gpuinfra/state.json").read_bytes()
-    code, said = three.run()
+    code, output = three.run()
     assert code == 0
-    assert "3 steps done, nothing to do" in said
+    assert "3 steps done, nothing to do" in output
     assert (three.root / "var/lib/gpuinfra/state.json").read_bytes() == before
 
 
 def test_again_runs_every_step(three: Node) -> None:
     """With --again each step runs, finds nothing to do, and reports no changes."""
     three.run()
-    code, said = three.run("--again")
+    code, output = three.run("--again")
     assert code == 0
-    assert "3 ran, none made changes" in said
+    assert "3 ran, none made changes" in output
     assert [s["changed"] for s in three.state["steps"]] == [False] * 3
 
 
@@ -48,29 +48,29 @@ def test_changed_content_runs_again(three: Node) -> None:
     """A changed script runs again, others do not; changed versions run all steps."""
     three.run()
     three.step("20-two", 'proved "the new way"\n')
-    _, said = three.run()
-    assert "20-two done" in said
-    assert "10-one" not in said
+    _, output = three.run()
+    assert "20-two done" in output
+    assert "10-one" not in output
     (three.bundle / "versions.env").write_text("ANSWER=42\nMORE=1\n", encoding="utf-8")
-    _, said = three.run()
-    assert "3 ran" in said
+    _, output = three.run()
+    assert "3 ran" in output
 
 
 def test_success_without_a_proof_is_a_failure(node: Node) -> None:
     """Exit code 0 alone is not enough."""
     node.step("10-silent", "exit 0\n")
-    code, said = node.run()
+    code, output = node.run()
     assert code == 1
     assert node.status("10-silent")["status"] == "failed"
-    assert "reported no proof" in said
+    assert "reported no proof" in output
 
 
 def test_proof_before_a_failure_does_not_count(node: Node) -> None:
     """A step that proved something and then failed is failed, and records nothing."""
     node.step("10-late", 'record driver 1\nproved "early"\ndie "the disk fell out"\n')
-    code, said = node.run()
+    code, output = node.run()
     assert code == 1
-    assert "the disk fell out" in said
+    assert "the disk fell out" in output
     assert node.state["recorded"] == {}
 
 
@@ -79,16 +79,16 @@ def test_failed_step_stops_the_run(node: Node) -> None:
     node.step("10-first", 'proved "yes"\n')
     node.step("20-broken", '[[ -e $WORLD/mended ]] || die "it is broken"\nproved "mended"\n')
     node.step("30-after", 'touch "$WORLD/after"\nproved "yes"\n')
-    code, said = node.run()
+    code, output = node.run()
     assert code == 1
-    assert "20-broken failed: it is broken" in said
-    assert "systemctl restart gpuinfra-bootstrap.service" in said
+    assert "20-broken failed: it is broken" in output
+    assert "systemctl restart gpuinfra-bootstrap.service" in output
     assert "after" not in node.world
     assert node.status("20-broken")["reason"] == "it is broken"
     (node.root / "world/mended").touch()
-    code, said = node.run()
+    code, output = node.run()
     assert code == 0
-    assert "10-first" not in said
+    assert "10-first" not in output
     assert "after" in node.world
     assert node.status("20-broken")["reason"] is None
 
@@ -100,9 +100,9 @@ def test_step_is_retried_with_the_reason(node: Node) -> None:
         'echo x >>"$WORLD/tries"\n(($(wc -l <"$WORLD/tries") > 2)) || die "mirror answered 503"\nproved "yes"\n',
         retries=2,
     )
-    code, said = node.run()
+    code, output = node.run()
     assert code == 0
-    assert said.count("mirror answered 503; retrying in") == 2
+    assert output.count("mirror answered 503; retrying in") == 2
     assert node.status("10-flaky")["attempts"] == 3
 
 
@@ -129,10 +129,10 @@ def test_step_timeout_ends_all_its_children(node: Node) -> None:
         'echo "waiting for a package server"\nsleep 300 &\necho $! >"$WORLD/child"\nwait\nproved "no"\n',
         timeout_s=0.5,
     )
-    code, said = node.run()
+    code, output = node.run()
     assert code == 1
-    assert "timed out after 0.5 s" in said
-    assert "waiting for a package server" in said
+    assert "timed out after 0.5 s" in output
+    assert "waiting for a package server" in output
     assert not alive(int(node.world["child"]))
 
 
@@ -174,13 +174,13 @@ proved "new"
 """,
     )
     node.step("20-after", 'proved "yes"\n')
-    code, said = node.run()
+    code, output = node.run()
     assert code == -signal.SIGKILL
     assert node.world["systemctl"] == "reboot\n"
     assert node.status("10-driver")["status"] == "reboot"
-    assert "continues after a reboot: the old module is loaded" in said
+    assert "continues after a reboot: the old module is loaded" in output
     _pretend_other_boot(node)
-    code, said = node.run()
+    code, output = node.run()
     assert code == 0
     assert node.status("10-driver")["status"] == "done"
     assert node.status("10-driver")["changed"] is True
@@ -212,9 +212,9 @@ def test_concurrent_run_is_refused(node: Node) -> None:
     node.step("10-slow", 'touch "$WORLD/began"\nwhile [[ ! -e $WORLD/go ]]; do sleep 0.02; done\nproved "yes"\n')
     first = node.start()
     _wait_for(node.root / "world/began")
-    code, said = node.run()
+    code, output = node.run()
     assert code == 3
-    assert f"process {first.pid}" in said
+    assert f"process {first.pid}" in output
     (node.root / "world/go").touch()
     first.communicate(timeout=20)
     assert first.returncode == 0
@@ -236,9 +236,9 @@ def test_termination_ends_the_step_too(node: Node) -> None:
 def test_dry_run_changes_nothing(node: Node) -> None:
     """A dry run reports the changes and modifies neither files nor journal."""
     node.step("10-file", 'put_file "$WORLD/file" text || true\nend_dry_run\nproved "yes"\n')
-    code, said = node.run("--dry-run")
+    code, output = node.run("--dry-run")
     assert code == 0
-    assert "10-file: would write" in said
+    assert "10-file: would write" in output
     assert node.world == {}
     assert not (node.root / "var/lib/gpuinfra/state.json").exists()
     node.run()
@@ -257,10 +257,10 @@ def test_broken_journal_is_renamed(three: Node) -> None:
     three.run()
     path = three.root / "var/lib/gpuinfra/state.json"
     path.write_text("{ not json", encoding="utf-8")
-    code, said = three.run()
+    code, output = three.run()
     assert code == 0
-    assert "cannot read the journal" in said
-    assert "3 ran" in said
+    assert "cannot read the journal" in output
+    assert "3 ran" in output
     assert path.with_name("state.json.broken").read_text(encoding="utf-8") == "{ not json"
 
 
@@ -274,20 +274,20 @@ def test_invalid_bundles_are_reported(node: Node) -> None:
     ):
         if content is not None:
             (node.bundle / "steps.json").write_text(content, encoding="utf-8")
-        code, said = node.run()
+        code, output = node.run()
         assert code == 3
-        assert "steps.json" in said
-        assert "fetch the bundle again" in said
-        assert "Traceback" not in said
+        assert "steps.json" in output
+        assert "fetch the bundle again" in output
+        assert "Traceback" not in output
 
 
 def test_control_characters_do_not_reach_the_console(node: Node) -> None:
     """Control characters in a tool's output do not affect the terminal of a console reader."""
     node.step("10-evil", "die $'\\e[2Jgone\\a'\n")
-    _, said = node.run()
-    assert "\x1b" not in said
-    assert "\x07" not in said
-    assert "gone" in said
+    _, output = node.run()
+    assert "\x1b" not in output
+    assert "\x07" not in output
+    assert "gone" in output
 
 
 def _wait_for(path: Path) -> None:

@@ -33,7 +33,7 @@ def instance(number: int) -> str:
 
 def pool(count: int = 2, **more: Any) -> PoolExpected:
     """One pool with one group; its machine requires one check."""
-    group = GroupExpected(name="gpu-reserved-0", group="asg-1", count=count, template_id="lt-1", template_version="3")
+    group = GroupExpected(name="gpu-reserved-0", group="asg-1", count=count, template_version="3")
     given: dict[str, Any] = {
         "name": "gpu",
         "machine": "p4d.24xlarge",
@@ -80,7 +80,6 @@ class Fleet:
         given: dict[str, Any] = {
             "instance_id": instance(number),
             "group": "asg-1",
-            "template_id": "lt-1",
             "template_version": "3",
             "launched": LAUNCHED + timedelta(seconds=number),
         }

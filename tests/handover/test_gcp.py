@@ -112,7 +112,6 @@ def test_members_have_number_template_zone_address_and_time(site: Site, ports: P
     assert sorted(one.instance_id for one in members) == sorted(site.numbers())
     one = members[0]
     assert (one.group, one.template_version, one.zone, one.leaving) == (site.group.id, "gpu-v1", google.ZONE, False)
-    assert one.template_id.endswith("/global/instanceTemplates/gpu-v1")
     assert one.private_ip.startswith("10.")
     assert one.launched is not None
     assert abs((datetime.datetime.now(datetime.UTC) - one.launched).total_seconds()) < 300

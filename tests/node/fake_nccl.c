@@ -1,15 +1,15 @@
-/* A small library with the signatures of libnccl and libcudart, for tests: GPUs are host memory, and the sum is computed.
+/* A test library with the signatures of libnccl and libcudart: GPUs are host memory, and the sum is computed.
  *
- * It checks what the real ones leave undefined: handles that were never made, buffers that are too small, calls outside
- * a group, a wrong current device, a stream of another device. A violation is printed and ends the process with code 70.
+ * It detects undefined behaviour of the real libraries: invalid handles, too small buffers, calls outside a group, a wrong
+ * current device, a stream of another device. A violation is printed and ends the process with exit code 70.
  *
  *   FAKE_GPUS=8            devices
  *   FAKE_FAIL=name:n       the n-th call of that function fails
  *   FAKE_ASYNC=1           an asynchronous error is reported after the first collective
  *   FAKE_WRONG=1           one byte of the sum is wrong
  *   FAKE_HANG=1            the collective never ends
- *   FAKE_NETWORK=name      what the log says about the network; empty for no word
- *   FAKE_PAIR=folder       ranks of another process take part: sums meet in files of this folder
+ *   FAKE_NETWORK=name      the network name in the log; empty for none
+ *   FAKE_PAIR=folder       ranks of another process take part and exchange sums through files in this folder
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static struct memory memories[MOST * 4];
 static struct pending queue[MOST];
 static int queued = 0, initialised[MOST], waiting_ranks = 0, waiting_total = 0;
 
-/* Sums of this process go to a file; those of the other one come from its file. Both count collectives alike. */
+/* Writes this process's sums to a file and reads those of the other process. Both number their collectives equally. */
 static void meet(uint32_t *sum, size_t count, int first) {
     const char *folder = getenv("FAKE_PAIR");
     char mine[512], part[512], other[512];

@@ -21,8 +21,8 @@ PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 
 def level(expectation: Mapping[str, Any]) -> int:
     """The requested level; 1 by default."""
-    asked = expectation.get("burn_in")
-    return asked if isinstance(asked, int) and not isinstance(asked, bool) and asked in PROBES else 1
+    requested = expectation.get("burn_in")
+    return requested if isinstance(requested, int) and not isinstance(requested, bool) and requested in PROBES else 1
 
 
 def _outcome(found: list[Result]) -> Outcome:
@@ -52,7 +52,7 @@ class Diagnostics(Check):
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("dcgm",)
     hint = (
-        "read the test's warning in dcgmi diag -r 1; DCGM's error severity tells whether to reset, isolate or replace"
+        "read the test's warning in dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
     )
     source = "fact sheet on nodes, 7.8"
 
@@ -82,9 +82,9 @@ class BurnIn(Check):
         return results(answers.raw(PROBES[max(2, level({"burn_in": machine.get("burn_in", 0)}))]).stdout)
 
     def judge(self, found: list[Result], machine: Machine) -> Outcome:
-        asked = machine.need("burn_in", int)
-        if asked not in LEVELS or asked < 2:
-            raise Unreadable("the machine's record requests burn-in level %s; allowed: 2, 3, 4" % asked)
+        requested = machine.need("burn_in", int)
+        if requested not in LEVELS or requested < 2:
+            raise Unreadable("the machine's record requests burn-in level %s; allowed: 2, 3, 4" % requested)
         return _outcome(found)
 
 

@@ -57,7 +57,7 @@ class ContainerRuntime(Check):
                 raise Unreadable("docker info lists no runtimes")
             ways = (["runtime nvidia"] if "nvidia" in runtimes else []) + (["CDI"] if offers_cdi(info) else [])
             found["docker"] = " and ".join(ways)
-        # Docker brings its own containerd, which serves only Docker; a containerd counts only with a Kubernetes plugin.
+        # Docker ships its own containerd, which serves only Docker; a containerd counts only with a Kubernetes plugin.
         if answers.installed("containerd"):
             text = answers.text("containerd")
             if not re.search(r"(?m)^version = \d|^\[", text):

@@ -81,5 +81,7 @@ def compare(name: str, text: str, url: str) -> None:
         path.write_text(text, encoding="utf-8")
     wanted = path.read_text(encoding="utf-8")
     # A message, because pytest explains assertions in test files only.
-    told = "\n".join(difflib.unified_diff(wanted.splitlines(), text.splitlines(), "as wanted", "as it is", lineterm=""))
-    assert text == wanted, f"{name}:\n{told}"
+    difference = "\n".join(
+        difflib.unified_diff(wanted.splitlines(), text.splitlines(), "golden", "actual", lineterm="")
+    )
+    assert text == wanted, f"{name}:\n{difference}"

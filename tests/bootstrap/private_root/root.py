@@ -143,9 +143,9 @@ class PrivateRoot:
     def run(self, *command: str, check: bool = False) -> tuple[int, str]:
         """Run a command inside to its end."""
         process = self.start(*command)
-        said, _ = process.communicate(timeout=300)
-        assert not check or process.returncode == 0, said
-        return process.returncode, said
+        output, _ = process.communicate(timeout=300)
+        assert not check or process.returncode == 0, output
+        return process.returncode, output
 
     def steps(self, *options: str) -> tuple[int, str]:
         """Run the bundle's steps."""
@@ -189,9 +189,9 @@ for file in /etc/fstab $(find /etc -newer /etc/standin/disks -name '*gpuinfra*' 
 done
 """
         names = "^(nvidia|libnvidia|cuda|libnccl|lustre|linux-|dkms|mdadm|xfsprogs|pciutils|datacenter|nvlsm|doca|mlnx|amlfs|kmod|nccl|dmabuf|docker)"
-        said = self.run("bash", "-c", script, "-", names, check=True)[1]
+        output = self.run("bash", "-c", script, "-", names, check=True)[1]
         recorded = "".join(
             f"{key} {'A-BOOT' if key == 'driver_boot' else value}\n"
             for key, value in sorted(self.state["recorded"].items())
         )
-        return f"{said}# recorded\n{recorded}"
+        return f"{output}# recorded\n{recorded}"
