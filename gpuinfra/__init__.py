@@ -1,13 +1,14 @@
-"""gpuinfra: one declaration of a GPU cluster, deployed by Pulumi on AWS, Azure or Google Cloud, and proven GPU by GPU.
+"""gpuinfra: one declaration of a GPU cluster, deployed by Pulumi on AWS, Azure or Google Cloud, and verified GPU by GPU.
 
-`GpuCluster` is the whole; `ClusterSpec` and its parts are what a person declares.
-Names are imported when they are asked for, so that `gpuinfra plan` never waits for Pulumi and an AWS program never loads Azure.
+`GpuCluster` is the component; `ClusterSpec` and its parts are the declaration.
+Public names are imported on first use, so `gpuinfra plan` does not import Pulumi and a program for AWS does not import the SDK of Azure.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from gpuinfra.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gpuinfra.cluster import GpuCluster
@@ -78,11 +79,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name from its home."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'gpuinfra' has no attribute {name!r}")
+__getattr__ = lazy_exports(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

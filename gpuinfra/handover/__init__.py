@@ -10,16 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuinfra.lazy import lazy_exports
+
 if TYPE_CHECKING:
     from gpuinfra.handover.component import GroupReady, NodesReady, NodesReadyArgs, PoolReady
 
 __all__ = ["GroupReady", "NodesReady", "NodesReadyArgs", "PoolReady"]
 
-
-def __getattr__(name: str) -> object:
-    """Import Pulumi only when a program uses the resource; the judge also runs without an engine."""
-    if name in __all__:
-        from gpuinfra.handover import component
-
-        return getattr(component, name)
-    raise AttributeError(name)
+__getattr__ = lazy_exports(__name__, dict.fromkeys(__all__, "gpuinfra.handover.component"))

@@ -1,12 +1,13 @@
-"""AWS: what it sells (`catalog`), what is decided differently there (`profile`), and the components that translate a plan.
+"""AWS: machine types (`catalog`), decisions (`profile`), and the components that translate a plan.
 
-`profile` and `catalog` are pure. The components are imported when they are asked for, so that a plan never waits for an SDK.
+`catalog` and `profile` are pure. Components are imported on first use, so a plan imports no SDK.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from gpuinfra.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.audit import (
@@ -52,8 +53,6 @@ _MODULES = {
     "security": ("SecurityGroups", "SecurityGroupsArgs"),
     "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
 __all__ = [
     "AuditTrail",
     "AuditTrailArgs",
@@ -82,9 +81,6 @@ __all__ = [
     "SharedFilesystemArgs",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import a component from its home."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"gpuinfra.clouds.aws.components.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'gpuinfra.clouds.aws' has no attribute {name!r}")
+__getattr__ = lazy_exports(
+    __name__, {name: f"{__name__}.components.{module}" for module, names in _MODULES.items() for name in names}
+)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from gpuinfra.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.audit import (
@@ -82,8 +83,6 @@ _MODULES = {
         "Sealed",
     ),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
 __all__ = [
     "AuditTrail",
     "AuditTrailArgs",
@@ -119,9 +118,6 @@ __all__ = [
     "VaultArgs",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import a component from its home."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"gpuinfra.clouds.azure.components.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'gpuinfra.clouds.azure' has no attribute {name!r}")
+__getattr__ = lazy_exports(
+    __name__, {name: f"{__name__}.components.{module}" for module, names in _MODULES.items() for name in names}
+)

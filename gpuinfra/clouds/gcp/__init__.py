@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from gpuinfra.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.audit import (
@@ -52,8 +53,6 @@ _MODULES = {
     "services": ("Services", "ServicesArgs"),
     "storage": ("SharedFilesystem", "SharedFilesystemArgs"),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
 __all__ = [
     "AuditTrail",
     "AuditTrailArgs",
@@ -88,9 +87,6 @@ __all__ = [
     "WallsArgs",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import a component from its home."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"gpuinfra.clouds.gcp.components.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'gpuinfra.clouds.gcp' has no attribute {name!r}")
+__getattr__ = lazy_exports(
+    __name__, {name: f"{__name__}.components.{module}" for module, names in _MODULES.items() for name in names}
+)

@@ -1,0 +1,17 @@
+"""Packages that import their public names on first use, so that a plan imports no SDK and a program imports one cloud's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+
+
+def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """`__getattr__` of a package. `homes` maps each public name to the module that defines it."""
+
+    def exported(name: str) -> object:
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return exported
