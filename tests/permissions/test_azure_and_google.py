@@ -18,7 +18,8 @@ from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import Permissions, permissions_of
 from gpuinfra.rehearsal.cloud.azure import operator as operator_azure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest, Operator, PermissionModel
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
+from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.store import Resource
 from gpuinfra.rehearsal.cloud.gcp import operator as operator_gcp
 from tests.clouds.stacks import plan_of, recording_of, shipped_stacks

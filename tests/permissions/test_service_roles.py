@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.rehearsal.cloud.aws.policy import decide
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import recording_of, shipped_stacks
 

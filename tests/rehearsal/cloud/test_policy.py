@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.rehearsal.cloud.aws.policy import decide
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
 NODE = "arn:aws:sts::000000000000:assumed-role/node/i-1"
 ASK = AccessRequest(

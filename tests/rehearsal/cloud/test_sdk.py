@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuinfra.rehearsal.cloud.core import behaviours, wire
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
 from gpuinfra.rehearsal.cloud.core.check import check
 from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, fields, has, members, sdk
 from tests.rehearsal.cloud import samples
@@ -42,7 +43,7 @@ def test_any_type_can_be_created_read_and_deleted(package: str, connect: Callabl
         if token not in NEEDS_OTHERS
         and not (token.startswith("aws:s3/bucket") and token != "aws:s3/bucket:Bucket")
         # Google's that do something of their own are asked for in test_gcp_rules.py.
-        and not (package == "gcp" and type(behaviours.of(token)) is not behaviours.Behaviour)
+        and not (package == "gcp" and type(behaviours.of(token)) is not Behaviour)
     ]
     assert len(chosen) >= SAMPLED
     for token in chosen:

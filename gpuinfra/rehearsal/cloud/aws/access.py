@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import operator, policy
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.aws.credentials import Principal
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.rights import Rights
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud, Rights
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store, StoredObject
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")

@@ -10,10 +10,11 @@ from gpuinfra.rehearsal.cloud.aws import places
 from gpuinfra.rehearsal.cloud.aws.images import Image, image_of
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.groups import Instance, View, new_instance, reservation_room
+from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
+from gpuinfra.rehearsal.cloud.core.interfaces import Instance, View
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

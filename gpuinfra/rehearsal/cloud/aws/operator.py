@@ -15,7 +15,7 @@ from gpuinfra.rehearsal.cloud.aws import policy
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store

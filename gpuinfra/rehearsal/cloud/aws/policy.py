@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
 
 def decide(request: AccessRequest, identity: Iterable[str], resource: Iterable[str] = ()) -> tuple[bool, str]:

@@ -10,12 +10,12 @@ from gpuinfra.rehearsal.cloud.aws import access, credentials, ids, operator, rep
 from gpuinfra.rehearsal.cloud.aws.groups import AutoScaling
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.ids import Count, kebab, module
+from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
-from gpuinfra.rehearsal.cloud.core.synth import Subject, digest
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
     from gpuinfra.rehearsal.cloud.core.http import Service
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.sdk import Property
     from gpuinfra.rehearsal.cloud.core.store import Store
 
@@ -70,7 +70,7 @@ class Aws(StandIn):
             return "aws"
         if name.endswith(("Arn", "arn")):
             kind = kebab(name[:-3]) or "standin"
-            return f"arn:aws:{module(about.token)}:{about.region}:{ids.ACCOUNT}:{kind}/{digest(about, path)[:8]}"
+            return f"arn:aws:{module(about.token)}:{about.region}:{ids.ACCOUNT}:{kind}/{about.digest(path)[:8]}"
         return None
 
     def unavailable(self, token: str) -> CloudError:

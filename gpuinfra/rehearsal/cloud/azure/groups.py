@@ -20,11 +20,12 @@ from gpuinfra.rehearsal.cloud.azure import model, upgrade
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.groups import Instance, View, new_instance, reservation_room
+from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra.rehearsal.cloud.core.ids import inside, last
+from gpuinfra.rehearsal.cloud.core.interfaces import Instance, View
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 RESERVATION = "azure-native:compute:CapacityReservation"

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core.groups import Instance
+from gpuinfra.rehearsal.cloud.core.interfaces import Instance
 
 GROUP = "azure-native:compute:VirtualMachineScaleSet"
 SINGLE_LIMIT = 100

@@ -12,7 +12,8 @@ from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest, actions_of, listed
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra.rehearsal.cloud.core.operator import actions_of, listed
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store

@@ -10,13 +10,13 @@ from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
+from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
 from gpuinfra.rehearsal.cloud.core.stand_in import StandIn
-from gpuinfra.rehearsal.cloud.core.synth import Subject
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
     from gpuinfra.rehearsal.cloud.core.http import Service
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.sdk import Property
     from gpuinfra.rehearsal.cloud.core.store import Store, Taken
 

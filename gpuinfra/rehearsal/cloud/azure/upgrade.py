@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.node.health import PATH, PORT
 from gpuinfra.rehearsal.cloud.azure.model import brought_to, disk_of, model_hash, provisioned
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.groups import Instance
+from gpuinfra.rehearsal.cloud.core.interfaces import Instance
 from gpuinfra.rehearsal.nodes import endpoints
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 PATIENCE_S = 120.0

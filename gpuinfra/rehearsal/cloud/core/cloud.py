@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpuinfra.rehearsal.cloud.core import behaviours, ids, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
+from gpuinfra.rehearsal.cloud.core.interfaces import Call
 from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.rights import Rights
 from gpuinfra.rehearsal.cloud.core.sdk import Function, ResourceType, sdk
@@ -26,30 +28,6 @@ _MAKERS = "makers"
 
 EXISTING = "existing"
 """The operation of resources that the account held before the rehearsal."""
-
-
-@dataclass
-class Call:
-    """One request about one resource, with its result."""
-
-    token: str
-    urn: str
-    name: str
-    inputs: dict[str, Any]
-    region: str
-    id: str = ""
-    outputs: dict[str, Any] = field(default_factory=dict)
-    old: Resource | None = None
-    tags: dict[str, str] = field(default_factory=dict)
-    """Default tags of the calling provider."""
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The inputs without the envelopes of secrets."""
-        return wire.plain(self.inputs)
-
-    def resource(self) -> Resource:
-        return Resource(self.token, self.region, self.id, self.inputs, self.outputs, urn=self.urn)
 
 
 class Cloud:
@@ -114,7 +92,9 @@ class Cloud:
                 behaviour.kept(self, call)
                 self.store.log("create", call.token, call.id, call.urn)
         except Taken as taken:
-            error = behaviour.conflict(self, call, taken)
+            error = behaviour.conflict(self, call, taken) or registry.of_token(call.token).already_exists(
+                call.token, taken
+            )
             self.store.log("create", call.token, "", call.urn, error.code)
             raise error from taken
         except CloudError as error:
@@ -131,7 +111,7 @@ class Cloud:
                 "RequestTimeout", "the connection broke before the answer arrived (injected by --fault)", status=500
             )
 
-    def _look_up_first(self, call: Call, behaviour: behaviours.Behaviour) -> None:
+    def _look_up_first(self, call: Call, behaviour: Behaviour) -> None:
         """Report a taken id before any other error, as providers do that ask for the id before they create."""
         if behaviour.joins or not registry.of_token(call.token).looks_up_first:
             return
@@ -254,6 +234,6 @@ class Cloud:
         self.store.drop(_MAKERS, key)
         return False
 
-    def _claim(self, call: Call, behaviour: behaviours.Behaviour) -> None:
+    def _claim(self, call: Call, behaviour: Behaviour) -> None:
         for scope, name in behaviour.names(self, call):
             self.store.claim(scope, name, call.resource())

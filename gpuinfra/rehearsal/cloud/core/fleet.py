@@ -16,10 +16,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids, registry
-from gpuinfra.rehearsal.cloud.core.groups import GroupKind, Tending, View, groups, kind_of_cloud, kind_of_group
+from gpuinfra.rehearsal.cloud.core.groups import groups, kind_of_cloud, kind_of_group
+from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Tending, View
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 _ORDER = ("reserved", "block", "flex", "on_demand", "spot")

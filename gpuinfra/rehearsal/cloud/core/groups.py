@@ -1,104 +1,12 @@
-"""The protocol between the fleet and one cloud's groups of machines: Auto Scaling groups, scale sets, managed instance groups.
-
-The fleet owns launch order, numbers and the loop. A kind reads what its cloud's groups want, builds their instances, and
-words why there are none.
-"""
+"""Finds the kind of a group, and helps kinds build instances."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from gpuinfra.rehearsal.cloud.core import registry
-
-if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.errors import CloudError
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
-
-Instance = dict[str, Any]
-"""An instance, as the store keeps it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What a group wants now."""
-
-    cluster: str
-    pool: str
-    kind: str
-    """`reserved`, `block`, `flex`, `on_demand` or `spot`."""
-    wanted: int
-    may_launch: bool = True
-    surge: int = 0
-    """How many instances may exist above `wanted` while outdated ones are replaced."""
-    unavailable: int = 1
-    """How many outdated instances may be ended at once where there is no surge."""
-
-
-class GroupKind(Protocol):
-    """One cloud's groups. Reads the cloud, and changes only its own marks in the store."""
-
-    @property
-    def cloud(self) -> str:
-        """The cloud's name in a spec."""
-        ...
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The types of the groups."""
-        ...
-
-    def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
-        """What the group wants."""
-        ...
-
-    def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """Why there cannot be `wanted` instances where there are `have`, in the cloud's own words."""
-        ...
-
-    def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
-        """A new instance, `name` in launch order. The fleet stores it."""
-        ...
-
-    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """Instances to replace now because the group wants another template; called in a transaction, when all instances exist."""
-        ...
-
-    def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """The order in which instances leave when the group shrinks."""
-        ...
-
-    def launched(self, instance: Instance) -> str:
-        """The text of an activity."""
-        ...
-
-    def failed(self, shortage: CloudError) -> str:
-        """The text of an activity."""
-        ...
-
-    def ended(self, instance_id: str) -> str:
-        """The text of an activity."""
-        ...
-
-    def cause(self, wanted: int) -> str:
-        """Why the group launches."""
-        ...
-
-    def lost(self) -> str:
-        """The cause of an activity after an instance failed."""
-        ...
-
-
-@runtime_checkable
-class Tending(Protocol):
-    """A kind whose groups change the instances that they keep."""
-
-    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-        """Called in every round, outside of a transaction."""
-        ...
+from gpuinfra.rehearsal.cloud.core.interfaces import Cloud, GroupKind, Instance, View
+from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 
 def _kinds() -> dict[str, GroupKind]:

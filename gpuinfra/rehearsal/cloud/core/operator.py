@@ -10,49 +10,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.planned import Actions
 from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest, PermissionModel
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
-
-
-@dataclass(frozen=True)
-class AccessRequest:
-    """One call as a cloud's access control sees it: who, what, on which resource, with which context keys."""
-
-    principal: str
-    action: str
-    resource: str
-    context: Mapping[str, str] = field(default_factory=dict)
-
-
-class PermissionModel(Protocol):
-    """How one cloud decides about calls (a module of its folder)."""
-
-    def required(
-        self, store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
-    ) -> Iterable[AccessRequest]:
-        """The calls of one operation on a resource; `old` is the resource before it."""
-        ...
-
-    def required_by_function(self, token: str, args: Mapping[str, Any], region: str) -> Iterable[AccessRequest]:
-        """The calls of a function of the SDK."""
-        ...
-
-    def allows(self, documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-        """(allowed, reason for a denial), by policy documents in JSON."""
-        ...
-
-    def denial(self, request: AccessRequest, reason: str) -> CloudError:
-        """The cloud's own error."""
-        ...
 
 
 class Operator:

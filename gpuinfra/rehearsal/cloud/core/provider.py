@@ -20,9 +20,10 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 
 from gpuinfra.rehearsal.cloud.core import behaviours, ids, invoke, registry, synth, wire
 from gpuinfra.rehearsal.cloud.core.check import Failure, check
-from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.diff import diff
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
+from gpuinfra.rehearsal.cloud.core.interfaces import Call
 from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, ResourceType, sdk
 
 

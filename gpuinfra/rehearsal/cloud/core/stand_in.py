@@ -18,14 +18,11 @@ from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
-    from gpuinfra.rehearsal.cloud.core.groups import GroupKind
+    from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
     from gpuinfra.rehearsal.cloud.core.http import Service
-    from gpuinfra.rehearsal.cloud.core.operator import PermissionModel
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud, GroupKind, PermissionModel, Subject
     from gpuinfra.rehearsal.cloud.core.sdk import Property
     from gpuinfra.rehearsal.cloud.core.store import Store, Taken
-    from gpuinfra.rehearsal.cloud.core.synth import Subject
 
 Action = Callable[[dict[str, Any]], Any]
 """A request to the control interface: its JSON body -> its JSON answer."""

@@ -6,12 +6,11 @@ same resource gets the same values every time. An optional output whose input no
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.rehearsal.cloud.core import ids, registry, wire
+from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 _MOMENT = "2026-01-01T00:00:00Z"
@@ -19,16 +18,6 @@ _MOMENT = "2026-01-01T00:00:00Z"
 
 _DEPTH = 3
 """Nested types refer to each other and to themselves; below this, lists and maps are empty."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What the values are made for."""
-
-    token: str
-    id: str
-    region: str
-    inputs: Mapping[str, Any]
 
 
 def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], about: Subject) -> dict[str, Any]:
@@ -155,7 +144,7 @@ def _string(name: str, about: Subject, path: tuple[str, ...]) -> str:
 def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
     """A string that says what it is by the end of its name, whatever the cloud."""
     lower = name.lower()
-    made = digest(about, path)
+    made = about.digest(path)
     if name == "id":
         return about.id if len(path) == 1 else f"standin-{made[:12]}"
     if name == "name" and len(path) == 1:
@@ -183,10 +172,6 @@ def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
     if lower.endswith("id"):
         return f"{ids.kebab(name[:-2]) or 'standin'}-{made[:17]}"
     return f"standin-{ids.kebab(name)}-{made[:6]}"
-
-
-def digest(about: Subject, path: tuple[str, ...]) -> str:
-    return hashlib.sha256("\0".join([about.token, about.region, about.id, *path]).encode()).hexdigest()
 
 
 def _singular(name: str) -> str:

@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.core import rights, wire
 from gpuinfra.rehearsal.cloud.gcp import conditions
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Store, StoredObject
 
 BUCKET = "gcp:storage/bucket:Bucket"

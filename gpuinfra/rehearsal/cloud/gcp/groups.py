@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.groups import Instance, View, new_instance, reservation_room
+from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
+from gpuinfra.rehearsal.cloud.core.interfaces import Instance, View
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"

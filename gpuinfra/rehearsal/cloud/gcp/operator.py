@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
-from gpuinfra.rehearsal.cloud.core.operator import AccessRequest, actions_of, listed
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from gpuinfra.rehearsal.cloud.core.operator import actions_of, listed
 from gpuinfra.rehearsal.cloud.gcp import tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT

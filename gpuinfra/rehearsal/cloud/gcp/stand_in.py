@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
+from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
 from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
-from gpuinfra.rehearsal.cloud.core.synth import Subject
 from gpuinfra.rehearsal.cloud.gcp import ids, operator, replacements, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.groups import ManagedGroups, preempt
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
     from gpuinfra.rehearsal.cloud.core.http import Service
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.sdk import Property
     from gpuinfra.rehearsal.cloud.core.store import Store, Taken
 

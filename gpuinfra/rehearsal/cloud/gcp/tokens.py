@@ -18,7 +18,7 @@ from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Store
 
 LIFETIME_S = 3600

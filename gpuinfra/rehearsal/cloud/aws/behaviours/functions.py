@@ -10,11 +10,11 @@ from gpuinfra.rehearsal.cloud.aws.behaviours.audit import parameter_value
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.aws.images import image_id
 from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.behaviours import answers
+from gpuinfra.rehearsal.cloud.core.behaviour import answers
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 Args = Mapping[str, Any]
 

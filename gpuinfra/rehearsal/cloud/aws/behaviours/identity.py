@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws.ids import arn_of
 from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
 
 ROLE = "aws:iam/role:Role"

@@ -18,7 +18,7 @@ from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 _NOT_FOUND = Response(404, b"not found: no such metadata\n")
 _UNAUTHORIZED = Response(401, b"unauthorized: a session token is required\n")

@@ -13,11 +13,11 @@ from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY
 from gpuinfra.rehearsal.cloud.azure.model import GROUP, above_single_limit, desired, extension, profile_of
 from gpuinfra.rehearsal.cloud.core import behaviours, wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 RESOURCE_GROUP = "azure-native:resources:ResourceGroup"

@@ -11,12 +11,12 @@ from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, IDENTITY
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, answers, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, answers, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
 
 VAULT = "azure-native:keyvault:Vault"

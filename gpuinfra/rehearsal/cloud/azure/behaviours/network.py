@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 NETWORK = "azure-native:network:VirtualNetwork"

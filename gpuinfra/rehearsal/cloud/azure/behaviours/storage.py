@@ -11,12 +11,12 @@ from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
 
 LUSTRE = "azure-native:storagecache:AmlFilesystem"
@@ -44,7 +44,7 @@ class StorageAccount(Behaviour):
         if isinstance(name, str) and not wire.is_unknown(name) and not re.fullmatch(r"[a-z0-9]{3,24}", name):
             yield Failure("accountName", f"{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.")  # fmt: skip
 
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
+    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError | None:
         if taken.holder_id == call.id:
             return super().conflict(cloud, call, taken)
         return AzureError("StorageAccountAlreadyTaken", f"The storage account named {call.plain.get('accountName')} is already taken.", status=409)  # fmt: skip

@@ -20,7 +20,7 @@ from gpuinfra.rehearsal.cloud.azure.http.imds import Imds
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, Service
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 
 def services(cloud: Cloud) -> Mapping[str, Service]:

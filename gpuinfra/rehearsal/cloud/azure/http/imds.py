@@ -18,7 +18,7 @@ from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 VERSION = re.compile(r"20(1[7-9]|2\d)-\d\d-\d\d")
 _TIME = "%m/%d/%y %H:%M:%S -0000"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CreatedButFailed
 from gpuinfra.rehearsal.cloud.gcp.behaviours.network import NETWORK, SUBNET, exists
@@ -17,7 +17,7 @@ from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, TEMPLATES, data_
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, new_id, path_of
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 GROUP_LIMIT = 1000

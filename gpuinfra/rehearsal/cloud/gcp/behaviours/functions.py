@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.gcp.regions import REGIONS
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import answers
+from gpuinfra.rehearsal.cloud.core.behaviour import answers
 from gpuinfra.rehearsal.cloud.gcp.errors import missing
 from gpuinfra.rehearsal.cloud.gcp.groups import RESERVATION
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, last, link
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 Args = Mapping[str, Any]
 BILLING = "000000-000000-000000"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviours import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.gcp.access import BUCKET, retained_until
@@ -18,7 +18,7 @@ from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, missing
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
 
 

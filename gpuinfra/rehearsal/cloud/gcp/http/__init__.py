@@ -24,7 +24,7 @@ from gpuinfra.rehearsal.cloud.gcp.http.metadata import Metadata
 from gpuinfra.rehearsal.cloud.gcp.http.storage import Storage
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 PREFIX = "/.gcp/"
 

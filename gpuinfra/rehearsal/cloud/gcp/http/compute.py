@@ -20,7 +20,7 @@ from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, size_of, waiting
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 _ROOT = "https://www.googleapis.com/compute/v1/"

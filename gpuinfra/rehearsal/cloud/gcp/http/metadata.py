@@ -15,7 +15,7 @@ from gpuinfra.rehearsal.cloud.gcp import tokens
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, last
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 _SERVER = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 _ROOT = "computeMetadata/v1"

@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.gcp import operator, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 _TYPES = {
