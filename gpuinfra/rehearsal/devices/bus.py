@@ -66,11 +66,6 @@ def files(state: State) -> dict[str, str]:
         if "nvidia_uvm" in state.get("modules", ()):
             found["/dev/nvidia-uvm"] = found["/dev/nvidia-uvm-tools"] = ""
     for gpu in device_gpus.on_bus(state):
-        folder = "/sys/bus/pci/devices/" + gpu["PCI"][4:].lower()
-        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
-            "0x10de\n",
-            "0x%s\n" % gpu["PCIID"][:4].lower(),
-            "0x030200\n",
-        )
+        found.update(fabric.pci_files(gpu["PCI"][4:].lower(), "10de", gpu["PCIID"][:4].lower(), "030200"))
     found.update(fabric.files(state))
     return found

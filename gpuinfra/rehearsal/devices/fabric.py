@@ -43,14 +43,8 @@ def nics(state: State) -> list[tuple[str, str, str, str]]:
     where, provider = layout_table.cloud(state), state.get("hardware", {}).get("fabric")
     found = []
     if where == "aws":
-        found.append(
-            (
-                "0000:00:05.0",
-                "1d0f:ec20",
-                "Ethernet controller [0200]",
-                "Amazon.com, Inc. Elastic Network Adapter (ENA)",
-            )
-        )
+        words = "Amazon.com, Inc. Elastic Network Adapter (ENA)"
+        found.append(("0000:00:05.0", "1d0f:ec20", "Ethernet controller [0200]", words))
         for bus, slot in efa_addresses(state):
             words = "Amazon.com, Inc. Elastic Fabric Adapter (EFA)"
             found.append(("0000:%s:%s.0" % (bus, slot), "1d0f:efa0", "Ethernet controller [0200]", words))
@@ -64,11 +58,8 @@ def nics(state: State) -> list[tuple[str, str, str, str]]:
     for _, address, _ in devices(state):
         kind = "Infiniband controller [0207]" if provider == "infiniband" else "Ethernet controller [0200]"
         chip = _adapter(state)[1]
-        family = (
-            "MT28908 Family [ConnectX-6 Virtual Function]"
-            if chip == "101c"
-            else "ConnectX Family mlx5Gen Virtual Function"
-        )
+        known = "MT28908 Family [ConnectX-6 Virtual Function]"
+        family = known if chip == "101c" else "ConnectX Family mlx5Gen Virtual Function"
         found.append((address, "15b3:" + chip, kind, "Mellanox Technologies " + family))
     return found  # fmt: skip
 
@@ -263,16 +254,18 @@ def ibdev2netdev(state: State, args: list[str]) -> int:
     return 0
 
 
+def pci_files(address: str, vendor: str, device: str, kind: str) -> dict[str, str]:
+    """The files of a PCI device below /sys; ids and class in hexadecimal."""
+    folder = "/sys/bus/pci/devices/" + address
+    values = {"vendor": vendor, "device": device, "class": kind}
+    return {"%s/%s" % (folder, name): "0x%s\n" % value for name, value in values.items()}
+
+
 def files(state: State) -> dict[str, str]:
     """Path -> content of each file of a fabric device below /sys and /dev."""
     found = {}
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
-        folder = "/sys/bus/pci/devices/0000:%s:%s.0" % (bus, slot)
-        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
-            "0x1d0f\n",
-            "0xefa0\n",
-            "0x020000\n",
-        )
+        found.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))
         if efa_ready(state):
             found["/sys/class/infiniband/%s/ports/1/state" % name] = "4: ACTIVE\n"
             found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
@@ -280,20 +273,10 @@ def files(state: State) -> dict[str, str]:
         found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = name + "\n"
         found["/dev/infiniband/uverbs%d" % index] = ""
     for _, address, _ in devices(state):
-        folder = "/sys/bus/pci/devices/" + address
-        kind = "0x020700\n" if state["hardware"].get("fabric") == "infiniband" else "0x020000\n"
-        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
-            "0x15b3\n",
-            "0x%s\n" % _adapter(state)[1],
-            kind,
-        )
+        kind = "020700" if state["hardware"].get("fabric") == "infiniband" else "020000"
+        found.update(pci_files(address, "15b3", _adapter(state)[1], kind))
     for address in gvnics(state):
-        folder = "/sys/bus/pci/devices/" + address
-        found[folder + "/vendor"], found[folder + "/device"], found[folder + "/class"] = (
-            "0x1ae0\n",
-            "0x0042\n",
-            "0x020000\n",
-        )
+        found.update(pci_files(address, "1ae0", "0042", "020000"))
     for index, port in enumerate(ports(state)):
         folder = "/sys/class/infiniband/%s" % port["NAME"]
         found[folder + "/node_type"] = "1: CA\n"

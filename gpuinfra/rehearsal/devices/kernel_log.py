@@ -10,20 +10,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .schema import State
 
+LINUX = "Linux version %s (buildd@lcy02-amd64-000) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04.2) 12.3.0) #42~22.04.1-Ubuntu SMP"
+COMMAND_LINE = "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295"
+
 
 def lines(state: State) -> list[tuple[float, str]]:
     """(seconds since boot, text) of each kernel message."""
     messages = [
-        (
-            0.0,
-            "Linux version %s (buildd@lcy02-amd64-000) (x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04.2) 12.3.0) #42~22.04.1-Ubuntu SMP"
-            % state.get("kernel", "6.8.0-1040-aws"),
-        ),
-        (
-            0.0,
-            "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295"
-            % state.get("kernel", ""),
-        ),
+        (0.0, LINUX % state.get("kernel", "6.8.0-1040-aws")),
+        (0.0, COMMAND_LINE % state.get("kernel", "")),
     ]
     messages += [(0.9, text) for text in _ethernet(state)]
     for gpu in device_gpus.on_bus(state):
@@ -36,13 +31,8 @@ def lines(state: State) -> list[tuple[float, str]]:
         messages.append((9.2, "nvidia-nvlink: Nvlink Core is being initialized, major device number 239"))
         messages.append((9.4, "NVRM: loading NVIDIA UNIX %s  %s  Release Build" % (flavour, driver["loaded"])))
         if driver.get("userspace") and driver["userspace"] != driver["loaded"]:
-            messages.append(
-                (
-                    14.0,
-                    "NVRM: API mismatch: the client has the version %s, but this kernel module has the version %s."
-                    % (driver["userspace"], driver["loaded"]),
-                )
-            )
+            text = "NVRM: API mismatch: the client has the version %s, but this kernel module has the version %s."
+            messages.append((14.0, text % (driver["userspace"], driver["loaded"])))
     if "efa" in state.get("modules", ()):
         for name in fabric.efa_names(state):
             messages.append((11.0, "infiniband %s: EFA device registered" % name))
@@ -79,32 +69,20 @@ def _faults(state: State) -> list[tuple[float, str]]:
         messages += [
             (12.1, "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2477)" % gpu["PCI"][4:].lower()) for _, gpu in gpus
         ]
+    reboot = (
+        "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" % short
+    )
     if "xid-79" in faults:
         messages += [
             (41.7, "NVRM: Xid (PCI:%s): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus." % short),
             (41.7, "NVRM: GPU %s: GPU has fallen off the bus." % pci),
-            (
-                41.9,
-                "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
-                % short,
-            ),
+            (41.9, reboot),
         ]
     if "xid-154" in faults:
-        messages.append(
-            (
-                41.9,
-                "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
-                % short,
-            )
-        )
+        messages.append((41.9, reboot))
     if "xid-48" in faults:
-        messages.append(
-            (
-                41.7,
-                "NVRM: Xid (PCI:%s): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 4, subpartition 0."
-                % short,
-            )
-        )
+        text = "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 4, subpartition 0."
+        messages.append((41.7, "NVRM: Xid (PCI:%s): 48, pid='<unknown>', name=<unknown>, %s" % (short, text)))
     if "gpu-lost" in faults:
         messages.append((41.7, "NVRM: GPU %s: GPU is lost." % pci))
     if "sxid-fatal" in faults:

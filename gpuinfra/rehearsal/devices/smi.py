@@ -126,13 +126,8 @@ def _csv(gpus: list[Gpu], fields: list[str], style: list[str]) -> int:
             header, value = columns[field]
             cell = _fill(value, gpu)
             if cell in ("N/A %s" % _unit(header), "[Unknown Error] %s" % _unit(header), "N/A"):
-                cell = (
-                    "[Unknown Error]"
-                    if "Unknown" in cell
-                    else "[N/A]"
-                    if cell != "N/A" or not field.startswith("temperature")
-                    else "N/A"
-                )
+                plain = cell == "N/A" and field.startswith("temperature")
+                cell = "[Unknown Error]" if "Unknown" in cell else "N/A" if plain else "[N/A]"
             if "nounits" in style and cell.endswith(" " + _unit(header)):
                 cell = cell[: -len(_unit(header)) - 1]
             cells.append(cell)
@@ -150,30 +145,18 @@ def _other_name(field: str, columns: dict[str, tuple[str, str]]) -> str | None:
 
 
 def _apps(gpus: list[Gpu], fields: list[str], style: list[str], faults: list[str]) -> int:
-    known = {
-        "gpu_uuid": "gpu_uuid",
-        "gpu_name": "gpu_name",
-        "gpu_bus_id": "gpu_bus_id",
-        "pid": "pid",
-        "process_name": "process_name",
-        "used_gpu_memory": "used_gpu_memory [MiB]",
-    }
+    gpu = gpus[min(device_faults.GPU, len(gpus) - 1)]
+    row = {
+        "gpu_uuid": gpu["UUID"], "gpu_name": gpu["NAME"], "gpu_bus_id": gpu["PCI"], "pid": "4321", "process_name": "python3",
+        "used_gpu_memory": "1024 MiB",
+    }  # fmt: skip
     for field in fields:
-        if field not in known:
+        if field not in row:
             print('Field "%s" is not a valid field to query.\n' % field)
             return 2
     if "noheader" not in style:
-        print(", ".join(known[field] for field in fields))
+        print(", ".join(field + (" [MiB]" if field == "used_gpu_memory" else "") for field in fields))
     if "stale-process" in faults:
-        gpu = gpus[min(device_faults.GPU, len(gpus) - 1)]
-        row = {
-            "gpu_uuid": gpu["UUID"],
-            "gpu_name": gpu["NAME"],
-            "gpu_bus_id": gpu["PCI"],
-            "pid": "4321",
-            "process_name": "python3",
-            "used_gpu_memory": "1024 MiB",
-        }
         print(", ".join(row[field] for field in fields))
     return 0
 
@@ -181,17 +164,9 @@ def _apps(gpus: list[Gpu], fields: list[str], style: list[str], faults: list[str
 def _xml(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     template = _read("gpu.xml")
     driver = str(state["driver"]["userspace"])
-    text = [
-        '<?xml version="1.0" ?>',
-        '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">',
-        "<nvidia_smi_log>",
-        "\t<timestamp>%s</timestamp>" % _now(),
-    ]
-    text.append(
-        "\t<driver_version>%s</driver_version>\n\t<cuda_version>%s</cuda_version>\n\t<attached_gpus>%d</attached_gpus>"
-        % (driver, _cuda(driver), len(gpus))
-    )
-    print("\n".join(text))
+    print('<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">\n<nvidia_smi_log>')
+    print("\t<timestamp>%s</timestamp>\n\t<driver_version>%s</driver_version>" % (_now(), driver))
+    print("\t<cuda_version>%s</cuda_version>\n\t<attached_gpus>%d</attached_gpus>" % (_cuda(driver), len(gpus)))
     for gpu in gpus:
         if gpu["USED"] != "0":
             gpu["PROCESSES"] = (

@@ -17,61 +17,19 @@ from typing import Any
 LINKED = ("bin", "sbin", "lib", "share", "share/keyrings", "include")
 """Folders of /usr that the node owns, filled with links to the host's files. Other folders are one link each."""
 OWN = (
-    "lib/modules",
-    "lib/systemd",
-    "lib/modules-load.d",
-    "lib/modprobe.d",
-    "lib/sysctl.d",
-    "lib/dracut",
-    "src",
-    "local",
-)
+    "lib/modules", "lib/systemd", "lib/modules-load.d", "lib/modprobe.d", "lib/sysctl.d",
+    "lib/dracut", "src", "local",
+)  # fmt: skip
 """Folders of /usr without any files of the host."""
 PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
-_EMPTY = [
-    "boot",
-    "dev/pts",
-    "dev/shm",
-    "etc/apt/apt.conf.d",
-    "etc/apt/keyrings",
-    "etc/apt/preferences.d",
-    "etc/apt/sources.list.d",
-    "etc/default",
-    "etc/depmod.d",
-    "etc/ld.so.conf.d",
-    "etc/modprobe.d",
-    "etc/modules-load.d",
-    "etc/profile.d",
-    "etc/security/limits.d",
-    "etc/ssh",
-    "etc/sysctl.d",
-    "etc/systemd/system",
-    "etc/udev/rules.d",
-    "etc/cloud",
-    "home/ubuntu",
-    "media",
-    "mnt",
-    "opt",
-    "proc",
-    "root",
-    "run",
-    "srv",
-    "sys/class",
-    "sys/bus",
-    "tmp",
-    "usr/local/bin",
-    "usr/local/sbin",
-    "usr/local/lib",
-    "var/cache/apt/archives",
-    "var/crash",
-    "var/lib/apt/lists",
-    "var/lib/cloud",
-    "var/lib/dpkg/info",
-    "var/log",
-    "var/spool",
-    "var/tmp",
-]
+_EMPTY = """
+boot dev/pts dev/shm etc/apt/apt.conf.d etc/apt/keyrings etc/apt/preferences.d etc/apt/sources.list.d etc/default
+etc/depmod.d etc/ld.so.conf.d etc/modprobe.d etc/modules-load.d etc/profile.d etc/security/limits.d etc/ssh
+etc/sysctl.d etc/systemd/system etc/udev/rules.d etc/cloud home/ubuntu media mnt opt proc root run srv sys/class
+sys/bus tmp usr/local/bin usr/local/sbin usr/local/lib var/cache/apt/archives var/crash var/lib/apt/lists
+var/lib/cloud var/lib/dpkg/info var/log var/spool var/tmp
+"""
 
 ARCHIVES = {
     "aws": "{region}.ec2.archive.ubuntu.com",
@@ -89,7 +47,7 @@ def build(
 
     `launchers` is path -> link target of stand-in commands that every image has, `archive` the host of Ubuntu's archive.
     """
-    for name in _EMPTY:
+    for name in _EMPTY.split():
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("tmp", "var/tmp", "dev/shm"):
         (root / name).chmod(0o1777)

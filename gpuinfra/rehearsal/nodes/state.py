@@ -69,13 +69,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "instance": {
-            "id": instance.id,
-            "name": instance.name,
-            "cloud": instance.cloud,
-            "cluster": instance.cluster,
-            "pool": instance.pool,
-            "region": instance.region,
-            "zone": instance.zone,
+            name: getattr(instance, name) for name in ("id", "name", "cloud", "cluster", "pool", "region", "zone")
         },
         "machine": instance.machine,
         "hardware": hardware,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .arguments import Arguments
 from .packages import install, remove
 from .state import State, change_state, exists, fail, read_state, read_text, walk, write_file
 from .universe import Universe, matches, newer
@@ -16,11 +17,15 @@ from .universe import Universe, matches, newer
 LISTS = "/var/lib/apt/lists"
 
 
+_VALUED = {"-o": "setting", "-c": "file", "-t": "release"}
+
+
 def apt_get(argv: list[str]) -> int:
-    words, options = _words(argv)
+    arguments = Arguments(argv, _VALUED)
+    words, options = arguments.words, arguments.flags
     action, names = (words[0], words[1:]) if words else ("", [])
     if action == "update":
-        return _update("APT::Update::Error-Mode=any" in options)
+        return _update()
     if action == "download":
         return _download(names)
     if action in ("install", "remove", "purge", "autoremove"):
@@ -33,7 +38,7 @@ def apt_get(argv: list[str]) -> int:
 
 
 def apt_cache(argv: list[str]) -> int:
-    words, _ = _words(argv)
+    words = Arguments(argv, _VALUED).words
     action, names = (words[0], words[1:]) if words else ("", [])
     state = read_state()
     universe = Universe(state)
@@ -70,7 +75,7 @@ def apt_cache(argv: list[str]) -> int:
 
 
 def apt_mark(argv: list[str]) -> int:
-    words, _ = _words(argv)
+    words = Arguments(argv, _VALUED).words
     action, names = (words[0], words[1:]) if words else ("", [])
     packages = read_state()["packages"]
     if action in ("showhold", "showholds"):
@@ -104,7 +109,8 @@ def apt_mark(argv: list[str]) -> int:
     return 0
 
 
-def _update(strict: bool) -> int:
+def _update() -> int:
+    """Every error counts; real apt ignores some without Error-Mode=any."""
     state = read_state()
     universe = Universe(state)
     worst = 0
@@ -132,11 +138,10 @@ def _update(strict: bool) -> int:
         write_file(f"{LISTS}/{name}_Packages", source + "\n")
         sys.stdout.write(f"Get: {source} InRelease\n")
     sys.stdout.write("Reading package lists...\n")
-    del strict  # real apt ignores some errors without Error-Mode=any
     return worst
 
 
-def _install(names: list[str], options: list[str]) -> int:
+def _install(names: list[str], options: set[str]) -> int:
     state = read_state()
     universe, pins = Universe(state), _pins()
     chosen: dict[str, str] = {}
@@ -199,7 +204,7 @@ def _resolve(
     wanted: str,
     pins: list,
     chosen: dict[str, str],
-    options: list[str],
+    options: set[str],
     asked: bool,
 ) -> None:
     installed = state["packages"].get(name)
@@ -341,17 +346,3 @@ def _sources() -> list[tuple[str, str]]:
 
 def _uri(universe: Universe, name: str) -> str:
     return "https://" + universe.data["repositories"][(universe.get(name) or {})["repo"]]["uri"]
-
-
-def _words(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Words and options of an apt command line."""
-    words, options = [], []
-    rest = iter(argv)
-    for word in rest:
-        if word in ("-o", "-c", "-t"):
-            options.append(next(rest, ""))
-        elif word.startswith("-"):
-            options.append(word)
-        else:
-            words.append(word)
-    return words, options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from .arguments import Arguments
 from .state import State, change_state, fail, read_state, write_file
 
 ROOT_DISKS = {
@@ -22,74 +23,48 @@ def disks(state: State) -> list[dict]:
     root = {"name": disk, "model": model, "size": "200G", "type": "disk", "fstype": "", "label": "", "mountpoint": ""}
     system = {"type": "part", "fstype": "ext4", "label": "cloudimg-rootfs", "mountpoint": "/"}
     rows = [root, {**root, **system, "name": part, "model": ""}]
+    size = f"{state['hardware'].get('nvme_gb', 0)}G"
     for number in range(1, state["hardware"]["nvme"] + 1):
-        name = f"/dev/nvme{number}n1"
-        facts = made.get(name, {})
         row = {
-            "name": name,
+            "name": f"/dev/nvme{number}n1",
             "model": state["hardware"].get("nvme_model", ""),
-            "size": f"{state['hardware']['nvme_gb']}G",
+            "size": size,
             "type": "disk",
         }
-        rows.append(
-            {
-                **row,
-                "fstype": facts.get("fstype", ""),
-                "label": facts.get("label", ""),
-                "mountpoint": mounted.get(name, ""),
-            }
+        rows.append(row)
+    rows += [{"name": name, "model": "", "size": "8T", "type": "raid0"} for name in made if name.startswith("/dev/md")]
+    for row in rows[2:]:
+        facts = made.get(row["name"], {})
+        row.update(
+            fstype=facts.get("fstype", ""), label=facts.get("label", ""), mountpoint=mounted.get(row["name"], "")
         )
-    for name, facts in made.items():
-        if name.startswith("/dev/md"):
-            rows.append(
-                {
-                    "name": name,
-                    "model": "",
-                    "size": "8T",
-                    "type": "raid0",
-                    "fstype": facts.get("fstype", ""),
-                    "label": facts.get("label", ""),
-                    "mountpoint": mounted.get(name, ""),
-                }
-            )
     return rows
 
 
 def lsblk(argv: list[str]) -> int:
     """Columns, `-d`, `-n`, `-p`, `-r`, `-J`, and devices by name."""
-    columns, words, letters, rest = ["NAME", "SIZE", "TYPE", "MOUNTPOINT"], [], "", iter(argv)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == "--output":
-            columns = (value if equals else next(rest, "")).upper().split(",")
-        elif word.startswith("--"):
-            letters += {"--nodeps": "d", "--noheadings": "n", "--paths": "p", "--raw": "r", "--json": "J"}.get(word, "")
-        elif word.startswith("-"):
-            letters += word[1:]
-            if word.endswith("o"):
-                columns = next(rest, "").upper().split(",")
-        else:
-            words.append(word)
+    arguments = Arguments(argv, {"-o": "columns", "--output": "columns"})
+    columns, words = arguments.one("columns", "NAME,SIZE,TYPE,MOUNTPOINT").upper().split(","), arguments.words
     rows = disks(read_state())
     if words:
         rows = [row for row in rows if row["name"] in words or row["name"].rpartition("/")[2] in words]
         if not rows:
             return fail(f"lsblk: {words[0]}: not a block device", 32)
-    elif "d" in letters:
+    elif arguments.has("-d", "--nodeps"):
         rows = [row for row in rows if row["type"] == "disk"]
-    lines = [[_shown(row, column, "p" in letters) for column in columns] for row in rows]
-    if "J" in letters:
+    lines = [[_shown(row, column, arguments.has("-p", "--paths")) for column in columns] for row in rows]
+    if arguments.has("-J", "--json"):
         import json
 
         named = [{column.lower(): value or None for column, value in zip(columns, line, strict=True)} for line in lines]
         sys.stdout.write(json.dumps({"blockdevices": named}, indent=3) + "\n")
         return 0
-    if "n" not in letters:
+    if not arguments.has("-n", "--noheadings"):
         lines.insert(0, columns)
     for line in lines:
         sys.stdout.write(
             " ".join(line).rstrip() + "\n"
-            if "r" not in letters
+            if not arguments.has("-r", "--raw")
             else " ".join(value.replace(" ", "\\x20") for value in line) + "\n"
         )
     return 0
@@ -132,16 +107,13 @@ def mdadm(argv: list[str]) -> int:
     return 0
 
 
+_MKFS_VALUED = ("-m", "-d", "-E", "-O", "-i", "-l", "-n", "-s", "-t", "-T", "-U")
+
+
 def mkfs(argv: list[str], kind: str) -> int:
     """Format a disk of the node."""
-    label, device, rest = "", "", iter(argv)
-    for word in rest:
-        if word == "-L":
-            label = next(rest, "")
-        elif word in ("-m", "-d", "-E", "-O", "-i", "-l", "-n", "-s", "-t", "-T", "-U"):
-            next(rest, "")
-        elif not word.startswith("-"):
-            device = word
+    arguments = Arguments(argv, dict.fromkeys(_MKFS_VALUED, "ignored") | {"-L": "label"})
+    label, device = arguments.one("label"), (arguments.words or [""])[-1]
     row = next((row for row in disks(read_state()) if row["name"] == device), None)
     if row is None:
         return fail(f"mkfs.{kind}: {device}: No such file or directory")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from .arguments import Arguments
 from .packages import configure_all, file_list, install, remove
 from .state import State, fail, read_state, read_text
 from .universe import Universe, matches, newer
@@ -51,25 +52,17 @@ def dpkg(argv: list[str]) -> int:
     return fail(f"dpkg: error: the stand-in does not support {action}", 2)
 
 
+_ACTIONS = {"-W": "--show", "-l": "--list", "-s": "--status", "-L": "--listfiles", "-S": "--search"}
+
+
 def dpkg_query(argv: list[str]) -> int:
     """`-W -f=...`, `-l`, `-s`, `-L`, `-S`."""
     state = read_state()
     packages = state["packages"]
-    form, action, patterns = "${Package}\\t${Version}\\n", "", []
-    rest = iter(argv)
-    for word in rest:
-        if word in ("-f", "--showformat"):
-            form = next(rest, "")
-        elif word.startswith("--showformat="):
-            form = word.partition("=")[2]
-        elif word.startswith("-f"):
-            form = word[2:].removeprefix("=")
-        elif word in ("-W", "--show", "-l", "--list", "-s", "--status", "-L", "--listfiles", "-S", "--search"):
-            action = {"--show": "-W", "--list": "-l", "--status": "-s", "--listfiles": "-L", "--search": "-S"}.get(
-                word, word
-            )
-        elif not word.startswith("-"):
-            patterns.append(word.partition(":")[0] if "*" not in word else word)
+    arguments = Arguments(argv, {"-f": "format", "--showformat": "format"})
+    form = arguments.one("format", "${Package}\\t${Version}\\n")
+    action = next((action for action, name in _ACTIONS.items() if arguments.has(action, name)), "")
+    patterns = [word if "*" in word else word.partition(":")[0] for word in arguments.words]
     if action == "-S":
         return _search(state, patterns)
     if action == "-L":

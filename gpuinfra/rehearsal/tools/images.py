@@ -15,21 +15,9 @@ from .universe import table
 
 _WORDS = ("login", "pull", "run", "stop")
 _VALUED = (
-    "--config",
-    "-u",
-    "--username",
-    "-p",
-    "--password",
-    "--format",
-    "-f",
-    "--name",
-    "--volume",
-    "-v",
-    "--entrypoint",
-    "--env",
-    "-e",
-    "--gpus",
-)
+    "--config", "-u", "--username", "-p", "--password", "--format", "-f", "--name",
+    "--volume", "-v", "--entrypoint", "--env", "-e", "--gpus",
+)  # fmt: skip
 
 
 def handles(argv: list[str]) -> bool:

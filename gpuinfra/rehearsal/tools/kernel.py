@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .arguments import Arguments
 from .state import RUN, State, change_state, exists, fail, read_state, read_text, unit_active, walk, write_file
 
 DEPENDENCIES = {
@@ -205,19 +206,9 @@ def lsmod(argv: list[str]) -> int:
 
 def modinfo(argv: list[str]) -> int:
     state = read_state()
-    field, release, names = "", state["kernel"], []
-    words = iter(argv)
-    for word in words:
-        if word in ("-F", "--field"):
-            field = next(words, "")
-        elif word in ("-k", "--set-version"):
-            release = next(words, "")
-        elif word in ("-n", "--filename"):
-            field = "filename"
-        elif word.startswith("-F"):
-            field = word[2:]
-        elif not word.startswith("-"):
-            names.append(word)
+    arguments = Arguments(argv, {"-F": "field", "--field": "field", "-k": "kernel", "--set-version": "kernel"})
+    field = "filename" if arguments.has("-n", "--filename") else arguments.one("field")
+    release, names = arguments.one("kernel", state["kernel"]), arguments.words
     if not names:
         return fail("modinfo: ERROR: missing module or filename.")
     worst = 0

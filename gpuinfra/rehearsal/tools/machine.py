@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
+from .arguments import Arguments
 from .state import change_state, fail, read_state, read_text, walk
 
 JOURNAL = "/var/log/journal/stand-in.log"
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib")
+
+
+_JOURNAL_OPTIONS = {
+    "-u": "unit", "--unit": "unit", "-t": "ident", "--identifier": "ident", "-o": "output", "--output": "output", "-n": "lines",
+    "--lines": "lines", "-S": "since", "--since": "since", "-p": "priority",
+}  # fmt: skip
 
 
 def journalctl(argv: list[str]) -> int:
@@ -19,23 +26,11 @@ def journalctl(argv: list[str]) -> int:
         from . import device_tools
 
         return device_tools.run(["journalctl", *argv])
-    units, idents, boot, form, last, rest = [], [], False, "short", 0, iter(argv)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in ("-u", "--unit", "-t", "--identifier", "-o", "--output", "-n", "--lines", "-S", "--since", "-p"):
-            value = value if equals else next(rest, "")
-            if name in ("-u", "--unit"):
-                units.append(value if "." in value else value + ".service")
-            elif name in ("-t", "--identifier"):
-                idents.append(value)
-            elif name in ("-o", "--output"):
-                form = value
-            elif name in ("-n", "--lines"):
-                last = int(value) if value.isdigit() else 10
-        elif word in ("-b", "--boot"):
-            boot = True
-        elif word.startswith("-xeu") or word == "-eu":
-            units.append(next(rest, ""))
+    arguments = Arguments(argv, _JOURNAL_OPTIONS)
+    units = [value if "." in value else value + ".service" for value in arguments.all("unit")]
+    idents, boot, form = arguments.all("ident"), arguments.has("-b", "--boot"), arguments.one("output", "short")
+    count = arguments.one("lines", "0")
+    last = int(count) if count.isdigit() else 10
     this = read_state()["boot_id"]
     lines = []
     for line in read_text(JOURNAL, "").splitlines():
@@ -74,14 +69,8 @@ def logger(argv: list[str]) -> int:
     """Write to the node's journal."""
     import time
 
-    ident, words, rest = "root", [], iter(argv)
-    for word in rest:
-        if word in ("-t", "--tag"):
-            ident = next(rest, "")
-        elif word in ("-p", "--priority"):
-            next(rest, "")
-        elif not word.startswith("-"):
-            words.append(word)
+    arguments = Arguments(argv, {"-t": "tag", "--tag": "tag", "-p": "priority", "--priority": "priority"})
+    ident, words = arguments.one("tag", "root"), arguments.words
     text = " ".join(words) or sys.stdin.read()
     with open(JOURNAL, "a", encoding="utf-8") as file:
         for line in text.splitlines():

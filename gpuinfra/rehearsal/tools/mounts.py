@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .arguments import Arguments
 from .passthrough import run_real
 from .state import RUN, State, change_state, exists, fail, make_folder, read_state, read_text
 
@@ -24,14 +25,8 @@ def boot() -> None:
     state = read_state()
     place = state["image"].get("scratch")
     if place and state["hardware"]["nvme"]:
-        _attach(
-            {
-                "source": place["source"],
-                "target": place["mount"],
-                "type": place["type"],
-                "options": "rw,noatime,nodiratime",
-            }
-        )
+        item = {"source": place["source"], "target": place["mount"], "type": place["type"]}
+        _attach({**item, "options": "rw,noatime,nodiratime"})
     for source, target, kind, options in _fstab():
         if kind in SIMULATED and target != "/" and "noauto" not in options:
             code, text = _mount(source, target, kind, options)
@@ -46,19 +41,9 @@ def restore() -> None:
 
 
 def mount(argv: list[str]) -> int:
-    kind, options, words, rest = "", "defaults", [], iter(argv)
-    for word in rest:
-        if word in ("-t", "--types"):
-            kind = next(rest, "")
-        elif word in ("-o", "--options"):
-            options = next(rest, "")
-        elif word.startswith("-t"):
-            kind = word[2:]
-        elif word.startswith("-o"):
-            options = word[2:]
-        elif not word.startswith("-"):
-            words.append(word)
-    if "-a" in argv or "--all" in argv:
+    arguments = Arguments(argv, {"-t": "type", "--types": "type", "-o": "options", "--options": "options"})
+    words, kind, options = arguments.words, arguments.one("type"), arguments.one("options", "defaults")
+    if arguments.has("-a", "--all"):
         boot()
         return 0
     if not words and not kind:
@@ -101,76 +86,38 @@ def mountpoint(argv: list[str]) -> int:
     return 0 if found else 1
 
 
+_FINDMNT = {
+    "-o": "columns", "--output": "columns", "-t": "types", "--types": "types", "-T": "path", "--target": "path",
+    "-M": "mountpoint", "--mountpoint": "mountpoint", "-S": "source", "--source": "source",
+}  # fmt: skip
+
+
 def findmnt(argv: list[str]) -> int:
     """Columns, types, `--target`, `--mountpoint`, `--source`, raw, JSON."""
-    columns, kinds, target, point, source, words, rest = (
-        ["TARGET", "SOURCE", "FSTYPE", "OPTIONS"],
-        [],
-        "",
-        "",
-        "",
-        [],
-        iter(argv),
-    )
-    letters = ""
-    for word in rest:
-        name, equals, value = word.partition("=")
-        takes = {
-            "-o": "o",
-            "--output": "o",
-            "-t": "t",
-            "--types": "t",
-            "-T": "T",
-            "--target": "T",
-            "-M": "M",
-            "--mountpoint": "M",
-            "-S": "S",
-            "--source": "S",
-        }.get(name)
-        if word.startswith("-") and not word.startswith("--") and len(word) > 2 and word[-1] in "otTMS":
-            letters += word[1:-1]
-            takes = word[-1]
-        if takes:
-            value = value if equals else next(rest, "")
-            if takes == "o":
-                columns = value.upper().split(",")
-            elif takes == "t":
-                kinds = value.split(",")
-            elif takes == "T":
-                target = value
-            elif takes == "M":
-                point = value.rstrip("/") or "/"
-            else:
-                source = value
-        elif word.startswith("--"):
-            letters += {"--noheadings": "n", "--raw": "r", "--json": "J", "--list": "l", "--first-only": "f"}.get(
-                word, ""
-            )
-        elif word.startswith("-"):
-            letters += word[1:]
-        else:
-            words.append(word.rstrip("/") or "/")
+    arguments = Arguments(argv, _FINDMNT)
+    columns = arguments.one("columns", "TARGET,SOURCE,FSTYPE,OPTIONS").upper().split(",")
+    words = [word.rstrip("/") or "/" for word in arguments.words]
     items = table()
-    if target:
-        holder = _holder(target)
+    if path := arguments.one("path"):
+        holder = _holder(path)
         items = [item for item in items if item["target"] == holder]
-    if point:
-        items = [item for item in items if item["target"] == point]
+    if point := arguments.one("mountpoint"):
+        items = [item for item in items if item["target"] == (point.rstrip("/") or "/")]
     if words:
         items = [item for item in items if item["target"] in words or item["source"] in words]
-    if source:
+    if source := arguments.one("source"):
         items = [item for item in items if item["source"] == source]
-    if kinds:
-        items = [item for item in items if item["type"] in kinds]
+    if types := arguments.one("types"):
+        items = [item for item in items if item["type"] in types.split(",")]
     keys = {"TARGET": "target", "SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
     rows = [[item.get(keys.get(column, ""), "") for column in columns] for item in items]
-    if "J" in letters:
+    if arguments.has("-J", "--json"):
         import json
 
         filesystems = [{column.lower(): value for column, value in zip(columns, row, strict=True)} for row in rows]
         sys.stdout.write(json.dumps({"filesystems": filesystems}, indent=3) + "\n" if rows else "")
     else:
-        head = [] if "n" in letters else [columns]
+        head = [] if arguments.has("-n", "--noheadings") else [columns]
         sys.stdout.write("".join(" ".join(row) + "\n" for row in [*head, *rows]))
     return 0 if rows else 1
 
@@ -185,30 +132,15 @@ def df(argv: list[str]) -> int:
     for item in table():
         if item["target"] in places:
             size, used = _size(item)
-            rows.append(
-                {
-                    "source": item["source"],
-                    "fstype": item["type"],
-                    "size": size // unit,
-                    "used": used // unit,
-                    "avail": (size - used) // unit,
-                }
-            )
-            rows[-1] |= {
-                "pcent": f"{100 * used // size}%",
-                "target": item["target"],
+            rows.append({
+                "source": item["source"], "fstype": item["type"], "size": size // unit, "used": used // unit,
+                "avail": (size - used) // unit, "pcent": f"{100 * used // size}%", "target": item["target"],
                 "file": words[0] if words else "-",
-            }
+            })  # fmt: skip
     names = {
-        "source": "Filesystem",
-        "fstype": "Type",
-        "size": "1B-blocks" if unit == 1 else "1K-blocks",
-        "used": "Used",
-        "avail": "Avail",
-        "pcent": "Use%",
-        "target": "Mounted on",
-        "file": "File",
-    }
+        "source": "Filesystem", "fstype": "Type", "size": "1B-blocks" if unit == 1 else "1K-blocks", "used": "Used",
+        "avail": "Avail", "pcent": "Use%", "target": "Mounted on", "file": "File",
+    }  # fmt: skip
     columns = (
         output.split(",")
         if output
@@ -263,13 +195,8 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
             return 32, f"mount.nfs: remote share not in 'host:dir' format: {source}"
     elif _disk(source) is None:
         return 32, f"mount: {target}: can't find {source}."
-    item = {
-        "source": source if kind in ("lustre", "nfs") else _disk(source),
-        "target": target,
-        "type": kind,
-        "options": _shown(options),
-    }
-    return _attach(item)
+    device = source if kind in ("lustre", "nfs") else _disk(source)
+    return _attach({"source": device, "target": target, "type": kind, "options": _shown(options)})
 
 
 def _attach(item: dict) -> tuple[int, str]:

@@ -10,29 +10,22 @@ from __future__ import annotations
 import os
 import sys
 
+from .arguments import Arguments
 from .passthrough import become_real
 from .state import fail, read_text
 from .web import MAGIC, _content, describe
 
+_GPG_OPTIONS = {
+    "--homedir": "home", "-o": "output", "--output": "output", "--status-fd": "status", "--keyring": "keyring",
+    "--keyserver": "keyserver", "--recv-keys": "keys",
+}  # fmt: skip
+
 
 def gpg(argv: list[str]) -> int:
     """`--show-keys`, `--dearmor`, `--import`, `--verify`."""
-    home, output, status, words, rest = os.environ.get("GNUPGHOME", "/root/.gnupg"), "", "", [], iter(argv)
-    flags: set[str] = set()
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name in ("--homedir", "-o", "--output", "--status-fd", "--keyring", "--keyserver", "--recv-keys"):
-            value = value if equals else next(rest, "")
-            if name == "--homedir":
-                home = value
-            elif name in ("-o", "--output"):
-                output = value
-            elif name == "--status-fd":
-                status = value
-        elif word.startswith("-") and word != "-":
-            flags.add(word)
-        else:
-            words.append(word)
+    arguments = Arguments(argv, _GPG_OPTIONS)
+    home = arguments.one("home", os.environ.get("GNUPGHOME", "/root/.gnupg"))
+    output, status, words, flags = arguments.one("output"), arguments.one("status"), arguments.words, arguments.flags
     if "--dearmor" in flags or "--dearmour" in flags or "--export" in flags:
         text = read_text(words[0]) if words and words[0] != "-" else sys.stdin.read()
         if not _keys(text):

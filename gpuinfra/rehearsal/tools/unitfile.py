@@ -171,28 +171,13 @@ def seconds(text: str) -> float:
 
 
 _UNITS = {
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "seconds": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "minutes": 60,
-}
-_UNITS |= {
-    "h": 3600,
-    "hr": 3600,
-    "hour": 3600,
-    "hours": 3600,
-    "d": 86400,
-    "day": 86400,
-    "days": 86400,
-    "w": 604800,
-    "week": 604800,
-}
+    name: factor
+    for names, factor in (
+        ("us", 1e-6), ("ms", 1e-3), ("s sec second seconds", 1), ("m min minute minutes", 60), ("h hr hour hours", 3600),
+        ("d day days", 86400), ("w week weeks", 604800),
+    )
+    for name in names.split()
+}  # fmt: skip
 
 
 def _read(unit: Unit, path: str) -> None:

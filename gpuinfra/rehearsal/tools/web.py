@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from .arguments import Arguments
 from .passthrough import become_real
 from .state import fail, make_folder, read_state
 from .universe import Universe, matches
@@ -22,23 +23,8 @@ _VALUED = {
 
 def curl(argv: list[str]) -> int:
     """`curl [-fsSLo FILE] URL...`"""
-    output, urls, silent = "", [], False
-    rest = iter(argv)
-    for word in rest:
-        if word in ("-o", "--output"):
-            output = next(rest, "")
-        elif word in _VALUED:
-            next(rest, "")
-        elif word.startswith("--"):
-            silent = silent or word == "--silent"
-        elif word.startswith("-") and len(word) > 1:
-            silent = silent or "s" in word
-            if word.endswith("o"):
-                output = next(rest, "")
-            elif "O" in word:
-                output = "*"
-        else:
-            urls.append(word)
+    arguments = Arguments(argv, dict.fromkeys(_VALUED, "ignored") | {"-o": "output", "--output": "output"})
+    output, urls = "*" if arguments.has("-O") else arguments.one("output"), arguments.words
     if any(url.startswith(LOCAL) for url in urls):
         return become_real("curl", argv)
     for url in urls:
@@ -54,14 +40,8 @@ def curl(argv: list[str]) -> int:
 
 def wget(argv: list[str]) -> int:
     """`wget [-q] [-O FILE] URL`"""
-    output, urls, rest = "", [], iter(argv)
-    for word in rest:
-        if word in ("-O", "--output-document") or (
-            word.startswith("-") and not word.startswith("--") and word.endswith("O")
-        ):
-            output = next(rest, "")
-        elif not word.startswith("-"):
-            urls.append(word)
+    arguments = Arguments(argv, {"-O": "output", "--output-document": "output"})
+    output, urls = arguments.one("output"), arguments.words
     if any(url.startswith(LOCAL) for url in urls):
         return become_real("wget", argv)
     for url in urls:

@@ -1,0 +1,45 @@
+"""Command lines of stand-in commands, read as getopt(3) reads them."""
+
+from __future__ import annotations
+
+
+class Arguments:
+    """The words, flags and option values of a command line."""
+
+    def __init__(self, argv: list[str], valued: dict[str, str]) -> None:
+        """`valued` has each option with a value (`-o`, `--output`) and the name of that value."""
+        self.words: list[str] = []
+        self.flags: set[str] = set()
+        """Options without a value: `--raw`, and `-r` also from `-rn`."""
+        self.values: dict[str, list[str]] = {}
+        rest = iter(argv)
+        for word in rest:
+            if word.startswith("--"):
+                name, equals, value = word.partition("=")
+                if name in valued:
+                    self._add(valued[name], value if equals else next(rest, ""))
+                else:
+                    self.flags.add(name)
+            elif word.startswith("-") and word != "-":
+                for at, letter in enumerate(word[1:], start=2):
+                    if f"-{letter}" in valued:
+                        self._add(valued[f"-{letter}"], word[at:].removeprefix("=") or next(rest, ""))
+                        break
+                    self.flags.add(f"-{letter}")
+            else:
+                self.words.append(word)
+
+    def _add(self, name: str, value: str) -> None:
+        self.values.setdefault(name, []).append(value)
+
+    def all(self, name: str) -> list[str]:
+        """Every value of an option."""
+        return self.values.get(name, [])
+
+    def one(self, name: str, default: str = "") -> str:
+        """The last value of an option."""
+        return self.values.get(name, [default])[-1]
+
+    def has(self, *flags: str) -> bool:
+        """Whether one of these flags is set."""
+        return not self.flags.isdisjoint(flags)
