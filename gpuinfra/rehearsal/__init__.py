@@ -1,6 +1,6 @@
-"""Rehearsal: stand-in clouds and stand-in nodes under the real engine.
+"""Rehearsals: stacks under the real engine with a stand-in cloud and stand-in nodes.
 
-`run` is the way through: folder, private environment, stand-in cloud, Pulumi's own CLI, report.
-`cloud/` is the stand-in cloud, `nodes/` and `tools/` the stand-in nodes, `devices/` what their hardware prints.
-Components, steps and the node part do not know that they are rehearsed; all they see is endpoints.
+`run` is the entry point: folder, environment, stand-in cloud, Pulumi's CLI, report.
+`cloud/` is the stand-in cloud, `nodes/` and `tools/` are the stand-in nodes, `devices/` are their device tools.
+Components, bootstrap steps and checks are unaware of a rehearsal; they only see endpoints.
 """

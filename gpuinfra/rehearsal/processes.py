@@ -83,7 +83,7 @@ def sweep(folder: Folder) -> list[str]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     limit = time.monotonic() + 10
-    while time.monotonic() < limit and any(start_time(pid) and not _zombie(pid) for pid in names):
+    while time.monotonic() < limit and any(map(_is_running, names)):
         time.sleep(0.02)
     folder.processes.unlink(missing_ok=True)
     return sorted(set(names.values()))
@@ -107,20 +107,20 @@ def marked(root: Path) -> list[int]:
 
 def start_time(pid: int) -> str:
     """Start time of a process in clock ticks; empty if it does not exist."""
+    return "".join(_stat(pid)[19:20])
+
+
+def _is_running(pid: int) -> bool:
+    return _stat(pid)[:1] not in ([], ["Z"])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state first; none if the process does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
-    return text.rpartition(")")[2].split()[19]
-
-
-def _zombie(pid: int) -> bool:
-    try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z"
-        )
-    except OSError:
-        return True
+        return []
+    return text.rpartition(")")[2].split()
 
 
 def _recorded(folder: Folder) -> list[RecordedProcess]:

@@ -155,6 +155,7 @@ class Session:
             env=self.pulumi.env, cwd=self.folder.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         output, _ = process.communicate()
+        state.unlink()
         if process.returncode:
             raise DeploymentError(f"gpuinfra adopt {self.folder.stack} failed: {output.strip()}")
 

@@ -53,7 +53,7 @@ def test_nouveau_is_disabled_before_the_driver_is_checked(host: NodeHost) -> Non
     path.write_text(json.dumps({**state, "modules": [*state["modules"], "nouveau"]}), encoding="utf-8")
     code, said = node.steps()
     assert code == 194, said
-    assert "nouveau holds the GPUs" in said
+    assert "nouveau uses the GPUs" in said
     assert "blacklist nouveau" in node.run("cat", "/etc/modprobe.d/gpuinfra-nouveau.conf")[1]
     node.reboot()
     code, said = node.steps()
