@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gpuinfra.handover.ports import (
+    EVIDENCE_LIMIT,
+    PROOF_LIMIT,
     EvidenceRef,
     GroupExpected,
     GroupProblem,
@@ -29,8 +31,6 @@ from gpuinfra.safe_text import MAX_LINE, printable
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
-PROOF_LIMIT = 64 * 1024
-EVIDENCE_LIMIT = 8 * 1024 * 1024
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
     # EC2's texts in scaling activities, and the kind of problem. First match wins.
@@ -170,7 +170,7 @@ class S3Evidence:
     def proof(self, ref: EvidenceRef) -> bytes | None:
         """Its identity proof; None if there is none yet."""
         try:
-            return self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
+            return self._get(ref.proof_key, PROOF_LIMIT)
         except PortUnavailable as error:
             if "NoSuchKey" in str(error):
                 return None

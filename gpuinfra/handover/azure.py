@@ -17,6 +17,8 @@ from typing import Any
 from gpuinfra.handover.attested import Trust, check_proof
 from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
 from gpuinfra.handover.ports import (
+    EVIDENCE_LIMIT,
+    PROOF_LIMIT,
     EvidenceRef,
     GroupExpected,
     GroupProblem,
@@ -32,8 +34,6 @@ from gpuinfra.safe_text import MAX_LINE, printable
 API_COMPUTE, API_NICS, API_ACTIVITY = "2024-11-01", "2018-10-01", "2015-04-01"
 TEMPLATE_TAG = "gpuinfra:template"
 """Tag of a scale set with a short hash of its model. `NodePool` writes the tag together with the model."""
-EVIDENCE_LIMIT = 8 * 1024 * 1024
-PROOF_LIMIT = 64 * 1024
 CONSOLE_LIMIT = 256 * 1024
 ACTIVITY_WINDOW = timedelta(hours=2)
 
@@ -260,7 +260,7 @@ class BlobEvidence:
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
         """Its identity proof; None if there is none yet."""
-        answer = self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
+        answer = self._get(ref.proof_key, PROOF_LIMIT)
         return None if answer.status == 404 else raise_for(answer).body
 
     def _get(self, key: str, limit: int) -> Any:

@@ -23,7 +23,16 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuinfra.handover.gcp_identity import GoogleIdentity
-from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, Member, Ports, PortUnavailable
+from gpuinfra.handover.ports import (
+    EVIDENCE_LIMIT,
+    PROOF_LIMIT,
+    EvidenceRef,
+    GroupExpected,
+    GroupProblem,
+    Member,
+    Ports,
+    PortUnavailable,
+)
 from gpuinfra.handover.text import kind_of, moment
 from gpuinfra.safe_text import MAX_LINE, one_line, printable
 
@@ -32,8 +41,6 @@ STORAGE = "https://storage.googleapis.com"
 JWKS = "https://www.googleapis.com/oauth2/v3/certs"
 JWKS_VARIABLE = "GPUINFRA_GOOGLE_JWKS_URL"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-PROOF_LIMIT = 64 * 1024
-EVIDENCE_LIMIT = 8 * 1024 * 1024
 TIMEOUT_S = 30.0
 
 LEAVING = ("ABANDONING", "DELETING", "RECREATING", "STOPPING", "SUSPENDING")
@@ -275,7 +282,7 @@ class StorageEvidence:
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
         """Its identity proof; None if there is none yet."""
-        return self._get(ref.key.removesuffix(".json") + ".proof.json", PROOF_LIMIT)
+        return self._get(ref.proof_key, PROOF_LIMIT)
 
     def _get(self, key: str, limit: int) -> bytes | None:
         return self._client.content(f"{self._objects}/{quote(key, safe='')}", limit)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+EVIDENCE_LIMIT, PROOF_LIMIT = 8 * 1024 * 1024, 64 * 1024
+"""Maximum bytes to read of one piece of evidence and of one proof."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GroupExpected:
@@ -84,6 +87,11 @@ class EvidenceRef:
     modified: datetime
     owner: str = ""
     """The writer that owns its folder, as the store's access rules name it."""
+
+    @property
+    def proof_key(self) -> str:
+        """Where its identity proof is stored."""
+        return self.key.removesuffix(".json") + ".proof.json"
 
 
 @dataclass(frozen=True, kw_only=True)

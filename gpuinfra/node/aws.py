@@ -19,7 +19,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from .cloud import OPENER, CloudError, error_code, field, put_with_retry
+from .cloud import OPENER, CloudError, error_code, field, get_optional, put_with_retry
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
@@ -202,15 +202,7 @@ def get_object(
         region=region, now=datetime.datetime.now(datetime.timezone.utc),
     )  # fmt: skip
     request = urllib.request.Request(object_url(bucket, key, region, environ), method="GET", headers=signed)
-    try:
-        with OPENER.open(request, timeout=30) as reply:
-            return reply.read(most)
-    except urllib.error.HTTPError as error:
-        if error.code in (403, 404):
-            return None
-        raise CloudError("s3://%s/%s could not be read: %d" % (bucket, key, error.code)) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise CloudError("s3://%s/%s could not be read: %s" % (bucket, key, error)) from error
+    return get_optional(request, "s3://%s/%s" % (bucket, key), most)
 
 
 def identity_proof(

@@ -105,6 +105,19 @@ def put_with_retry(
     raise CloudError("%s could not be written: %s" % (name, problem))
 
 
+def get_optional(request: urllib.request.Request, name: str, most: int) -> bytes | None:
+    """The first `most` bytes of one object; None for a missing one, which without list permission is also refused with 403."""
+    try:
+        with OPENER.open(request, timeout=30) as reply:
+            return reply.read(most)
+    except urllib.error.HTTPError as error:
+        if error.code in (403, 404):
+            return None
+        raise CloudError("%s could not be read: %d" % (name, error.code)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise CloudError("%s could not be read: %s" % (name, error)) from error
+
+
 def error_code(text: str) -> str:
     """The error code in an XML answer of S3 or blob storage."""
     start, end = text.find("<Code>"), text.find("</Code>")

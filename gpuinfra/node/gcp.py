@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Mapping
 
-from .cloud import OPENER, CloudError, put_with_retry
+from .cloud import OPENER, CloudError, get_optional, put_with_retry
 
 AUDIENCE = "gpuinfra:evidence:%s"
 """The audience of an identity token, filled with the SHA-256 of the evidence: the token is valid for that evidence only."""
@@ -119,15 +119,7 @@ def get_object(
         urllib.parse.quote(key, safe=""),
     )
     request = urllib.request.Request(where, headers={"Authorization": "Bearer " + metadata.access_token()})
-    try:
-        with OPENER.open(request, timeout=30) as reply:
-            return reply.read(most)
-    except urllib.error.HTTPError as error:
-        if error.code in (403, 404):
-            return None
-        raise CloudError("gs://%s/%s could not be read: %d" % (bucket, key, error.code)) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise CloudError("gs://%s/%s could not be read: %s" % (bucket, key, error)) from error
+    return get_optional(request, "gs://%s/%s" % (bucket, key), most)
 
 
 def _message(text: str) -> str:

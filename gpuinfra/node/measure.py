@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_message
 
@@ -24,9 +24,7 @@ def nccl_command(args: argparse.Namespace) -> int:
             result = nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log")
         except nccl.NcclError as error:
             raise Missing(str(error)) from None
-    json.dump(result, sys.stdout)
-    print()
-    return OK
+    return _print(result)
 
 
 def pair_command(args: argparse.Namespace) -> int:
@@ -51,9 +49,7 @@ def pair_command(args: argparse.Namespace) -> int:
             )
     except (pair.PairError, nccl.NcclError, cloud.CloudError, OSError) as error:
         raise Missing(str(error)) from None
-    json.dump(result, sys.stdout)
-    print()
-    return OK
+    return _print(result)
 
 
 def links_command(args: argparse.Namespace) -> int:
@@ -64,9 +60,7 @@ def links_command(args: argparse.Namespace) -> int:
         result = links.measure()
     except links.LinkError as error:
         raise Missing(str(error)) from None
-    json.dump(result, sys.stdout)
-    print()
-    return OK
+    return _print(result)
 
 
 def heat_command(args: argparse.Namespace) -> int:
@@ -83,9 +77,7 @@ def heat_command(args: argparse.Namespace) -> int:
         raise Missing(str(error)) from None
     except Unreadable as error:
         raise Missing(error.reason) from None
-    json.dump(result, sys.stdout)
-    print()
-    return OK
+    return _print(result)
 
 
 def mig_command(args: argparse.Namespace) -> int:
@@ -114,15 +106,16 @@ def mounts_command(args: argparse.Namespace) -> int:
         result = mounts.mounts()
     except mounts.MountError as error:
         raise Missing(str(error)) from None
-    json.dump(result, sys.stdout)
-    print()
-    return OK
+    return _print(result)
 
 
 def ports_command(args: argparse.Namespace) -> int:
     """List the RDMA ports from the kernel."""
     from . import ports
 
-    json.dump(ports.ports(), sys.stdout)
-    print()
+    return _print(ports.ports())
+
+
+def _print(result: dict[str, Any]) -> int:
+    print(json.dumps(result))
     return OK

@@ -3,6 +3,7 @@ engine."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Iterable, Mapping
 
@@ -43,6 +44,26 @@ def gpu_rows(answers: Answers) -> Table:
     if not table.rows:
         raise Unreadable("the table of nvidia-smi contains no GPU")
     return table
+
+
+class GpuTableCheck(Check):
+    """A check of the table of all GPUs."""
+
+    probes = ("nvidia-smi-csv",)
+
+    def parse(self, answers: Answers, machine: Machine) -> Table:
+        return gpu_rows(answers)
+
+
+def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = "") -> dict[str, Any]:
+    """The JSON object that a command of `node.pyz` printed; `part` names its list."""
+    try:
+        found = json.loads(answers.text(probe))
+    except (ValueError, RecursionError):
+        raise Unreadable("%s is not JSON" % what) from None
+    if not isinstance(found, dict) or found.get("schema") != schema or (part and not isinstance(found.get(part), list)):
+        raise Unreadable("%s has another format" % what)
+    return found
 
 
 def all_same(values: Iterable[Any]) -> Any:

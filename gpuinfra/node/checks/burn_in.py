@@ -5,7 +5,6 @@ Every verification runs the quick level. The other levels take minutes to hours 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Mapping
 
@@ -13,7 +12,7 @@ from ..answer import Answers
 from ..dcgm import LEVELS, Result, results
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, listed
+from .base import Check, listed, result_of
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 """Level -> the probe that runs it."""
@@ -98,17 +97,7 @@ class SteadyHeat(Check):
     source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are bad"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
-        try:
-            document = json.loads(answers.text("heat"))
-        except (ValueError, RecursionError):
-            raise Unreadable("the stress test printed no JSON") from None
-        if (
-            not isinstance(document, dict)
-            or document.get("schema") != "gpuinfra.heat/1"
-            or not isinstance(document.get("gpus"), list)
-        ):
-            raise Unreadable("the output of the stress test has another format")
-        return document
+        return result_of(answers, "heat", "gpuinfra.heat/1", "the output of the stress test", "gpus")
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
         gpus = found["gpus"]

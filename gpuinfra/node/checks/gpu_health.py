@@ -6,19 +6,15 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..table import Table, absent, failure
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
-from .base import Check, all_same, by_gpu, clock_reasons, gpu_rows, listed, word
+from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, gpu_rows, listed, word
 
 
-class EccMode(Check):
+class EccMode(GpuTableCheck):
     """ECC is enabled and stays enabled after the next reset."""
 
     id, name = "G4", "ecc_mode"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
-    probes = ("nvidia-smi-csv",)
     hint = "run nvidia-smi -e 1, then reset the GPUs or reboot the node"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         wanted = "Enabled" if machine.need("ecc", bool) else "Disabled"
@@ -36,19 +32,15 @@ class EccMode(Check):
         return by_gpu(seen, wanted)
 
 
-class EccErrors(Check):
+class EccErrors(GpuTableCheck):
     """No uncorrectable memory error since the driver was loaded, and no uncorrectable SRAM error in the GPU's lifetime."""
 
     id, name = "G5", "ecc_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("nvidia-smi-csv",)
     hint = (
         "drain and reset the GPU (reboot the node if it cannot be reset), and replace the node if the count "
         "rises again; replace the node for SRAM errors"
     )
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -68,16 +60,12 @@ class EccErrors(Check):
         return by_gpu(seen, 0, "errors")
 
 
-class RemappedRows(Check):
+class RemappedRows(GpuTableCheck):
     """No memory row waits for a reset to be remapped, and no remapping failed."""
 
     id, name = "G6", "remapped_rows"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("nvidia-smi-csv",)
     hint = "pending: drain and reset the GPU; failure: the spare rows are used up, replace the node"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -95,17 +83,13 @@ class RemappedRows(Check):
         return by_gpu(seen, "pending No, failure No")
 
 
-class Throttling(Check):
+class Throttling(GpuTableCheck):
     """No GPU is throttled because of heat or power."""
 
     id, name = "G7", "throttling"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("nvidia-smi-csv",)
     hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown stays, drain and replace the node"
     source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are faults, 0x20 is a warning"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen, warm = [], []
@@ -124,17 +108,13 @@ class Throttling(Check):
 _SLOWDOWNS = ((0x8, "hardware slowdown"), (0x40, "hardware thermal slowdown"), (0x80, "external power brake"))
 
 
-class Temperature(Check):
+class Temperature(GpuTableCheck):
     """No GPU is near its temperature limits."""
 
     id, name = "G8", "temperature"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
-    probes = ("nvidia-smi-csv",)
     hint = "check the load of the node and its neighbors; if a GPU is hot while idle, replace the node"
     source = "fact sheet on nodes, section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs report the degrees left"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -165,16 +145,12 @@ class Temperature(Check):
 _SOME_SHOW = ("temperature.gpu.tlimit", "temperature.memory")
 
 
-class PowerLimit(Check):
+class PowerLimit(GpuTableCheck):
     """No GPU has a power limit below its default."""
 
     id, name = "G9", "power_limit"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
-    probes = ("nvidia-smi-csv",)
     hint = "run nvidia-smi -pl <default> for that GPU, and find out what lowered the limit"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen, defaults = [], []
@@ -187,17 +163,13 @@ class PowerLimit(Check):
         return by_gpu(seen, all_same(defaults), "W")
 
 
-class RecoveryAction(Check):
+class RecoveryAction(GpuTableCheck):
     """The driver requests no recovery action."""
 
     id, name = "G10", "recovery_action"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("nvidia-smi-csv",)
     hint = "drain the node, then do what the driver requests"
     source = "fact sheet on nodes, 7.3, gpu_recovery_action"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen, hints = [], []
@@ -226,16 +198,12 @@ _RECOVERY = (
 )
 
 
-class InfoRom(Check):
+class InfoRom(GpuTableCheck):
     """The infoROM of each GPU is valid."""
 
     id, name = "G11", "inforom"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("nvidia-smi-csv",)
     hint = "replace the node: an infoROM cannot be repaired"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []

@@ -10,7 +10,7 @@ from ..expectation import Machine
 from ..mig import instances
 from ..table import Table, absent, label
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, all_same, by_gpu, clock_reasons, gpu_rows, listed, needed, word
+from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, listed, needed, word
 from .platform import pci_gpus
 
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
@@ -52,16 +52,12 @@ class GpuCount(Check):
         return failed(count, machine.gpus, why, "GPUs")
 
 
-class GpuModel(Check):
+class GpuModel(GpuTableCheck):
     """All GPUs have the model and the memory size of the machine type."""
 
     id, name = "G2", "gpu_model"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
-    probes = ("nvidia-smi-csv",)
     hint = "replace the node: a GPU of another model or with less memory slows down or breaks every job on it"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         name, memory = machine.need("gpu_name", str), machine.need("gpu_memory_mib", float)
@@ -78,7 +74,7 @@ class GpuModel(Check):
         return by_gpu(seen, expected)
 
 
-class PcieLink(Check):
+class PcieLink(GpuTableCheck):
     """The PCIe link of each GPU has the machine's generation and width.
 
     The width and the maximum generation must always match.
@@ -87,11 +83,7 @@ class PcieLink(Check):
 
     id, name = "G3", "pcie_link"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    probes = ("nvidia-smi-csv",)
     hint = "drain, reboot once and compare again; if the link stays narrow or slow, replace the node"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         gen, width = machine.need("pcie_gen", int), machine.need("pcie_width", int)
@@ -121,16 +113,12 @@ class PcieLink(Check):
         return outcome
 
 
-class MigMode(Check):
+class MigMode(GpuTableCheck):
     """The MIG mode matches the pool, and no change is pending."""
 
     id, name = "G12", "mig_mode"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
-    probes = ("nvidia-smi-csv",)
     hint = "run nvidia-smi -mig 0 (or 1), then reset the GPU or reboot the node"
-
-    def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         wanted = "Enabled" if machine.get("mig", False) is True else "Disabled"

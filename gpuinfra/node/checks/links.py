@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, listed
+from .base import Check, listed, result_of
 from .speed import known_floor
 
 SHARE = 0.8
@@ -27,16 +26,7 @@ class LinkSpeed(Check):
     source = "fact sheet on nodes, 7.9: ib_write_bw with GPU memory per adapter; fi_pingpong per EFA domain"
 
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
-        try:
-            document = json.loads(answers.text("links"))
-        except (ValueError, RecursionError):
-            raise Unreadable("the link test printed no JSON") from None
-        if (
-            not isinstance(document, dict)
-            or document.get("schema") != "gpuinfra.links/1"
-            or not isinstance(document.get("devices"), list)
-        ):
-            raise Unreadable("the output of the link test has another format")
+        document = result_of(answers, "links", "gpuinfra.links/1", "the output of the link test", "devices")
         for one in document["devices"]:
             rate = one.get("gbps") if isinstance(one, Mapping) else None
             if not isinstance(one, Mapping) or not isinstance(one.get("device"), str):

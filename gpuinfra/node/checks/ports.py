@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
-from .base import Check, listed
+from .base import Check, listed, result_of
 from .kernel_log import kernel_log
 
 MAX_FLAPS = 5
@@ -19,17 +18,7 @@ _DEVICE = re.compile(r"(?i)\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: 
 
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
     """All RDMA ports, as the node code reads them from sysfs."""
-    try:
-        document = json.loads(answers.text("ports"))
-    except (ValueError, RecursionError):
-        raise Unreadable("the list of RDMA ports is not JSON") from None
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != "gpuinfra.ports/1"
-        or not isinstance(document.get("ports"), list)
-    ):
-        raise Unreadable("the list of RDMA ports has another format")
-    found = document["ports"]
+    found = result_of(answers, "ports", "gpuinfra.ports/1", "the list of RDMA ports", "ports")["ports"]
     for port in found:
         if not isinstance(port, dict) or not isinstance(port.get("device"), str):
             raise Unreadable("the list of RDMA ports contains an invalid entry")

@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
-from .base import Check, listed
+from .base import Check, listed, result_of
 
 PLUGINS = {
     "efa": ("AWS Libfabric",),
@@ -26,13 +26,7 @@ PLUGINS = {
 
 def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.nccl/1") -> dict[str, Any]:
     """The JSON object that `node.pyz nccl` or `node.pyz pair` prints."""
-    try:
-        document = json.loads(answers.text(probe))
-    except (ValueError, RecursionError):
-        raise Unreadable("the all-reduce printed no JSON") from None
-    if not isinstance(document, dict) or document.get("schema") != schema:
-        raise Unreadable("the output of the all-reduce has another format")
-    return document
+    return result_of(answers, probe, schema, "the output of the all-reduce")
 
 
 def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
 from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
-from .base import Check, listed
+from .base import Check, listed, result_of
 
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
     """Mount point -> kind, and what is wrong with it (None: it responds), as the node code measured it."""
-    try:
-        document = json.loads(answers.text("mounts"))
-    except (ValueError, RecursionError):
-        raise Unreadable("the list of mounts is not JSON") from None
-    listed_ = (
-        document.get("mounts") if isinstance(document, dict) and document.get("schema") == "gpuinfra.mounts/1" else None
-    )
-    if not isinstance(listed_, list):
-        raise Unreadable("the list of mounts has another format")
     found = {}
-    for one in listed_:
+    for one in result_of(answers, "mounts", "gpuinfra.mounts/1", "the list of mounts", "mounts")["mounts"]:
         texts = [one.get(name) for name in ("mount", "kind")] if isinstance(one, dict) else [None]
         if not all(isinstance(text, str) for text in texts) or not isinstance(one.get("problem", 0), (str, type(None))):
             raise Unreadable("the list of mounts contains an invalid entry")

@@ -46,7 +46,7 @@ def test_scratch_requires_an_empty_disk(host: NodeHost) -> None:
 
 
 def test_nouveau_is_disabled_before_the_driver_is_checked(host: NodeHost) -> None:
-    """If nouveau holds the GPUs, it is blocked and the machine reboots; then the step continues."""
+    """If nouveau uses the GPUs, it is blocked and the machine reboots; then the step continues."""
     node = node_of(host, "default", "30-driver")
     path = host._nodes[NAME].folder / "standin.json"
     state = json.loads(path.read_text(encoding="utf-8"))
