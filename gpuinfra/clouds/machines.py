@@ -1,18 +1,34 @@
-"""The machine types of a declaration: its cloud's catalogue, and the types that the declaration describes."""
+"""The machine types of a declaration: the cloud's catalog, and the types that the declaration describes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.spec.machines import described
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import Pool
 
 
 def machines_of(spec: ClusterSpec) -> dict[str, MachineType]:
-    """Machine types by name. A description never replaces a type of the catalogue."""
+    """Machine types by name. A description never replaces a type of the catalog."""
     known = dict(profile_of(spec.cloud).machines)
     for record in spec.machines:
         base = known.get(record.like)
         if base is not None and record.name not in known:
             known[record.name] = described(record, base)
     return known
+
+
+def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
+    """Path, pool and machine type of each pool; a pool of an unknown machine type is left out."""
+    machines = machines_of(spec)
+    for index, pool in enumerate(spec.pools):
+        if pool.machine in machines:
+            yield f"pools[{index}]", pool, machines[pool.machine]
+
+
+def nearest_value(allowed: tuple[int, ...], value: int) -> int:
+    """The allowed value closest to `value`, for a hint."""
+    return min(allowed, key=lambda one: abs(one - value))

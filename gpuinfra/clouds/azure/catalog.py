@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 from gpuinfra.catalog import gpus
+from gpuinfra.catalog.notation import price, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
 
 _SIZES = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
@@ -33,14 +35,11 @@ https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview
 """
 _NC_A100 = _EITHER | {K.RESERVED}
 _ETHERNET = (NicShape(card=0, device=0, kind="nic"),)
+_price = partial(price, source=_RETAIL)
 
 
 def _source(page: str, note: str = _ZONES_NOTE) -> Source:
     return Source(page=_SIZES + page, read=_READ, note=note)
-
-
-def _price(kind: CapacityKind, region: str, usd: float, read: date, *, term: str = "", note: str = "") -> Price:
-    return Price(kind=kind, region=region, usd_per_hour=usd, read=read, source=_RETAIL, term=term, note=note)
 
 
 def _kaz(region: str, usd: float) -> Price:
@@ -50,15 +49,6 @@ def _kaz(region: str, usd: float) -> Price:
 def _quota(family: str) -> dict[CapacityKind, str]:
     """Quota names. Compare them without case and spaces, because documentation uses different spellings."""
     return {K.ON_DEMAND: family, K.RESERVED: family, K.SPOT: SPOT_QUOTA}
-
-
-def _zones(text: str) -> dict[str, tuple[str, ...]]:
-    """Read `swedencentral:3 eastus2` into region -> zones. A region without numbers has no zones."""
-    found: dict[str, tuple[str, ...]] = {}
-    for part in text.split():
-        region, _, zones = part.partition(":")
-        found[region] = tuple(zones.split(",")) if zones else ()
-    return found
 
 
 def _infiniband(gbps: float, generation: str, devices: int = 8) -> Fabric:
@@ -113,7 +103,7 @@ ND_A100_80 = replace(
     gpu=gpus.A100_80,
     memory_gib=1900,
     local_disk_gb=6872,
-    zones=_zones("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
+    zones=zones_by_region("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
     prices=(
         _price(K.ON_DEMAND, "eastus", 32.77, date(2026, 9, 27)),
         _price(K.SPOT, "eastus2", 14.4188, date(2026, 1, 1), note="an older capture without a day"),
@@ -141,7 +131,7 @@ ND_H100 = MachineType(
     nvswitch=True,
     numa_nodes=2,
     capacity=_EITHER,
-    zones=_zones(
+    zones=zones_by_region(
         "canadacentral:2 italynorth:3 norwayeast southeastus swedencentral uksouth:3 westeurope:2 australiaeast centralus eastus "
         "eastus2 japaneast koreacentral polandcentral southafricanorth southcentralus uaenorth westus2"
     ),
@@ -169,7 +159,7 @@ ND_H200 = replace(
     name="Standard_ND96isr_H200_v5",
     gpu=gpus.H200,
     memory_gib=1850,
-    zones=_zones(
+    zones=zones_by_region(
         "polandcentral australiasoutheast ukwest francecentral italynorth spaincentral switzerlandnorth uksouth eastus2 westus3"
     ),
     prices=(
@@ -278,7 +268,7 @@ def _nc(
         nics=_ETHERNET,
         limits=NicLimits(cards=nics, per_card=1, total=nics, fabric=0),
         capacity=capacity,
-        zones=_zones(zones),
+        zones=zones_by_region(zones),
         prices=prices,
         quotas=_quota(quota),
         floors=floors,

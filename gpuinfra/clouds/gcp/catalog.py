@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 from gpuinfra.catalog import gpus
+from gpuinfra.catalog.notation import price, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
 
 _AOM = "https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines"
@@ -24,6 +26,8 @@ K = CapacityKind
 _ALL = frozenset({K.ON_DEMAND, K.SPOT, K.RESERVED, K.FLEX})
 _NO_ON_DEMAND = frozenset({K.SPOT, K.RESERVED, K.FLEX})
 _BOUND = frozenset({K.RESERVED})
+_price = partial(price, read=_PRC_READ, source=_PRC)
+_zones = partial(zones_by_region, name="{region}-{zone}")
 
 
 def _source(note: str = "") -> Source:
@@ -67,28 +71,6 @@ def _old_quota(metric: str) -> dict[CapacityKind, str]:
         K.SPOT: f"PREEMPTIBLE_{metric}",
         K.FLEX: f"PREEMPTIBLE_{metric}",
     }
-
-
-def _zones(text: str) -> dict[str, tuple[str, ...]]:
-    """Read `us-central1:a,b us-east4:b` into region -> zones."""
-    found: dict[str, tuple[str, ...]] = {}
-    for part in text.split():
-        region, _, letters = part.partition(":")
-        found[region] = tuple(f"{region}-{letter}" for letter in letters.split(","))
-    return found
-
-
-def _price(
-    kind: CapacityKind,
-    region: str,
-    usd: float,
-    *,
-    term: str = "",
-    source: str = _PRC,
-    read: date = _PRC_READ,
-    note: str = "",
-) -> Price:
-    return Price(kind=kind, region=region, usd_per_hour=usd, read=read, source=source, term=term, note=note)
 
 
 def _both(**regions: tuple[float, float]) -> tuple[Price, ...]:

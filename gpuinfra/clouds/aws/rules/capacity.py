@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import regions
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved, Spot
 from gpuinfra.spec.messages import listed
@@ -22,18 +22,16 @@ SPOT_LEAST_USD = 0.001
 
 def block_is_offered_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Capacity Blocks of the machine type are offered in the region."""
-    machines = machines_of(spec)
     if spec.where.region not in regions.PREFIXES:
         return
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
+    for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
-            if not isinstance(entry, Block) or machine is None or CapacityKind.BLOCK not in machine.capacity:
+            if not isinstance(entry, Block) or CapacityKind.BLOCK not in machine.capacity:
                 continue
             if machine.block_regions and spec.where.region not in machine.block_regions:
                 what = f"is a Capacity Block of {machine.name}, which AWS does not list in {spec.where.region}"
                 hint = f"use {listed(list(machine.block_regions), 20)}"
-                yield warn(block_is_offered_in_region, f"pools[{i}].capacity[{j}]", what, hint)
+                yield warn(block_is_offered_in_region, f"{path}.capacity[{j}]", what, hint)
 
 
 def block_is_purchasable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -123,16 +121,14 @@ def _is_reservation(text: str) -> bool:
 
 def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A machine type that is offered by the rack is bought in whole racks."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
+    for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
-            if machine and machine.unit_nodes and entry.count not in machine.unit_nodes:
+            if machine.unit_nodes and entry.count not in machine.unit_nodes:
                 allowed = " or ".join(map(str, machine.unit_nodes))
                 what = f"is {entry.count}; {machine.name} is offered in racks of {allowed} nodes"
                 yield error(
                     pool_fills_racks,
-                    f"pools[{i}].capacity[{j}].count",
+                    f"{path}.capacity[{j}].count",
                     what,
                     f"use {allowed}, with one entry for each rack",
                 )
@@ -140,18 +136,16 @@ def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def on_demand_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """On-demand capacity is used only in regions where the machine type has an on-demand price."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine is None or machine.name != "p5e.48xlarge":
+    for path, pool, machine in pools_of(spec):
+        if machine.name != "p5e.48xlarge":
             continue
         for j, entry in enumerate(pool.capacity):
             if entry.kind == "on_demand":
-                path = f"pools[{i}].capacity[{j}].kind"
+                entry_path = f"{path}.capacity[{j}].kind"
                 what = f"is on_demand, but {machine.name} has no on-demand price in us-east-1"
                 hint = "use a Capacity Block, a reservation or spot"
                 level = error if spec.where.region == "us-east-1" else warn
-                yield level(on_demand_is_offered, path, what, hint)
+                yield level(on_demand_is_offered, entry_path, what, hint)
 
 
 def spot_price_limit_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -165,13 +159,11 @@ def spot_price_limit_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Find
 
 def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Overflow of a reservation needs on-demand capacity, which is rarely available for P machine types."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
+    for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
-            if isinstance(entry, Reserved) and entry.overflow and machine and machine.family.startswith("p"):
+            if isinstance(entry, Reserved) and entry.overflow and machine.family.startswith("p"):
                 what = "is true, so nodes beyond the reservation start on demand; on-demand capacity of P machine types is rarely available"
-                yield info(overflow_depends_on_on_demand, f"pools[{i}].capacity[{j}].overflow", what)
+                yield info(overflow_depends_on_on_demand, f"{path}.capacity[{j}].overflow", what)
 
 
 RULES = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.findings import Finding, error
 from gpuinfra.spec.model import ClusterSpec
 
@@ -18,13 +18,11 @@ FABRIC_KINDS = frozenset({"efa", "efa-only", "rdma"})
 
 
 def _used(spec: ClusterSpec) -> Iterator[tuple[str, MachineType]]:
-    machines = machines_of(spec)
     seen: set[str] = set()
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine is not None and machine.name not in seen:
+    for path, _, machine in pools_of(spec):
+        if machine.name not in seen:
             seen.add(machine.name)
-            yield f"pools[{i}].machine", machine
+            yield f"{path}.machine", machine
 
 
 def fabric_devices_fit_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from datetime import date
 
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import machines_of, pools_of
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -34,19 +34,15 @@ def machine_has_efa(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def efa_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Pools of one machine type with EFA are in one zone, because EFA does not cross zones."""
-    machines = machines_of(spec)
-    first: dict[str, tuple[int, str]] = {}
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
+    first: dict[str, tuple[str, str]] = {}
+    for path, pool, machine in pools_of(spec):
         zone = pool.zone or spec.where.zone
-        if machine is None or machine.fabric is None or pool.fabric == "none" or zone is None:
+        if machine.fabric is None or pool.fabric == "none" or zone is None:
             continue
-        index, other = first.setdefault(machine.name, (i, zone))
+        other_path, other = first.setdefault(machine.name, (path, zone))
         if other != zone:
-            what = (
-                f"is {zone}, but pools[{index}] with the same machine type is in {other}, and EFA does not cross zones"
-            )
-            yield warn(efa_pools_share_zone, f"pools[{i}].zone", what, "use one zone to run a job on both pools")
+            what = f"is {zone}, but {other_path} with the same machine type is in {other}, and EFA does not cross zones"
+            yield warn(efa_pools_share_zone, f"{path}.zone", what, "use one zone to run a job on both pools")
 
 
 def p4_pools_are_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -119,62 +115,54 @@ def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The root disk is large enough for its image, and its IOPS and throughput are within the limits of gp3."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine is None:
-            continue
+    for path, pool, machine in pools_of(spec):
         wanted = pool.image or spec.software.image
         image, _ = PROFILE.image(spec, pool, machine)
         least = wanted.size_gib or 8 if isinstance(wanted, CustomImage) else ROOT_MIN_GIB if image.prebuilt else 8
         disk = PROFILE.disk(pool, machine, image)
         if disk.size_gib < least:
             what = f"is {disk.size_gib}; the image needs {least}"
-            yield error(root_disk_is_allowed, f"pools[{i}].disk.size_gib", what, f"use {least} or more, or remove it")
+            yield error(root_disk_is_allowed, f"{path}.disk.size_gib", what, f"use {least} or more, or remove it")
         elif machine.gpu and not image.prebuilt and disk.size_gib < 100:
             what = f"is {disk.size_gib}; driver, toolkit and containers need 50 GiB of free space"
-            yield warn(root_disk_is_allowed, f"pools[{i}].disk.size_gib", what, "use 100 or more")
+            yield warn(root_disk_is_allowed, f"{path}.disk.size_gib", what, "use 100 or more")
         if disk.throughput_mib_s and disk.throughput_mib_s > GP3_MOST_MIB_S:
             what = f"is {disk.throughput_mib_s}; allowed: up to {GP3_MOST_MIB_S} for gp3"
-            yield error(root_disk_is_allowed, f"pools[{i}].disk.throughput_mib_s", what, "lower it")
+            yield error(root_disk_is_allowed, f"{path}.disk.throughput_mib_s", what, "lower it")
         iops = disk.iops or 3000
         if iops > GP3_MOST_IOPS:
             yield error(
                 root_disk_is_allowed,
-                f"pools[{i}].disk.iops",
+                f"{path}.disk.iops",
                 f"is {iops}; allowed: up to {GP3_MOST_IOPS} for gp3",
                 "lower it",
             )
         if disk.throughput_mib_s and disk.throughput_mib_s > iops * GP3_MIB_S_PER_IOPS:
             what = f"is {disk.throughput_mib_s}, which needs {round(disk.throughput_mib_s / GP3_MIB_S_PER_IOPS)} iops; the disk has {iops}"
             yield error(
-                root_disk_is_allowed, f"pools[{i}].disk.throughput_mib_s", what, "raise iops, or lower the throughput"
+                root_disk_is_allowed, f"{path}.disk.throughput_mib_s", what, "raise iops, or lower the throughput"
             )
 
 
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A custom image has the architecture of the machine type, and is an AMI id or an SSM parameter."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
+    for path, pool, machine in pools_of(spec):
         wanted = pool.image or spec.software.image
-        if machine and isinstance(wanted, CustomImage):
+        if isinstance(wanted, CustomImage):
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(image_fits_machine, f"pools[{i}].image.arch", what, "use an image with that architecture")
+                yield error(image_fits_machine, f"{path}.image.arch", what, "use an image with that architecture")
             if not wanted.ref.startswith(("ami-", "/aws/service/")):
                 what = "is not an AMI id; allowed: an id such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
-                yield error(image_fits_machine, f"pools[{i}].image.ref", what, "copy it from the console")
+                yield error(image_fits_machine, f"{path}.image.ref", what, "copy it from the console")
 
 
 def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Machine types on Nitro v6 drop idle TCP connections after 350 seconds."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine and machine.hypervisor == "nitro-v6":
+    for path, _, machine in pools_of(spec):
+        if machine.hypervisor == "nitro-v6":
             what = f"is {machine.name}, which drops idle TCP connections after 350 s"
-            yield info(idle_connections_are_dropped, f"pools[{i}].machine", what, "use TCP keepalive for long sessions")
+            yield info(idle_connections_are_dropped, f"{path}.machine", what, "use TCP keepalive for long sessions")
 
 
 def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:

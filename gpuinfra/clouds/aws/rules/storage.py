@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import machines_of, nearest_value
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -21,10 +21,6 @@ def _lustre(spec: ClusterSpec) -> Iterator[tuple[str, Lustre, str]]:
             yield f"storage[{i}]", entry, entry.deployment or "persistent_2"
 
 
-def _nearest(known: tuple[int, ...], value: int) -> int:
-    return min(known, key=lambda one: abs(one - value))
-
-
 def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The throughput is a tier of the deployment type."""
     for path, entry, kind in _lustre(spec):
@@ -35,7 +31,7 @@ def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what = f"is {tier}, but {kind} has a fixed throughput"
             yield error(lustre_tier_is_offered, f"{path}.throughput_mb_s_per_tib", what, "remove it")
         else:
-            near = _nearest(TIERS[kind], tier)
+            near = nearest_value(TIERS[kind], tier)
             what = f"is {tier}; allowed for {kind}: {listed([str(t) for t in TIERS[kind]])}"
             yield error(lustre_tier_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
 
@@ -96,7 +92,7 @@ def lustre_metadata_iops_are_offered(spec: ClusterSpec, today: date) -> Iterator
             what = f"is {iops}, but {kind} has no metadata configuration"
             yield error(lustre_metadata_iops_are_offered, f"{path}.metadata_iops", what, "remove it")
         elif iops not in METADATA_IOPS:
-            near = _nearest(METADATA_IOPS, iops)
+            near = nearest_value(METADATA_IOPS, iops)
             what = f"is {iops}; allowed: 1500, 3000, 6000, 12000 and multiples of 12000 up to 192000"
             yield error(lustre_metadata_iops_are_offered, f"{path}.metadata_iops", what, f"use {near}")
 

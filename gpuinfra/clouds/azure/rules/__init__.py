@@ -10,7 +10,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
 from gpuinfra.clouds.azure.rules import access
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved, Spot
@@ -22,24 +22,13 @@ RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in each subnet."""
 
 
-def _nearest(known: tuple[int, ...], value: int) -> int:
-    return min(known, key=lambda one: abs(one - value))
-
-
-def _pools(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        if pool.machine in machines:
-            yield f"pools[{i}]", pool, machines[pool.machine]
-
-
 def _infiniband(pool: Pool, machine: MachineType) -> bool:
     return machine.fabric is not None and pool.fabric != "none"
 
 
 def infiniband_pool_has_one_capacity_kind(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A pool with InfiniBand has one kind of capacity, because one fabric is one scale set."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         if _infiniband(pool, machine) and len(pool.capacity) > 1:
             kinds = listed([entry.kind for entry in pool.capacity])
             what = f"has {kinds}; allowed: one kind of capacity in a pool with InfiniBand"
@@ -49,7 +38,7 @@ def infiniband_pool_has_one_capacity_kind(spec: ClusterSpec, today: date) -> Ite
 
 def infiniband_pool_fits_scale_set(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A pool with InfiniBand has at most 100 nodes, the limit of a scale set with a single placement group."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         if _infiniband(pool, machine) and pool.nodes > FABRIC_LIMIT:
             what = f"has {pool.nodes} nodes; allowed: up to {FABRIC_LIMIT} in one InfiniBand fabric"
             hint = "use several pools, which are separate fabrics"
@@ -58,7 +47,7 @@ def infiniband_pool_fits_scale_set(spec: ClusterSpec, today: date) -> Iterator[F
 
 def network_avoids_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The network does not overlap 172.16.0.0/16, which Azure reserves for InfiniBand."""
-    if not any(_infiniband(pool, machine) for _, pool, machine in _pools(spec)):
+    if not any(_infiniband(pool, machine) for _, pool, machine in pools_of(spec)):
         return
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
@@ -71,7 +60,7 @@ def network_avoids_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Azure offers capacity reservations for the machine type; ND sizes have none."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and CapacityKind.RESERVED not in machine.capacity:
                 what = f"is a reservation, but Azure offers no capacity reservation for {machine.name}"
@@ -84,7 +73,7 @@ def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Spot is cheaper than on demand, and a price limit has at most five decimals."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and machine.gpu and machine.gpu.key == "H200":
                 what = "is spot, which had the on-demand price when the price was last read"
@@ -100,7 +89,7 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A custom image has the architecture of the machine type."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
             what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
@@ -109,7 +98,7 @@ def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A pool with several ND nodes uses a size with InfiniBand, which has an r in its name."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         bare = machine.name.startswith("Standard_ND") and machine.fabric is None
         if bare and pool.fabric == "required":
             what = f"is {machine.name}, which has no InfiniBand"
@@ -132,7 +121,7 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         path = f"storage[{i}]"
         tier = entry.throughput_mb_s_per_tib
         if tier is not None and tier not in LUSTRE_SKUS:
-            near = _nearest(tuple(LUSTRE_SKUS), tier)
+            near = nearest_value(tuple(LUSTRE_SKUS), tier)
             what = f"is {tier}; allowed: {listed([str(t) for t in LUSTRE_SKUS])}"
             yield error(lustre_sku_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
             continue

@@ -7,34 +7,22 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.pool import CustomImage
 
 _RESERVATION = re.compile(
     r"(projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
     r"(/reservationBlocks/[a-z0-9-]+(/reservationSubBlocks/[a-z0-9-]+)?)?"
 )
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
-
-
-def _nearest(known: tuple[int, ...], value: int) -> int:
-    return min(known, key=lambda one: abs(one - value))
-
-
-def _pools(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        if pool.machine in machines:
-            yield f"pools[{i}]", pool, machines[pool.machine]
 
 
 def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -47,7 +35,7 @@ def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A reservation is a name, a project and name, or a block of a reservation."""
-    for path, pool, _ in _pools(spec):
+    for path, pool, _ in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if not isinstance(entry, Reserved):
                 continue
@@ -64,7 +52,7 @@ def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findin
 def rdma_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Pools with RDMA are in one zone, because an RDMA network is zonal."""
     zones = {
-        pool.zone or spec.where.zone for _, pool, machine in _pools(spec) if machine.fabric and machine.fabric.is_rdma
+        pool.zone or spec.where.zone for _, pool, machine in pools_of(spec) if machine.fabric and machine.fabric.is_rdma
     }
     zones.discard(None)
     if len(zones) > 1:
@@ -74,7 +62,7 @@ def rdma_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def machine_has_gpudirect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A pool that requires the fabric has a machine type with GPUDirect networking."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         if pool.fabric == "required" and machine.fabric is None:
             what = f"is required, but {machine.name} has no GPUDirect networking"
             yield error(machine_has_gpudirect, f"{path}.fabric", what, "use an A3 with 8 GPUs or a later machine type")
@@ -82,7 +70,7 @@ def machine_has_gpudirect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def gpudirect_stacks_are_not_mixed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The pools of a cluster use one GPUDirect stack, because different stacks do not connect to each other."""
-    providers = sorted({m.fabric.provider for _, pool, m in _pools(spec) if m.fabric and pool.fabric != "none"})
+    providers = sorted({m.fabric.provider for _, pool, m in pools_of(spec) if m.fabric and pool.fabric != "none"})
     if len(providers) > 1:
         what = f"use {listed(providers)}, which do not connect to each other"
         yield warn(gpudirect_stacks_are_not_mixed, "pools", what, "run each job in one pool, or use separate clusters")
@@ -100,7 +88,7 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
     if spec.nodes > main:
         what = f"is {network}, which has {main} addresses for nodes; the cluster needs {spec.nodes}"
         yield error(subnets_have_enough_addresses, "network.cidr", what, "use a larger network")
-    fabric = [(pool, machine) for _, pool, machine in _pools(spec) if machine.fabric and pool.fabric != "none"]
+    fabric = [(pool, machine) for _, pool, machine in pools_of(spec) if machine.fabric and pool.fabric != "none"]
     count = sum(pool.nodes for pool, _ in fabric)
     part = 64 if any(m.fabric and m.fabric.is_rdma for _, m in fabric) else 32
     have = network.num_addresses // part - RESERVED_ADDRESSES
@@ -111,7 +99,7 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The network quota of the project covers the network of each interface."""
-    names = {nic.network for _, pool, m in _pools(spec) if pool.fabric != "none" for nic in m.nics}
+    names = {nic.network for _, pool, m in pools_of(spec) if pool.fabric != "none" for nic in m.nics}
     if len(names) > 5 and not spec.network.existing:
         what = f"need {len(names)} networks of the project's quota, which includes `default`"
         yield info(network_quota_is_enough, "pools", what, "check the quota in the console")
@@ -119,7 +107,7 @@ def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """`iops` and `throughput_mib_s` are set for machine types with Hyperdisk only."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         if machine.family not in HYPERDISK_ONLY and (pool.disk.iops or pool.disk.throughput_mib_s):
             what = f"is set, but the root disk of {machine.name} is pd-balanced, whose performance depends on its size"
             yield error(disk_settings_fit_family, f"{path}.disk", what, "remove iops and throughput_mib_s")
@@ -127,7 +115,7 @@ def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A custom image has the architecture of the machine type."""
-    for path, pool, machine in _pools(spec):
+    for path, pool, machine in pools_of(spec):
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
             what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
@@ -142,7 +130,7 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         path = f"storage[{i}]"
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         if tier not in LUSTRE_TIERS:
-            near = _nearest(tuple(LUSTRE_TIERS), tier)
+            near = nearest_value(tuple(LUSTRE_TIERS), tier)
             what = f"is {tier}; allowed: {listed([str(t) for t in LUSTRE_TIERS])}"
             yield error(lustre_size_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
             continue
