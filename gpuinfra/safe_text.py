@@ -2,7 +2,7 @@
 
 Control characters, escape sequences and marks that change the direction of text are replaced, so nothing acts on what
 shows the text. Escaping for HTML or XML comes on top and belongs to the writer of that format. The node part has its own
-function (`node.words`): evidence spells the characters out so that they stay visible to a person who investigates.
+function (`node.outcome`): evidence spells the characters out so that they stay visible to a person who investigates.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
 from . import nvsmi, states, table
-from .words import Broken, Unreadable, escaped, shortened
+from .outcome import Broken, Unreadable, escaped, shortened
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ class Missing(Exception):
 
 def print_message(line: str, console: bool = False) -> None:
     """Print one line on stderr, and on the system console for units without a terminal."""
-    from .words import escaped
+    from .outcome import escaped
 
     line = "gpuinfra: %s" % escaped(line).replace("\n", " ")
     print(line, file=sys.stderr)

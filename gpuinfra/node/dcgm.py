@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from .words import Unreadable, shortened
+from .outcome import Unreadable, shortened
 
 LEVELS = {1: ("quick", 600), 2: ("medium", 1800), 3: ("long", 3600), 4: ("extra long", 4 * 3600)}
 """Level of `dcgmi diag -r` -> its name, and the time limit in seconds. Level 4 took 45 min to 2.25 h on eight GPUs."""

@@ -19,7 +19,7 @@ from .answer import Answers
 from .checks import ALL
 from .checks.gpus import gpu_list
 from .judge import judge
-from .words import Broken, Unreadable, escaped
+from .outcome import Broken, Unreadable, escaped
 
 FOLDER = Path("/var/lib/gpuinfra/evidence")
 MAX_BYTES = 4 * 1024 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from .words import Broken, Unreadable
+from .outcome import Broken, Unreadable
 
 
 class Machine:

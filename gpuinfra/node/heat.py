@@ -11,8 +11,8 @@ import subprocess
 import time
 from typing import Any, Callable
 
+from .outcome import Unreadable, shortened
 from .table import Row, number, parse
-from .words import Unreadable, shortened
 
 FIELDS = (
     "index", "uuid", "temperature.gpu", "temperature.memory", "clocks_event_reasons.active", "power.draw", "clocks.current.sm",

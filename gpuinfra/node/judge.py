@@ -14,7 +14,7 @@ from .answer import Answers
 from .checks import ALL
 from .checks.base import Check
 from .expectation import Machine
-from .words import Broken, Outcome, Severity, Unreadable, escaped, shortened
+from .outcome import Broken, Outcome, Severity, Unreadable, escaped, shortened
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "error")
 

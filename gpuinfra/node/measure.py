@@ -66,7 +66,7 @@ def links_command(args: argparse.Namespace) -> int:
 def heat_command(args: argparse.Namespace) -> int:
     """Stress the GPUs until the temperatures are steady."""
     from . import heat
-    from .words import Unreadable
+    from .outcome import Unreadable
 
     if not 60 <= args.seconds <= 6 * 3600:
         print_message("--seconds must be between 60 and 21600")
@@ -83,7 +83,7 @@ def heat_command(args: argparse.Namespace) -> int:
 def mig_command(args: argparse.Namespace) -> int:
     """Create the MIG instances that the pool declares; exit code 194 requests a reboot."""
     from . import mig
-    from .words import Unreadable
+    from .outcome import Unreadable
 
     expectation = load(args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap")
     try:

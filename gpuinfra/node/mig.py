@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from typing import Any, Callable, Mapping, Sequence
 
+from .outcome import Unreadable, shortened
 from .table import parse
-from .words import Unreadable, shortened
 
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 REBOOT = 194

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from xml.parsers import expat
 
+from .outcome import Unreadable, shortened
 from .table import label
-from .words import Unreadable, shortened
 
 _SKIPPED = frozenset(("supported_clocks", "accounted_processes"))
 _REPEATED = frozenset(("process_info", "mig_device"))

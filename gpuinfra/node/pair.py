@@ -20,7 +20,7 @@ from typing import Any, Callable, Mapping, Protocol
 from . import nccl
 from .cloud import CloudError, field
 from .evidence import now
-from .words import shortened
+from .outcome import shortened
 
 ASSIGNMENT = Path("/var/lib/gpuinfra/pair.json")
 WAIT_S, LIMIT_S = 300.0, 600.0

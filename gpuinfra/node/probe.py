@@ -15,8 +15,8 @@ import sys
 import time
 from typing import Any, Callable, Iterable
 
+from .outcome import escaped
 from .probes import GPU_FIELDS, NODE_PART, OLDER_NAMES, PROBES, Probe
-from .words import escaped
 
 _FIRST_LINES = 20
 _GRACE_S = 5.0

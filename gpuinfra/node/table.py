@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .outcome import Unreadable, shortened
 from .probes import OLDER_NAMES
-from .words import Unreadable, shortened
 
 ABSENT = frozenset(
     (

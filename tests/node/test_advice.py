@@ -5,8 +5,8 @@ import pytest
 from gpuinfra.node.advice import ACTIONS, BY_CHECK, advise
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import judge
+from gpuinfra.node.outcome import Severity
 from gpuinfra.node.states import STATES
-from gpuinfra.node.words import Severity
 from gpuinfra.node.xids import TO_DO, XIDS
 from tests.node.healthy import JOURNAL, P4D, probes
 

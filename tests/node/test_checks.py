@@ -10,7 +10,7 @@ import pytest
 from gpuinfra.handover.judge import describe
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import WARNS, judge, not_checked, verdict
-from gpuinfra.node.words import Severity
+from gpuinfra.node.outcome import Severity
 from tests.node.healthy import (
     AZURE,
     AZURE_A100,

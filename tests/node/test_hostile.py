@@ -7,9 +7,9 @@ import pytest
 
 from gpuinfra.node import nvsmi
 from gpuinfra.node.judge import judge, verdict
+from gpuinfra.node.outcome import Unreadable, escaped
 from gpuinfra.node.probe import run
 from gpuinfra.node.probes import Probe
-from gpuinfra.node.words import Unreadable, escaped
 from tests.node.healthy import JOURNAL, P4D, healthy, record
 
 DOCTYPE = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [%s]><nvidia_smi_log><attached_gpus>0</attached_gpus><driver_version>1</driver_version>%s</nvidia_smi_log>'

@@ -13,7 +13,7 @@ from gpuinfra.catalog.mig import PROFILES, problem
 from gpuinfra.node import __main__ as main
 from gpuinfra.node import mig
 from gpuinfra.node.judge import judge
-from gpuinfra.node.words import Unreadable
+from gpuinfra.node.outcome import Unreadable
 from tests.node.healthy import H100, JOURNAL, RECORDINGS, devices, probes, state
 from tests.node.test_recordings import sections
 

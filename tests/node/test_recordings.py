@@ -10,7 +10,7 @@ from gpuinfra.node.answer import Answers
 from gpuinfra.node.checks.fabric import NvlinkActive
 from gpuinfra.node.expectation import Machine
 from gpuinfra.node.judge import judge
-from gpuinfra.node.words import Broken, Unreadable
+from gpuinfra.node.outcome import Broken, Unreadable
 from tests.node.healthy import RECORDINGS, record
 
 XML = sorted(RECORDINGS.glob("*.xml"))

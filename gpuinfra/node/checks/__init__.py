@@ -6,7 +6,7 @@ To add a check, write a `Check` class in the module of its subject, add it to `C
 
 from __future__ import annotations
 
-from ..words import Phase
+from ..outcome import Phase
 from . import (
     burn_in,
     containers,

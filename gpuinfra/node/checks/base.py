@@ -9,8 +9,8 @@ from typing import Any, Iterable, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from ..table import Row, Table, failure
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 
 
 class Check:

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..dcgm import LEVELS, Result, results
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from .base import Check, listed, result_of
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}

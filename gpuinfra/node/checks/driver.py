@@ -7,7 +7,7 @@ from typing import Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
+from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
 from .base import Check, all_same, listed, on_some
 from .platform import loaded_modules
 

@@ -6,7 +6,7 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check, all_same, by_gpu, gpu_rows, listed, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules

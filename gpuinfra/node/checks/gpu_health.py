@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..answer import Answers
 from ..expectation import Machine
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..table import Table, absent, failure
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, gpu_rows, listed, word
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from ..answer import Answers
 from ..expectation import Machine
 from ..mig import instances
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from ..table import Table, absent, label
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, listed, needed, word
 from .platform import pci_gpus
 

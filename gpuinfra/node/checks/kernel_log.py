@@ -6,7 +6,7 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..xids import ACTIONS_OF_154, TO_DO, UNKNOWN, XIDS
 from .base import Check, listed
 

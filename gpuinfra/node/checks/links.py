@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from .base import Check, listed, result_of
 from .speed import known_floor
 

@@ -6,7 +6,7 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
+from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
 from .base import Check
 
 _16_GIB_IN_KIB = 16 * 1024 * 1024

@@ -6,7 +6,7 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
+from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed
 
 _PCI = re.compile(

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
+from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
 from .base import Check, listed, result_of
 
 PLUGINS = {

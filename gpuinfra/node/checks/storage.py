@@ -7,7 +7,7 @@ from typing import Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..words import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from .base import Check, listed, result_of
 
 
