@@ -29,6 +29,8 @@ def of_operator(endpoint: str, operator: Mapping[str, Any], cloud: str, region: 
     environment: dict[str, str] = {}
     for name, variables in _OPERATORS.items():
         environment |= variables(endpoint, operator, region if name == cloud else "")
+    if cloud not in _OPERATORS:
+        environment[f"{cloud.upper()}_ENDPOINT"] = f"{endpoint}/.{cloud}"
     return environment
 
 

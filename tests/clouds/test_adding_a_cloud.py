@@ -40,7 +40,7 @@ def program():
     GpuCluster("herd", spec)
 
 made = record(program)
-print(json.dumps([[one.type, one.name, one.inputs] for one in made.custom]))
+print(json.dumps([[one.type, one.name, one.inputs] for one in made.custom], default=str))
 clouds = [name for name in sys.modules if name.startswith(("pulumi_aws", "pulumi_azure", "pulumi_gcp"))]
 assert not clouds, clouds
 """
@@ -50,9 +50,9 @@ assert not clouds, clouds
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of gpuinfra with the files and the line of the page."""
     place = tmp_path_factory.mktemp("meadow")
-    ignored = shutil.ignore_patterns("__pycache__", "tools", "devices")
+    ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "gpuinfra", place / "gpuinfra", ignore=ignored)
-    for folder in ("bootstrap", "stacks", "plugin"):
+    for folder in ("bootstrap", "engine", "plugin", "stacks"):
         shutil.copytree(ROOT / folder, place / folder, ignore=ignored)
     (place / "tests" / "clouds").mkdir(parents=True)
     for name in ("tests/__init__.py", "tests/clouds/__init__.py", "tests/clouds/recorder.py"):
@@ -65,6 +65,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in blocks.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
+    _write_sdk(place / "pulumi_meadow")
     registry = place / "gpuinfra" / "registry.py"
     before = registry.read_text(encoding="utf-8")
     after = before.replace("CLOUDS = {", "CLOUDS = {\n" + line, 1)
@@ -73,9 +74,34 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def _run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+SDK = {
+    "Network": ("cidr: str", "tags: Any"),
+    "FileSystem": ("network: str", "kind: str", "mount: str", "tags: Any"),
+    "Object": ("bucket: str", "key: str", "source: Any"),
+    "Group": ("machine: str", "image: str", "count: int", "userData: str", "tags: Any"),
+}
+"""The resource types of Meadow's Pulumi provider, with their inputs."""
+
+
+def _write_sdk(folder: Path) -> None:
+    """A Pulumi SDK as Pulumi generates it, as far as a rehearsal reads it: a type's inputs and outputs."""
+    folder.mkdir()
+    classes = [{"mod": "index", "fqn": "pulumi_meadow", "classes": {f"meadow:index:{one}": one for one in SDK}}]
+    (folder / "__init__.py").write_text(f'resource_modules="""\n{json.dumps(classes)}"""\n', encoding="utf-8")
+    (folder / "pulumi-plugin.json").write_text('{"resource": true, "name": "meadow", "version": "1.0.0"}')
+    for name, inputs in SDK.items():
+        getters = [line.partition(": ") for line in inputs]
+        body = "".join(
+            f'    @pulumi.getter(name="{key}")\n    def {key}(self) -> pulumi.Output[{kind}]:\n        ...\n\n'
+            for key, _, kind in getters
+        )
+        text = f"class {name}Args:\n{body}\n\nclass {name}(CustomResource):\n{body}"
+        (folder / f"{name.lower()}.py").write_text(f"\n{text}", encoding="utf-8")
+
+
+def _run(place: Path, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run([sys.executable, *words], cwd=place, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, *words], cwd=place, env=env, capture_output=True, text=True, timeout=timeout)
 
 
 def _stack(place: Path, kind: str = "on_demand") -> str:
@@ -93,6 +119,7 @@ def test_the_new_cloud_is_planned(copy: Path) -> None:
     assert plan["resources"] == {
         "meadow:index:Network": 1,
         "meadow:index:FileSystem": 3,
+        "meadow:index:Object": 1,
         "meadow:index:Group": 1,
         "gpuinfra:index:NodesReady": 1,
     }
@@ -104,7 +131,7 @@ def test_the_new_cloud_is_planned(copy: Path) -> None:
     (pool,) = plan["pools"]
     assert {"30-driver", "60-lustre", "62-home", "80-scratch"} <= {step["id"] for step in pool["steps"]}
     assert pool["versions"]["SCRATCH_MODEL"] == "Meadow NVMe Disk"
-    assert pool["versions"]["LUSTRE_REPOSITORY"] == "https://packages.meadow.example/lustre"
+    assert pool["versions"]["HOME_OPTIONS"].startswith("nfsvers=4.1,hard")
     assert [one["type"] for one in plan["kept"]] == ["meadow:index:FileSystem"] * 2
 
 
@@ -144,3 +171,15 @@ def test_the_new_cloud_is_built(copy: Path) -> None:
     assert made["herd-gpu-on_demand-0"][0] == "meadow:index:Group"
     assert made["herd-gpu-on_demand-0"][1]["count"] == 3
     assert made["herd-network"][1]["tags"]["gpuinfra:cluster"] == "herd"
+
+
+@pytest.mark.long
+def test_the_new_cloud_is_rehearsed(copy: Path) -> None:
+    """Pulumi's engine creates the resources at the stand-in cloud, and the handover verifies all stand-in nodes."""
+    stack = _stack(copy)
+    done = _run(copy, "-m", "gpuinfra", "rehearse", "up", stack, "--deadline", "400s", timeout=500)
+    try:
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
+        assert "3 of 3 nodes" in done.stdout
+    finally:
+        _run(copy, "-m", "gpuinfra", "rehearse", "destroy", stack, timeout=300)

@@ -11,13 +11,21 @@ from collections.abc import Callable
 
 def of_node(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
     """The environment that a stand-in node's image carries. `endpoint` is `http://127.0.0.1:PORT`."""
-    return _NODES[cloud](endpoint, instance_id)
+    return _NODES[cloud](endpoint, instance_id) if cloud in _NODES else _generic(cloud, endpoint, instance_id)
 
 
 def health_address(endpoint: str, instance_id: str) -> str:
     """The loopback address on which this node serves its health. Stand-in nodes share one network, so each has its own address."""
     digest = hashlib.sha256(f"{endpoint} {instance_id}".encode()).digest()
     return f"127.{64 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
+
+
+def _generic(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
+    """A cloud without tables of its own here: cloud-init reads an EC2-compatible metadata service."""
+    return {
+        f"{cloud.upper()}_ENDPOINT": f"{endpoint}/.{cloud}",
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{endpoint}/.{cloud}/nodes/{instance_id}",
+    }
 
 
 def _aws(endpoint: str, instance_id: str) -> dict[str, str]:

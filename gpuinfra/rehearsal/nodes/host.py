@@ -31,7 +31,7 @@ from gpuinfra.rehearsal.nodes.library import Library
 from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
 from gpuinfra.rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra.rehearsal.nodes.stage import stage_of
-from gpuinfra.rehearsal.nodes.state import Instance, first_state
+from gpuinfra.rehearsal.nodes.state import Instance, first_state, image_cloud
 from gpuinfra.rehearsal.nodes.support import ISOLATED
 
 REBOOT, POWEROFF = 40, 41
@@ -188,7 +188,7 @@ class NodeHost:
             launchers=self._library.launchers,
             os_name=instance.os,
             hostname=hostname(instance),
-            archive=root.ARCHIVES[instance.cloud].format(region=instance.region),
+            archive=root.ARCHIVES[image_cloud(instance.cloud)].format(region=instance.region),
         )
         self._nodes[instance.id] = node
         self._request_start(node, resume=False)

@@ -22,11 +22,12 @@ Stand-in tools compute their output from this file, so the output shows a step t
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from gpuinfra.registry import module_of
 
 SCHEMA = "gpuinfra.standin/1"
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
@@ -61,15 +62,22 @@ class Instance:
     faults: tuple[str, ...] = ()
 
 
+def image_cloud(cloud: str) -> str:
+    """The cloud whose images and hardware layout a stand-in node has: its own, or AWS's for a cloud without tables here."""
+    return cloud if cloud in DISK_MODELS else Instance.cloud
+
+
 def first_state(instance: Instance) -> dict[str, Any]:
     """The state before the first boot: the kernel of the image, and no packages."""
     images = _table("images.json")["images"]
-    image = images[f"{instance.cloud}/{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
+    like = image_cloud(instance.cloud)
+    image = images[f"{like}/{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
     hardware = hardware_of(instance.cloud, instance.machine)
     return {
         "schema": SCHEMA,
         "instance": {
-            name: getattr(instance, name) for name in ("id", "name", "cloud", "cluster", "pool", "region", "zone")
+            **{name: getattr(instance, name) for name in ("id", "name", "cluster", "pool", "region", "zone")},
+            "cloud": like,
         },
         "machine": instance.machine,
         "hardware": hardware,
@@ -95,7 +103,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
 
 def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
     """The devices of a machine type, from its cloud's catalogue; none for an unknown type."""
-    machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
+    machines = module_of(cloud, "catalog").MACHINES
     machine = machines.get(machine_name)
     if machine is None:
         return {
@@ -113,7 +121,7 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
         "nvswitches": NVSWITCHES[machine.gpu.arch] if machine.nvswitch and machine.gpu else 0,
         "nvme": machine.local_disks,
         "nvme_gb": machine.local_disk_gb // machine.local_disks if machine.local_disks else 0,
-        "nvme_model": DISK_MODELS[cloud],
+        "nvme_model": DISK_MODELS.get(cloud) or module_of(cloud, "software").SOFTWARE.local_disk_model,
     }
 
 

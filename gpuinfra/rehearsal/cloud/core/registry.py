@@ -1,6 +1,7 @@
 """Loads the stand-ins of clouds. The table is gpuinfra's own table of clouds; `core` names none of them.
 
-A stand-in is the folder beside `core` that has the cloud's name. Without such a folder, the cloud gets the generic `StandIn`.
+A stand-in is the folder beside `core` that has the cloud's name, or the module `rehearsal` in the package of the cloud. Without
+either, the cloud gets the generic `StandIn`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import importlib
 import importlib.util
 from functools import cache
 
+from gpuinfra import registry as clouds
 from gpuinfra.registry import CLOUDS
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, module_of
@@ -20,9 +22,11 @@ ROOT = __name__.rsplit(".", 2)[0]
 @cache
 def of_cloud(name: str) -> StandIn:
     """The stand-in of a cloud, by its name in a spec."""
-    if importlib.util.find_spec(f"{ROOT}.{name}") is None:
-        return StandIn(name)
-    return importlib.import_module(f"{ROOT}.{name}.stand_in").STAND_IN(name)
+    if importlib.util.find_spec(f"{ROOT}.{name}"):
+        return importlib.import_module(f"{ROOT}.{name}.stand_in").STAND_IN(name)
+    if clouds.has_module(name, "rehearsal"):
+        return clouds.module_of(name, "rehearsal").STAND_IN(name)
+    return StandIn(name)
 
 
 def of_package(package: str) -> StandIn:
