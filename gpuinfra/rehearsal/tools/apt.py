@@ -86,9 +86,9 @@ def apt_mark(argv: list[str]) -> int:
         )
         return 0
     if action in ("showmanual", "showauto"):
-        wanted = action == "showauto"
+        requested = action == "showauto"
         sys.stdout.write(
-            "".join(f"{name}\n" for name in sorted(packages) if bool(packages[name].get("auto")) == wanted)
+            "".join(f"{name}\n" for name in sorted(packages) if bool(packages[name].get("auto")) == requested)
         )
         return 0
     unknown = [name for name in names if name not in packages]
@@ -188,10 +188,10 @@ def _download(names: list[str]) -> int:
     """`apt-get download NAME=VERSION`: write the package file to the working folder."""
     universe = Universe(read_state())
     for word in names:
-        name, _, wanted = word.partition("=")
-        fitting = [version for version in _known(universe, name) if not wanted or matches(version, wanted)]
+        name, _, requested = word.partition("=")
+        fitting = [version for version in _known(universe, name) if not requested or matches(version, requested)]
         if not fitting:
-            return fail(f"E: Can't find a source to download version '{wanted}' of '{name}'", 100)
+            return fail(f"E: Can't find a source to download version '{requested}' of '{name}'", 100)
         text = f"stand-in file apt\npackage {name} {fitting[-1]} amd64\nend\n"
         write_file(f"{os.getcwd()}/{name}_{fitting[-1]}_all.deb", text)
     return 0
@@ -201,7 +201,7 @@ def _resolve(
     universe: Universe,
     state: State,
     name: str,
-    wanted: str,
+    requested: str,
     pins: list,
     chosen: dict[str, str],
     options: set[str],
@@ -209,25 +209,25 @@ def _resolve(
 ) -> None:
     installed = state["packages"].get(name)
     if name in chosen:
-        if wanted and not matches(chosen[name], wanted):
-            raise LookupError(f"Unable to correct problems: {name} is required at {chosen[name]} and at {wanted}")
+        if requested and not matches(chosen[name], requested):
+            raise LookupError(f"Unable to correct problems: {name} is required at {chosen[name]} and at {requested}")
         return
-    if installed and (not wanted or matches(installed["version"], wanted)) and not asked:
+    if installed and (not requested or matches(installed["version"], requested)) and not asked:
         return
     versions = _known(universe, name)
     if not versions and not installed:
         raise LookupError(f"Unable to locate package {name}")
-    if wanted:
-        fitting = [version for version in versions if matches(version, wanted)]
+    if requested:
+        fitting = [version for version in versions if matches(version, requested)]
         if not fitting:
-            raise LookupError(f"Version '{wanted}' for '{name}' was not found")
+            raise LookupError(f"Version '{requested}' for '{name}' was not found")
         version = fitting[-1]
     else:
         version = _candidate(universe, name, pins) or (installed or {}).get("version", "")
         if not version:
             raise LookupError(f"Package '{name}' has no installation candidate")
     if installed:
-        if installed["version"] == version or (not wanted and newer(version, installed["version"]) < 0):
+        if installed["version"] == version or (not requested and newer(version, installed["version"]) < 0):
             return
         if installed.get("hold") and "--allow-change-held-packages" not in options:
             raise LookupError("Held packages were changed and -y was used without --allow-change-held-packages.")
@@ -289,9 +289,9 @@ def _candidate(universe: Universe, name: str, pins: list[tuple[list[str], str, i
     if not versions:
         return ""
     best: tuple[int, str] = (500, versions[-1])
-    for patterns, wanted, priority in pins:
+    for patterns, requested, priority in pins:
         if priority > best[0] and any(matches(name, pattern) for pattern in patterns):
-            fitting = [version for version in versions if matches(version, wanted)]
+            fitting = [version for version in versions if matches(version, requested)]
             if fitting:
                 best = (priority, fitting[-1])
     return best[1]

@@ -34,21 +34,21 @@ def boot() -> None:
     """Load the modules of the machine's devices, then those of `modules-load.d`."""
     state = read_state()
     forget_loaded()
-    wanted = [*NETWORK[state["instance"]["cloud"]], "nvme"]
+    to_load = [*NETWORK[state["instance"]["cloud"]], "nvme"]
     if state["hardware"].get("fabric") == "gib":
-        wanted.append("mlx5_ib")
+        to_load.append("mlx5_ib")
     files = state["module_files"].get(state["kernel"], {})
     if state["hardware"]["gpus"] and "nvidia" in files:
-        wanted += ["nvidia", "nvidia_modeset", "nvidia_drm"]
+        to_load += ["nvidia", "nvidia_modeset", "nvidia_drm"]
     if state["hardware"]["efa"]:
-        wanted.append("efa")
+        to_load.append("efa")
     for folder in ("/usr/lib/modules-load.d", "/etc/modules-load.d"):
         for path in walk(folder):
             if path.endswith(".conf"):
-                wanted += [
+                to_load += [
                     line.strip() for line in read_text(path).splitlines() if line.strip() and line[0] not in "#;"
                 ]
-    for name in wanted:
+    for name in to_load:
         code, text = load(name)
         if code and name in ("nvidia", "efa"):
             os.write(2, f"systemd-modules-load: {text}\n".encode())
@@ -135,18 +135,18 @@ def refresh_devices() -> None:
     from . import device_tools
 
     try:
-        wanted = device_tools.files()
+        expected = device_tools.files()
     except SystemExit as error:  # an unknown GPU: the node boots without device files
         os.write(2, f"stand-in devices: {error}\n".encode())
-        wanted = {}
+        expected = {}
     earlier = read_text(FILES_MADE, "").splitlines()
     for path in earlier:
-        if path not in wanted and exists(path):
+        if path not in expected and exists(path):
             os.unlink(path)
-    for path, text in wanted.items():
+    for path, text in expected.items():
         if read_text(path, "\0") != text:
             write_file(path, text, 0o444 if path.startswith(("/proc", "/sys")) else 0o666)
-    write_file(FILES_MADE, "".join(path + "\n" for path in wanted))
+    write_file(FILES_MADE, "".join(path + "\n" for path in expected))
 
 
 def modprobe(argv: list[str]) -> int:

@@ -43,12 +43,12 @@ def lnetctl(argv: list[str]) -> int:
 
 def configuration(state: State) -> dict:
     """The configuration of this boot. Lustre's module adds the TCP network itself."""
-    kept = state.get("lnet") or {}
-    if kept.get("boot_id") != state["boot_id"]:
-        kept = {"boot_id": state["boot_id"], "nets": {}, "prefers": ""}
+    lnet = state.get("lnet") or {}
+    if lnet.get("boot_id") != state["boot_id"]:
+        lnet = {"boot_id": state["boot_id"], "nets": {}, "prefers": ""}
     if "lustre" in state["modules"]:
-        kept["nets"].setdefault("tcp", ["eth0"])
-    return kept
+        lnet["nets"].setdefault("tcp", ["eth0"])
+    return lnet
 
 
 def _value(argv: list[str], name: str) -> str:
@@ -75,15 +75,15 @@ def _add(state: State, net: str, interface: str) -> int:
     if problem:
         sys.stderr.write(f'add:\n    - net:\n          errno: -22\n          descr: "{problem}"\n')
         return 234
-    return _change(lambda kept: kept["nets"].setdefault(net, []).append(interface))
+    return _change(lambda lnet: lnet["nets"].setdefault(net, []).append(interface))
 
 
 def _show(state: State, only: str, whole: bool) -> int:
-    kept = configuration(state)
+    lnet = configuration(state)
     mounted = any(item["type"] == "lustre" for item in state["mounts"])
-    heard = mounted and kept["prefers"].startswith("efa") and "lustre-over-tcp" not in state["faults"]
+    heard = mounted and lnet["prefers"].startswith("efa") and "lustre-over-tcp" not in state["faults"]
     lines = ["net:"]
-    for net, interfaces in {"lo": [""], **kept["nets"]}.items():
+    for net, interfaces in {"lo": [""], **lnet["nets"]}.items():
         if only and net != only:
             continue
         lines += [f"    - net type: {net}", "      local NI(s):"]

@@ -294,9 +294,9 @@ class Manager:
 
     def _restart(self, unit: Unit, clean: bool, result: str) -> None:
         """Apply `Restart=`, after `RestartSec=` and at most five times in ten seconds."""
-        wanted = unit.one("Service", "Restart", "no")
+        policy = unit.one("Service", "Restart", "no")
         abnormal = result in ("signal", "timeout")
-        if not (wanted == "always" or (wanted == "on-failure" and not clean) or (wanted == "on-abnormal" and abnormal)):
+        if not (policy == "always" or (policy == "on-failure" and not clean) or (policy == "on-abnormal" and abnormal)):
             return
         state = self.states[unit.name]
         times = [moment for moment in state.get("restarts", []) if time.time() - moment < 10] + [time.time()]

@@ -269,9 +269,9 @@ def _size(item: dict) -> tuple[int, int]:
 
 
 def _shown(options: str) -> str:
-    kept = [
+    visible = [
         word
         for word in options.split(",")
         if word not in ("defaults", "_netdev", "nofail") and not word.startswith("x-")
     ]
-    return ",".join(["rw", *kept])
+    return ",".join(["rw", *visible])

@@ -35,8 +35,8 @@ def nft(argv: list[str]) -> int:
 
 def loaded(state: State) -> dict:
     """Table -> its listing, of this boot."""
-    kept = state.get("nft") or {}
-    return dict(kept["tables"]) if kept.get("boot_id") == state["boot_id"] else {}
+    stored = state.get("nft") or {}
+    return dict(stored["tables"]) if stored.get("boot_id") == state["boot_id"] else {}
 
 
 def _keep(tables: dict) -> int:

@@ -173,7 +173,7 @@ def _is(action: str, names: list[str], quiet: bool) -> int:
 
 def _show(names: list[str], properties: list[str], bare: bool) -> int:
     states = units()
-    wanted = [item for value in properties for item in value.split(",")]
+    fields = [item for value in properties for item in value.split(",")]
     for name in names or [""]:
         full = full_name(name) if name else ""
         state = states.get(full, {})
@@ -190,7 +190,7 @@ def _show(names: list[str], properties: list[str], bare: bool) -> int:
             "FragmentPath": unit.path if unit else "",
             "NRestarts": str(len(state.get("restarts", []))),
         }
-        for key in wanted or values:
+        for key in fields or values:
             sys.stdout.write(values.get(key, "") + "\n" if bare else f"{key}={values.get(key, '')}\n")
     return 0
 

@@ -96,9 +96,9 @@ def _check(argv: list[str], files: list[str]) -> int:
     worst = 0
     for listing in files:
         for line in read_text(listing).splitlines():
-            wanted, _, path = line.partition(" ")
+            expected, _, path = line.partition(" ")
             path = path.lstrip(" *")
-            good = shown_sha256(path) == wanted
+            good = shown_sha256(path) == expected
             if "--quiet" not in argv and "--status" not in argv:
                 sys.stdout.write(f"{path}: {'OK' if good else 'FAILED'}\n")
             worst = worst if good else 1
@@ -115,9 +115,9 @@ def _verify(words: list[str], home: str, status: str) -> int:
         return fail("gpg: no valid OpenPGP data found.\ngpg: the signature could not be verified.", 2)
     from _hashlib import openssl_sha256 as sha256
 
-    fingerprint, wanted = signature[2:]
+    fingerprint, expected = signature[2:]
     with open(words[1], "rb") as file:
-        good = sha256(file.read()).hexdigest() == wanted
+        good = sha256(file.read()).hexdigest() == expected
     if fingerprint not in keys:
         word, text, code = (
             f"ERRSIG {fingerprint[-16:]} 1 10 00 0 9 {fingerprint}\n[GNUPG:] NO_PUBKEY {fingerprint[-16:]}",

@@ -218,8 +218,8 @@ def unmet(unit: Unit) -> list[str]:
     }
     for key, check in checks.items():
         for value in unit.all("Unit", key):
-            wanted = not value.startswith("!")
-            if check(value.lstrip("!|")) != wanted:
+            expected = not value.startswith("!")
+            if check(value.lstrip("!|")) != expected:
                 found.append(f"{key}={value}")
     return found
 

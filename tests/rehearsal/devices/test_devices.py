@@ -171,7 +171,7 @@ def test_gpu_identities_differ_between_instances() -> None:
 def test_provenance_names_every_tool() -> None:
     """Each output has its origin: recorded, synthesized or a documented format."""
     records = provenance()
-    assert {entry["made"] for entry in records} <= {"recorded", "synthesised", "documented format"}
+    assert {entry["made"] for entry in records} <= {"recorded", "synthesized", "documented format"}
     assert all(entry["recording"] for entry in records if entry["made"] != "documented format")
     text = " ".join(entry["output"] for entry in records)
     for tool in ("nvidia-smi", "lspci", "fi_info", "rdma", "ibv_devinfo", "ibstat", "journalctl", "dmesg"):
