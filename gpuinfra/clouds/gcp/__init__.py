@@ -1,6 +1,6 @@
-"""Google Cloud: what it sells (`catalog`), what is decided differently there (`profile`), and the components that translate a plan.
+"""Google Cloud: its machine types (`catalog`), its decisions (`profile`), and the components that translate a plan into resources.
 
-`profile` and `catalog` are pure. The components are imported when they are asked for, so that a plan never waits for an SDK.
+`profile` and `catalog` are pure. Components are imported on first access, so that a plan does not load the SDK.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
         FoundationArgs,
     )
     from gpuinfra.clouds.gcp.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
-    from gpuinfra.clouds.gcp.components.firewall import Neighbours, NeighboursArgs, Walls, WallsArgs
+    from gpuinfra.clouds.gcp.components.firewall import (
+        FirewallRules,
+        FirewallRulesArgs,
+        NodeFirewallRule,
+        NodeFirewallRuleArgs,
+    )
     from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
@@ -43,7 +48,7 @@ _MODULES = {
         "FoundationArgs",
     ),
     "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
-    "firewall": ("Neighbours", "NeighboursArgs", "Walls", "WallsArgs"),
+    "firewall": ("FirewallRules", "FirewallRulesArgs", "NodeFirewallRule", "NodeFirewallRuleArgs"),
     "keys": ("Key", "KeyArgs"),
     "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
@@ -61,15 +66,17 @@ __all__ = [
     "Evidence",
     "EvidenceArgs",
     "Existing",
+    "FirewallRules",
+    "FirewallRulesArgs",
     "Foundation",
     "FoundationArgs",
     "Key",
     "KeyArgs",
     "Lock",
-    "Neighbours",
-    "NeighboursArgs",
     "Network",
     "NetworkArgs",
+    "NodeFirewallRule",
+    "NodeFirewallRuleArgs",
     "NodePool",
     "NodePoolArgs",
     "NodeRole",
@@ -83,8 +90,6 @@ __all__ = [
     "ServicesArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
-    "Walls",
-    "WallsArgs",
 ]
 
 __getattr__ = lazy_exports(

@@ -10,7 +10,8 @@ from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
-from gpuinfra.clouds.gcp.resources import ZONAL, resources
+from gpuinfra.clouds.gcp.instances import ZONAL_NETWORKS
+from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
 from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import BilledCapacity
@@ -198,7 +199,7 @@ class GcpProfile:
         rails: dict[str, int] = {}
         zones: set[str] = set()
         for pool, machine in _fabric_pools(spec):
-            for name in {nic.network for nic in machine.nics if nic.network in ZONAL}:
+            for name in {nic.network for nic in machine.nics if nic.network in ZONAL_NETWORKS}:
                 rails[name] = max(rails.get(name, 0), sum(nic.network == name for nic in machine.nics))
                 zones.add(zoning.by_pool[pool.name])
         eighths = [
@@ -298,7 +299,7 @@ def _shared(spec: ClusterSpec) -> tuple[str, ...]:
     machines = machines_of(spec)
     used = [machine for _, machine in _fabric_pools(spec)]
     used += [machines[name] for name in spec.network.machines if name in machines]
-    return tuple(sorted({nic.network for machine in used for nic in machine.nics} - {"main"} - ZONAL))
+    return tuple(sorted({nic.network for machine in used for nic in machine.nics} - {"main"} - ZONAL_NETWORKS))
 
 
 def _service_range(eighth: str, prefix: int, kinds: set[str]) -> str | None:

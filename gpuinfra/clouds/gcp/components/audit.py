@@ -1,8 +1,8 @@
-"""The foundation: what a cluster answers to, and what outlives it.
+"""The foundation: audit trail, keys, evidence bucket and budget alert. `destroy` retains audit records, keys and data.
 
-The project's audit configuration, its logs in a bucket that holds them for their days, the same audit records in a locked bucket of Cloud Storage,
-keys, the evidence bucket, and the budget alert. It holds audit and data, so most of it is kept when the stack is destroyed.
-A project has one audit configuration, and whoever writes it writes all of it: a team puts this into a stack of its own.
+The audit trail is the project's audit configuration, a log bucket with all logs for searching, and a locked bucket of Cloud Storage with the
+audit records. A project has one audit configuration, and each write replaces all of it, so teams that share a project put the foundation into
+a stack of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gpuinfra import naming
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
 from gpuinfra.clouds.gcp.components.scope import Scope, child
@@ -25,17 +26,17 @@ FLOW_LOGS = 'log_id("compute.googleapis.com/vpc_flows")'
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """What is recorded, and for how long it cannot be removed."""
+    """Recorded events, and the retention of the records."""
 
     scope: Scope
     plan: AuditPlan
 
 
 class AuditTrail(pulumi.ComponentResource):
-    """Audit logs of every service, in a log bucket for searching and in a locked bucket for keeping.
+    """Audit logs of all services, in a log bucket for searching and in a locked bucket for retention.
 
-    Admin activity is always recorded by Google; reads and writes of data are recorded because this says so.
-    `compliance` locks both buckets for good; `governance` holds the same days, and an owner of the project may lift them.
+    Google always records admin activity; the audit configuration adds reads and writes of data. The lock mode `compliance` locks both buckets
+    permanently. With `governance` the retention is the same, and an owner of the project can remove it.
     """
 
     key_id: pulumi.Output[str]
@@ -43,112 +44,106 @@ class AuditTrail(pulumi.ComponentResource):
     bucket: pulumi.Output[str]
     """Bucket of the records."""
     log_bucket: pulumi.Output[str]
-    """The log bucket, as `projects/P/locations/R/buckets/B`."""
+    """The log bucket, `projects/P/locations/R/buckets/B`."""
 
     def __init__(self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:AuditTrail", name, None, opts)
         self._name, self._args = name, args
         self.key_id = self._key()
-        self._config()
-        self.log_bucket = self._searching()
-        self.bucket = self._keeping()
+        kinds = ("ADMIN_READ", "DATA_READ", "DATA_WRITE") if args.plan.data_events else ("ADMIN_READ",)
+        gcp.projects.IAMAuditConfig(
+            rows.AUDIT_CONFIG.logical(name),
+            # The provider requires the project here, so `Scope.options` has no gap to fill.
+            project=args.scope.project,
+            service="allServices",
+            audit_log_configs=[gcp.projects.IAMAuditConfigAuditLogConfigArgs(log_type=kind) for kind in kinds],
+            opts=child(self, rows.AUDIT_CONFIG),
+        )
+        self.log_bucket = self._log_bucket()
+        self.bucket = self._records()
         self.register_outputs({"key_id": self.key_id, "bucket": self.bucket, "log_bucket": self.log_bucket})
-
-    def _logical(self, *parts: str) -> str:
-        return naming.logical(self._name, *parts)
 
     def _key(self) -> pulumi.Output[str]:
         scope = self._args.scope
-        within = pulumi.InvokeOutputOptions(parent=self)
-        logging = gcp.logging.get_project_cmek_settings_output(project=scope.project, opts=within)
+        logging = gcp.logging.get_project_cmek_settings_output(
+            project=scope.project, opts=pulumi.InvokeOutputOptions(parent=self)
+        )
         users = {
             "logging": logging.service_account_id.apply(lambda id_: f"serviceAccount:{id_}"),
             "storage": storage_agent(scope, self),
         }
         args = KeyArgs(scope=scope, purpose="audit", users=users)
-        return Key(self._logical("key"), args, pulumi.ResourceOptions(parent=self)).id
+        return Key(naming.logical(self._name, "key"), args, pulumi.ResourceOptions(parent=self)).id
 
-    def _config(self) -> None:
-        kinds = ("ADMIN_READ", "DATA_READ", "DATA_WRITE") if self._args.plan.data_events else ("ADMIN_READ",)
-        gcp.projects.IAMAuditConfig(
-            self._logical("config"),
-            project=self._args.scope.project,
-            service="allServices",
-            audit_log_configs=[gcp.projects.IAMAuditConfigAuditLogConfigArgs(log_type=kind) for kind in kinds],
-            opts=child(self),
-        )
-
-    def _searching(self) -> pulumi.Output[str]:
+    def _log_bucket(self) -> pulumi.Output[str]:
         scope, plan = self._args.scope, self._args.plan
-        logs = gcp.logging.ProjectBucketConfig(
-            self._logical("logs"),
+        bucket = gcp.logging.ProjectBucketConfig(
+            rows.AUDIT_LOG_BUCKET.logical(self._name),
+            # The provider requires the project here.
             project=scope.project,
             location=scope.region,
             bucket_id=scope.unique_name("audit"),
-            description=f"Everything that {scope.cluster}'s project logs, flows apart",
+            description=f"All logs of the project of {scope.cluster}, except flow logs",
             retention_days=plan.log_retention_days,
             locked=plan.lock_mode == "COMPLIANCE",
             cmek_settings=gcp.logging.ProjectBucketConfigCmekSettingsArgs(kms_key_name=self.key_id),
-            opts=child(self, keep=True),
+            opts=child(self, rows.AUDIT_LOG_BUCKET),
         )
-        # Without a filter, as CIS 2.2 wants it; flows have a bucket of their own, with days of their own (network.py).
+        # No filter, as CIS 2.2 requires. Flow logs have a bucket of their own with its own retention (network.py).
         gcp.logging.ProjectSink(
-            self._logical("everything"),
-            name=scope.unique_name("everything"),
-            project=scope.project,
-            destination=pulumi.Output.concat("logging.googleapis.com/", logs.id),
+            rows.ALL_LOGS_SINK.logical(self._name),
+            name=scope.unique_name("all-logs"),
+            destination=pulumi.Output.concat("logging.googleapis.com/", bucket.id),
             unique_writer_identity=True,
             exclusions=[gcp.logging.ProjectSinkExclusionArgs(name="flows", filter=FLOW_LOGS)],
-            opts=child(self),
+            opts=child(self, rows.ALL_LOGS_SINK),
         )
-        return logs.id
+        return bucket.id
 
-    def _keeping(self) -> pulumi.Output[str]:
+    def _records(self) -> pulumi.Output[str]:
         scope, plan = self._args.scope, self._args.plan
         bucket: pulumi.Output[str] = pulumi.Output.from_input(plan.existing_bucket or "")
         if plan.existing_bucket is None:
             bucket = PrivateBucket(
-                self._logical("records"),
+                naming.logical(self._name, "records"),
                 PrivateBucketArgs(
                     scope=scope,
                     purpose="audit",
-                    keep=True,
                     key_id=self.key_id,
                     lock=Lock(days=plan.lock_days, forever=plan.lock_mode == "COMPLIANCE"),
                 ),
                 pulumi.ResourceOptions(parent=self),
             ).bucket
         sink = gcp.logging.ProjectSink(
-            self._logical("records"),
+            rows.RECORDS_SINK.logical(self._name),
             name=scope.unique_name("records"),
-            project=scope.project,
             destination=pulumi.Output.concat("storage.googleapis.com/", bucket),
             filter=AUDIT_LOGS,
             unique_writer_identity=True,
-            opts=child(self),
+            opts=child(self, rows.RECORDS_SINK),
         )
         gcp.storage.BucketIAMMember(
-            self._logical("writer"),
+            rows.RECORDS_WRITER.logical(self._name),
             bucket=bucket,
             role="roles/storage.objectCreator",
             member=sink.writer_identity,
-            opts=child(self),
+            opts=child(self, rows.RECORDS_WRITER),
         )
         return bucket
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """How much a month may cost, and who hears about it."""
+    """Monthly limit and recipients of a budget."""
 
     scope: Scope
     plan: BudgetPlan
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget over what carries the cluster's label.
+    """A monthly budget for all resources with the label of the cluster.
 
-    The people who manage the billing account are told in any case, and the plan's recipients by mail.
+    Google notifies the administrators of the billing account; the recipients in the plan get an e-mail too.
     """
 
     name: pulumi.Output[str]
@@ -159,18 +154,17 @@ class Budget(pulumi.ComponentResource):
         scope, plan = args.scope, args.plan
         channels = [
             gcp.monitoring.NotificationChannel(
-                naming.logical(name, "mail", index),
-                project=scope.project,
+                rows.BUDGET_EMAIL.logical(name, index=index),
                 type="email",
                 display_name=f"Budget of {scope.cluster}",
+                # Parameters of the channel and not labels of the resource, which are `user_labels`.
                 labels={"email_address": recipient},
-                user_labels=scope.labelled(),
-                opts=child(self),
+                opts=child(self, rows.BUDGET_EMAIL),
             )
             for index, recipient in enumerate(plan.recipients)
         ]
         budget = gcp.billing.Budget(
-            naming.logical(name, "month"),
+            rows.BUDGET.logical(name),
             billing_account=scope.billing_account,
             display_name=f"{scope.cluster} per month",
             budget_filter=gcp.billing.BudgetBudgetFilterArgs(
@@ -193,7 +187,7 @@ class Budget(pulumi.ComponentResource):
             )
             if channels
             else None,
-            opts=child(self),
+            opts=child(self, rows.BUDGET),
         )
         self.name = budget.name
         self.register_outputs({"name": self.name})
@@ -201,90 +195,87 @@ class Budget(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Whose nodes write evidence here."""
+    """Key and readers of the evidence bucket."""
 
     scope: Scope
     key_id: pulumi.Input[str] | None = None
-    """Key of the bucket's objects; left out, Google's own key is used."""
+    """Key of the objects; if it is not set, Google encrypts them with its own key."""
     operators: tuple[str, ...] = ()
-    """Who reads it beside the project's own: members such as `group:ops@example.com`. Whoever is taken out reads no more, so no grant is kept."""
+    """Members that read evidence, for example `group:ops@example.com`. Removing one from the declaration deletes its grant."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket where nodes fetch their bundle and put what proves them; kept, because evidence is read long after a node is gone."""
+    """The bucket of bundles and evidence. `destroy` retains it, because evidence is read long after a node is gone."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
     prefix: str
-    """Where this cluster's nodes write; each into its own folder."""
+    """Folder that the nodes of the cluster write to."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Evidence", name, None, opts)
-        # No retention: a node renews its proof under the same name. Old versions stay for their days instead.
-        store = PrivateBucket(
+        # No retention policy: a node replaces its proof under the same name. Old versions are kept for a time instead.
+        self.bucket = PrivateBucket(
             naming.logical(name, "store"),
-            PrivateBucketArgs(scope=args.scope, purpose="evidence", keep=True, key_id=args.key_id),
+            PrivateBucketArgs(scope=args.scope, purpose="evidence", key_id=args.key_id),
             pulumi.ResourceOptions(parent=self),
-        )
-        self.bucket = store.bucket
+        ).bucket
         for index, operator in enumerate(args.operators):
             gcp.storage.BucketIAMMember(
-                naming.logical(name, "reader", index),
+                rows.EVIDENCE_READER.logical(name, index=index),
                 bucket=self.bucket,
                 role="roles/storage.objectViewer",
                 member=operator,
-                opts=child(self),
+                opts=child(self, rows.EVIDENCE_READER),
             )
         self.prefix = naming.evidence_prefix(args.scope.cluster)
         self.register_outputs({"bucket": self.bucket, "prefix": self.prefix})
 
 
 def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """Cloud Storage's own account in this project, as a member; asking for it makes it."""
-    within = pulumi.InvokeOutputOptions(parent=parent)
-    found = gcp.storage.get_project_service_account_output(project=scope.project, opts=within)
+    """The service agent of Cloud Storage in this project, as a member. The call creates it if it does not exist."""
+    found = gcp.storage.get_project_service_account_output(
+        project=scope.project, opts=pulumi.InvokeOutputOptions(parent=parent)
+    )
     return found.email_address.apply(lambda email: f"serviceAccount:{email}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """What one cluster, or all clusters of a project, stand on."""
+    """Audit, budget and readers of the foundation of one cluster or of all clusters of a project."""
 
     scope: Scope
     audit: AuditPlan
     budget: BudgetPlan | None
-    """Left out, nobody is told when a month grows expensive."""
+    """None creates no budget."""
     operators: tuple[str, ...] = ()
-    """Who reads evidence beside the project's own."""
+    """Members that read evidence."""
 
 
 class Foundation(pulumi.ComponentResource):
-    """Audit configuration and records, keys, evidence bucket and budget."""
+    """Audit trail, keys, evidence bucket and budget."""
 
     audit: AuditTrail | None
-    """The audit trail, where this stack makes one."""
+    """The audit trail, if this stack creates it."""
     data_key_id: pulumi.Output[str]
     """Key of disks, evidence and file systems."""
     evidence: Evidence
-    """Where nodes fetch their bundle and write their evidence."""
+    """The bucket of bundles and evidence."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Foundation", name, None, opts)
-        scope, within = args.scope, pulumi.ResourceOptions(parent=self)
-        self.audit = (
-            AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), within)
-            if args.audit.trail
-            else None
-        )
+        scope, below = args.scope, pulumi.ResourceOptions(parent=self)
+        self.audit = None
+        if args.audit.trail:
+            self.audit = AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), below)
         users = {"compute": scope.agent("compute-system"), "storage": storage_agent(scope, self)}
-        self.data_key_id = Key(
-            naming.logical(name, "data"), KeyArgs(scope=scope, purpose="data", users=users), within
-        ).id
+        data_key = Key(naming.logical(name, "data"), KeyArgs(scope=scope, purpose="data", users=users), below)
+        self.data_key_id = data_key.id
         self.evidence = Evidence(
             naming.logical(name, "evidence"),
             EvidenceArgs(scope=scope, key_id=self.data_key_id, operators=args.operators),
-            within,
+            below,
         )
         if args.budget:
-            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget), within)
+            Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget), below)
         self.register_outputs({"data_key_id": self.data_key_id, "evidence_bucket": self.evidence.bucket})

@@ -1,4 +1,4 @@
-"""A bucket that nobody outside reaches."""
+"""A private bucket of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -7,54 +7,51 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.resource_group import Part
 
 DAY_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """Retention: nobody changes or removes an object before its days are over."""
+    """Retention policy: objects cannot be changed or deleted before their days are over."""
 
     days: int
     forever: bool = False
-    """True: the retention itself can never be shortened or lifted again, not by the project's owner either. False: an owner may lift it."""
+    """True locks the policy: it can no longer be shortened or removed, not even by an owner of the project."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateBucketArgs:
-    """What a private bucket is for."""
+    """Purpose and protection of a bucket."""
 
     scope: Scope
     purpose: str
     """Part of its name: `audit`, `evidence`."""
-    keep: bool
-    """True: the bucket and its content outlive a destroy of the stack."""
     key_id: pulumi.Input[str] | None = None
-    """KMS key of its objects; left out, Google's own key is used."""
+    """KMS key of its objects; if it is not set, Google encrypts them with its own key."""
     lock: Lock | None = None
-    """Left out, objects can be replaced; their old versions stay until `old_versions_days` are over. A locked bucket keeps no versions: Google has one or the other."""
+    """Retention of its objects. If it is not set, objects can be replaced, and old versions stay for `old_versions_days`.
+    Google Cloud supports either retention or versions on a bucket."""
     old_versions_days: int = 90
-    """Days that a replaced or removed object can still be brought back."""
+    """Days for which a replaced or deleted object can be restored."""
 
 
-class PrivateBucket(Part):
-    """One bucket: private by enforcement, access by role alone, encrypted, versioned or locked."""
+class PrivateBucket(pulumi.ComponentResource):
+    """One bucket: no public access, access by IAM only, encrypted, versioned or locked. `destroy` retains it."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
-        scope, lock = args.scope, args.lock
-        made = gcp.storage.Bucket(
-            naming.logical(name, "bucket"),
-            name=scope.bucket_name(args.purpose),
-            project=scope.project,
-            # The API answers in capitals.
-            location=scope.region.upper(),
+        super().__init__("gpuinfra:gcp:PrivateBucket", name, None, opts)
+        lock = args.lock
+        bucket = gcp.storage.Bucket(
+            rows.BUCKET.logical(name),
+            name=args.scope.bucket_name(args.purpose),
+            # The API returns the location in upper case.
+            location=args.scope.region.upper(),
             storage_class="STANDARD",
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
@@ -65,16 +62,16 @@ class PrivateBucket(Part):
             )
             if lock
             else None,
-            lifecycle_rules=None if lock else [_old_versions(args.old_versions_days)],
+            lifecycle_rules=None if lock else [_delete_old_versions(args.old_versions_days)],
             soft_delete_policy=gcp.storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=7 * DAY_S),
             encryption=gcp.storage.BucketEncryptionArgs(default_kms_key_name=args.key_id) if args.key_id else None,
-            labels=scope.labelled(),
-            opts=child(self, keep=args.keep),
+            opts=child(self, rows.BUCKET),
         )
-        self.bucket = made.name
+        self.bucket = bucket.name
+        self.register_outputs({"bucket": self.bucket})
 
 
-def _old_versions(days: int) -> gcp.storage.BucketLifecycleRuleArgs:
+def _delete_old_versions(days: int) -> gcp.storage.BucketLifecycleRuleArgs:
     return gcp.storage.BucketLifecycleRuleArgs(
         action=gcp.storage.BucketLifecycleRuleActionArgs(type="Delete"),
         condition=gcp.storage.BucketLifecycleRuleConditionArgs(days_since_noncurrent_time=days, with_state="ARCHIVED"),

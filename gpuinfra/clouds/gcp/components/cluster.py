@@ -10,7 +10,7 @@ import pulumi
 from gpuinfra import naming
 from gpuinfra.clouds.build import ClusterBuilder, Pools, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
-from gpuinfra.clouds.gcp.components.firewall import Neighbours, NeighboursArgs
+from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.gcp.components.refs import Existing, FoundationRefs, SiteRefs
@@ -18,7 +18,7 @@ from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.gcp.resources import apis, keeps_network, nic_subnets
+from gpuinfra.clouds.gcp.instances import apis, nic_subnets, retains_network
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -32,24 +32,27 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         here = Scope.here(plan.name, plan.region, plan.tags, plan.project, pulumi.InvokeOutputOptions(parent=parent))
         self.project = here.project
-        services = Services(naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), self.opts)
+        services = Services(
+            naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), here.options(parent)
+        )
         self.scope = services.scope
+        self.opts = self.scope.options(parent)
 
     def outputs(self) -> dict[str, Any]:
         return {"project": self.project}
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
-        made = Foundation(
+        created = Foundation(
             naming.logical(plan.name, "foundation"),
             FoundationArgs(scope=self.scope, audit=plan.audit, budget=plan.budget, operators=plan.evidence.operators),
             self.opts,
         )
         return FoundationRefs(
-            data_key_id=made.data_key_id,
-            evidence_bucket=made.evidence.bucket,
-            audit_bucket=made.audit.bucket if made.audit else None,
-            audit_log_bucket=made.audit.log_bucket if made.audit else None,
+            data_key_id=created.data_key_id,
+            evidence_bucket=created.evidence.bucket,
+            audit_bucket=created.audit.bucket if created.audit else None,
+            audit_log_bucket=created.audit.log_bucket if created.audit else None,
         )
 
     def site(self, foundation: FoundationRefs) -> SiteRefs:
@@ -59,15 +62,15 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         for one in plan.file_systems:
             if one.kind not in ("lustre", "home"):
                 continue
-            made = SharedFilesystem(
+            created = SharedFilesystem(
                 naming.logical(plan.name, one.name),
                 SharedFilesystemArgs(scope=self.scope, plan=one, network_id=network_id, key_id=foundation.data_key_id),
                 self.opts,
             )
             mounted = {"kind": one.kind, "mount": one.mount}
-            file_systems.append({**mounted, "dns_name": made.server, "mount_name": made.path})
-            if made.import_command is not None:
-                imports[one.mount], exports[one.mount] = made.import_command, made.export_command
+            file_systems.append({**mounted, "dns_name": created.server, "mount_name": created.path})
+            if created.import_command is not None:
+                imports[one.mount], exports[one.mount] = created.import_command, created.export_command
         own = plan.network is not None and plan.network.existing_id is None and self.existing.network_id is None
         return SiteRefs(
             network_id=network_id,
@@ -86,17 +89,17 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             return self.existing.network_id, self.existing.subnet_ids
         if plan.network is None:
             raise ValueError("the plan has a site and no network")
-        made = Network(
+        created = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=self.scope,
                 plan=plan.network,
                 file_systems=frozenset(one.kind for one in plan.file_systems),
-                keep=keeps_network(plan),
+                holds_data=retains_network(plan),
             ),
             self.opts,
         )
-        return made.network_id, made.subnet_ids
+        return created.network_id, created.subnet_ids
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan, prefix = self.plan, naming.evidence_prefix(self.plan.name)
@@ -116,9 +119,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             self.opts,
         )
         if site.external_network_id is not None:
-            Neighbours(
-                naming.logical(plan.name, "neighbours"),
-                NeighboursArgs(scope=self.scope, network_id=site.external_network_id, service_account=role.email),
+            NodeFirewallRule(
+                naming.logical(plan.name, "node-firewall"),
+                NodeFirewallRuleArgs(scope=self.scope, network_id=site.external_network_id, service_account=role.email),
                 self.opts,
             )
         pools = [

@@ -1,76 +1,79 @@
-"""Customer keys, and which of Google's own service accounts may use them.
+"""Customer keys, and the Google services that may use them.
 
-Key rings and keys can never be deleted, and what was encrypted is lost with a key's versions, so both are kept and refuse to be destroyed.
+Google Cloud deletes neither key rings nor keys, and data is lost together with the versions of its key, so `destroy` retains both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Parent, Part
 
 ROTATION = "7776000s"
-"""90 days, the most that CIS 1.10 lets a key go without a new version."""
-RESCUE = "2592000s"
-"""30 days in which a destroyed version can still be restored."""
-USE = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+"""90 days, the longest rotation period that CIS 1.10 allows."""
+DESTROY_DELAY = "2592000s"
+"""30 days in which a destroyed version can be restored."""
+ROLE = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """What a key is for."""
+    """Purpose and users of a key."""
 
     scope: Scope
     purpose: str
     """Part of its name: `audit`, `data`."""
     users: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Who encrypts with it: a word for the grant's name -> member of a policy."""
+    """Services that encrypt with the key: part of the name of the grant -> member of the policy."""
 
 
-class Key(Part):
-    """A key in a ring of its own, renewed every 90 days, and the grants of those who encrypt with it."""
+class Key(pulumi.ComponentResource):
+    """A key in a key ring of its own, rotated every 90 days, and the grants of the services that encrypt with it."""
 
     id: pulumi.Output[str]
-    """`projects/P/locations/R/keyRings/N/cryptoKeys/N`, once everybody who needs it may use it."""
+    """`projects/P/locations/R/keyRings/N/cryptoKeys/N`, once all grants exist."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
-        scope = args.scope
-        called = scope.unique_name(args.purpose)
+        super().__init__("gpuinfra:gcp:Key", name, None, opts)
+        unique = args.scope.unique_name(args.purpose)
         ring = gcp.kms.KeyRing(
-            naming.logical(name, "ring"),
-            name=called,
-            project=scope.project,
-            location=scope.region,
-            opts=child(self, keep=True),
+            rows.KEY_RING.logical(name),
+            name=unique,
+            location=args.scope.region,
+            opts=child(self, rows.KEY_RING),
         )
         key = gcp.kms.CryptoKey(
-            naming.logical(name, "key"),
-            name=called,
+            rows.KEY.logical(name),
+            name=unique,
             key_ring=ring.id,
             purpose="ENCRYPT_DECRYPT",
             rotation_period=ROTATION,
-            destroy_scheduled_duration=RESCUE,
+            destroy_scheduled_duration=DESTROY_DELAY,
             deletion_policy="PREVENT",
-            labels=scope.labelled(),
-            opts=child(self, keep=True),
+            opts=child(self, rows.KEY),
         )
-        grants = [grant(naming.logical(name, word), key.id, member, self) for word, member in args.users.items()]
+        grants = [
+            key_grant(rows.KEY_GRANT.logical(name, user=user), key.id, member, self, rows.KEY_GRANT)
+            for user, member in args.users.items()
+        ]
         self.id = ready_after(key.id, grants)
+        self.register_outputs({"id": self.id})
 
 
-def grant(
-    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: Parent
+def key_grant(
+    name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource, row: ResourceKind[Any]
 ) -> gcp.kms.CryptoKeyIAMMember:
-    """Lets one service use a key. It is kept, because Google's services have one account for the whole project: what is taken
-    from one stack's things is taken from everybody's, and what was encrypted is closed. Made again it is the same grant."""
-    return gcp.kms.CryptoKeyIAMMember(
-        name, crypto_key_id=key_id, role=USE, member=member, opts=child(parent, keep=True)
-    )
+    """Lets a service encrypt and decrypt with a key.
+
+    A service has one service agent in a project, so deleting the grant of one stack would also take the key from file systems of other stacks.
+    `destroy` therefore retains it. Creating the same grant again has no effect.
+    """
+    return gcp.kms.CryptoKeyIAMMember(name, crypto_key_id=key_id, role=ROLE, member=member, opts=child(parent, row))

@@ -1,9 +1,9 @@
-"""What a node is allowed to do: fetch its bundle, put down evidence, renew the proof of it, meet another node. Where they take images from
-a registry, they read that one. Nothing else, and nothing in the project.
+"""The identity of nodes, and its permissions: fetch the bundle, write evidence, renew its proof, exchange files for pair measurements, and
+pull images from one registry. It has no permission on the project.
 
-Each grant holds for one kind of object only, by a condition on its name. Google's conditions know no name of the calling instance, so nodes of a
-cluster share a folder: none can read, change or remove another's evidence (creating needs no more than a free name), and whose evidence it is
-says the identity token that goes with it.
+Each grant covers one kind of object, by a condition on the object's name. Conditions have no attribute for the name of the calling instance, so
+all nodes of a cluster share a folder: a node can create objects in it, but can neither read, change nor delete the evidence of another node.
+The identity token that each node sends with its evidence states which node wrote it.
 """
 
 from __future__ import annotations
@@ -13,88 +13,86 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Part
 
 PROOF = ".proof.json"
-"""End of the names of proofs, which are written again every ten minutes; writing over an object is deleting it, for Google's roles."""
-MEETING = 'resource.name.extract("/rendezvous/{name}") != ""'
-"""What nodes read of each other's: where two of them meet for a measurement of the way between them (docs/decisions/pairs.md)."""
+"""End of the names of proofs. A node replaces its proof every ten minutes, and replacing an object requires the permission to delete it."""
+RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
+"""Objects of other nodes that a node reads: those of pair measurements (docs/decisions/pairs.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """What the nodes of a cluster work with."""
+    """Bucket and registry of the nodes of a cluster."""
 
     scope: Scope
     bucket: pulumi.Input[str]
-    """Evidence bucket, which holds the bundles too."""
+    """Evidence bucket, which also holds the bundles."""
     evidence_prefix: str
-    """Where the cluster's nodes write."""
+    """Folder that the nodes of the cluster write to."""
     registry: str | None = None
-    """Registry that nodes take images from, `us-central1-docker.pkg.dev/my-project/gpudirect`; left out, none. One that is no Artifact Registry is granted nothing, because nobody here knows how."""
+    """Registry of the nodes' images, `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry gets a grant."""
 
 
-class NodeRole(Part):
+class NodeRole(pulumi.ComponentResource):
     """The service account of nodes."""
 
     email: pulumi.Output[str]
-    """Address of the account, once it may do what it must; what evidence must be signed by."""
+    """E-mail address of the service account, once its grants exist. Evidence must be signed by it."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
+        super().__init__("gpuinfra:gcp:NodeRole", name, None, opts)
         scope = args.scope
         self._name, self._args = name, args
-        self._account = gcp.serviceaccount.Account(
-            naming.logical(name, "account"),
+        account = gcp.serviceaccount.Account(
+            rows.NODE_ACCOUNT.logical(name),
             account_id=names.account_id(scope.cluster, "node", scope.token),
-            project=scope.project,
             display_name=f"Nodes of {scope.cluster}",
-            opts=child(self),
+            opts=child(self, rows.NODE_ACCOUNT),
         )
+        self._member = account.email.apply(lambda email: f"serviceAccount:{email}")
         evidence = f"{args.evidence_prefix}/"
         grants: list[pulumi.Resource] = [
             self._grant("bundle", "roles/storage.objectViewer", f"bootstrap/{scope.cluster}/"),
             self._grant("evidence", "roles/storage.objectCreator", evidence),
             self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
-            self._grant("meeting", "roles/storage.objectViewer", evidence, MEETING),
+            self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
-        if known := names.repository(args.registry or ""):
-            grants.append(self._images(*known))
-        self.email = ready_after(self._account.email, grants)
+        if repository := names.repository(args.registry or ""):
+            grants.append(self._image_reader(*repository))
+        self.email = ready_after(account.email, grants)
+        self.register_outputs({"email": self.email})
 
-    def _images(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:
+    def _grant(self, grant: str, role: str, folder: str, condition: str = "") -> gcp.storage.BucketIAMMember:
+        objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
+        return gcp.storage.BucketIAMMember(
+            rows.NODE_GRANT.logical(self._name, grant=grant),
+            bucket=self._args.bucket,
+            role=role,
+            member=self._member,
+            condition=gcp.storage.BucketIAMMemberConditionArgs(
+                title=f"gpuinfra-{grant}",
+                description=f"Only objects under {folder}",
+                expression=objects.apply(lambda prefix: _expression(prefix, condition)),
+            ),
+            opts=child(self, rows.NODE_GRANT),
+        )
+
+    def _image_reader(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:
         return gcp.artifactregistry.RepositoryIamMember(
-            naming.logical(self._name, "images"),
+            rows.IMAGE_READER.logical(self._name),
             project=project,
             location=location,
             repository=repository,
             role="roles/artifactregistry.reader",
-            member=self._member(),
-            opts=child(self),
-        )
-
-    def _member(self) -> pulumi.Output[str]:
-        return self._account.email.apply(lambda email: f"serviceAccount:{email}")
-
-    def _grant(self, what: str, role: str, folder: str, also: str = "") -> gcp.storage.BucketIAMMember:
-        objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
-        expression = objects.apply(lambda known: _under(known, also))
-        return gcp.storage.BucketIAMMember(
-            naming.logical(self._name, what),
-            bucket=self._args.bucket,
-            role=role,
-            member=self._member(),
-            condition=gcp.storage.BucketIAMMemberConditionArgs(
-                title=f"gpuinfra-{what}", description=f"Objects under {folder} alone", expression=expression
-            ),
-            opts=child(self),
+            member=self._member,
+            opts=child(self, rows.IMAGE_READER),
         )
 
 
-def _under(folder: str, also: str) -> str:
-    begins = f'resource.name.startsWith("{folder}")'
-    return f"{begins} && {also}" if also else begins
+def _expression(prefix: str, condition: str) -> str:
+    under = f'resource.name.startsWith("{prefix}")'
+    return f"{under} && {condition}" if condition else under

@@ -1,40 +1,38 @@
-"""What every Google Cloud component is told: whose it is, where it is, and how its things are marked.
+"""The scope of Google Cloud components: the cluster, the project, and what every resource has in common.
 
-Project, region and zone are written on every resource; a component leans on nothing that a provider happens to be configured with.
+`Scope.options` sets project and labels on all resources below a component. Nodes and their disks have labels of their own, which
+`template.py` writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
+from gpuinfra.clouds import scope
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
-from gpuinfra.clouds.resource_group import Parent, inside
+from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.clouds.scope import BaseScope, stack_token, with_defaults
+
+LABELS = ("labels", "user_labels", "resource_labels")
+"""Arguments that take labels; which of them a resource has depends on its service."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Whose resources these are, and where."""
+class Scope(BaseScope):
+    """The cluster and the project of resources."""
 
-    cluster: str
-    """The cluster's name; begins every readable name."""
     project: pulumi.Input[str]
-    """Project id of every resource."""
+    """Project id."""
     number: pulumi.Input[str]
-    """The project's number, which Google's own service accounts are named by."""
-    region: str
-    """Region of every regional resource; changing it replaces them all."""
-    token: str
-    """Token of the stack, from `gpuinfra.naming.stack_token`."""
+    """Project number, which is part of the names of Google's service agents."""
     billing_account: pulumi.Input[str] = ""
-    """Who pays for the project; only a budget asks."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of every resource that can carry labels, in the declaration's own letters."""
+    """Billing account of the project; only a budget reads it."""
 
     @staticmethod
     def here(
@@ -44,61 +42,65 @@ class Scope:
         project: str | None = None,
         opts: pulumi.InvokeOutputOptions | None = None,
     ) -> Scope:
-        """The scope of the stack that runs now, in the named project or the provider's own."""
-        token = naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
+        """The scope of the running stack, in the named project or in the project of the provider."""
         found = gcp.organizations.get_project_output(project_id=project, opts=opts)
         return Scope(
             cluster=cluster,
+            region=region,
+            token=stack_token(cluster),
+            tags=dict(tags or {}),
             project=found.project_id,
             number=found.number,
-            region=region,
-            token=token,
             billing_account=found.billing_account,
-            tags=dict(tags or {}),
         )
 
-    def labelled(self, **more: str) -> dict[str, str]:
-        """The scope's tags as labels, and more; keyword `gpuinfra_pool` becomes the label `gpuinfra-pool`."""
+    def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
+        """Options of a component: its resources get the project and the labels, where a constructor does not set them."""
+
+        def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+            found: dict[str, Any] = {key: self.labels() for key in LABELS if key in args and args[key] is None}
+            if "project" in args and args["project"] is None:
+                found["project"] = self.project
+            return found
+
+        return with_defaults(parent, "gcp", fill)
+
+    def labels(self, **more: str) -> dict[str, str]:
+        """The tags as labels, and more; the keyword `gpuinfra_pool` becomes the label `gpuinfra-pool`."""
         return names.labels({**self.tags, **{key.replace("_", ":", 1): value for key, value in more.items()}})
 
-    def named(self, logical: str) -> str:
-        """The name in the API of a thing with this logical name."""
+    def physical_name(self, logical: str) -> str:
+        """The name in the API of a resource with this logical name."""
         return names.physical(logical, self.token)
 
-    def unique_name(self, purpose: str, limit: int = names.NAME_LIMIT) -> str:
-        """The name of something of this stack that is unique in its project, and found again after a destroy."""
-        return naming.unique_name(self.cluster, purpose, self.token, limit)
-
     def bucket_name(self, purpose: str) -> pulumi.Output[str]:
-        """The name of one of this stack's buckets."""
+        """The name of one of the buckets of this stack."""
         return pulumi.Output.from_input(self.project).apply(
             lambda project: names.bucket(self.cluster, purpose, project, self.token)
         )
 
     def agent(self, service: str) -> pulumi.Output[str]:
-        """Google's own service account of a service in this project, as a member of a policy: `compute-system`."""
+        """Google's service agent of a service in this project, as a member of a policy: `compute-system`."""
         return pulumi.Output.concat("serviceAccount:service-", self.number, f"@{service}.iam.gserviceaccount.com")
 
 
 def child(
-    parent: Parent,
+    parent: pulumi.Resource,
+    row: ResourceKind[Any],
     *,
-    keep: bool = False,
-    holds_data: bool = False,
+    data: bool | None = None,
+    delete_before_replace: bool = True,
     depends_on: Iterable[pulumi.Resource] = (),
     ignore_changes: Iterable[str] = (),
 ) -> pulumi.ResourceOptions:
-    """Options of a component's child; with `keep` the cloud's thing outlives a destroy of the stack.
+    """Options of a resource inside a component.
 
-    Names are ours, so that a replacement would ask for a name that is taken: the old thing goes first.
-    What is kept, or `holds_data`, does not go first: its replacement is refused for its name, before anything is touched or lost.
+    Names are fixed, so a replacement deletes the old resource first. A retained resource is not deleted first: its replacement fails,
+    because the name is taken, before anything is lost. Pass `delete_before_replace=False` where the same must hold for a resource that
+    `destroy` removes, or where the name changes with the content.
     """
-    stays = keep or holds_data
-    own = pulumi.ResourceOptions(
-        retain_on_delete=keep or None,
-        delete_before_replace=not stays,
-        depends_on=list(depends_on),
-        ignore_changes=list(ignore_changes),
-        hooks=explains_existing() if stays else None,
-    )
-    return inside(parent, own)
+    own = scope.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
+    retained = row.retains(data=data)
+    hooks = explains_existing() if not delete_before_replace and not retained else None
+    first = delete_before_replace and not retained
+    return pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(delete_before_replace=first, hooks=hooks))

@@ -1,4 +1,4 @@
-"""The APIs that a plan's layers call. A project has none of them until somebody turns them on; nothing turns them off again."""
+"""The APIs that the layers of a plan call. A new project has most APIs disabled."""
 
 from __future__ import annotations
 
@@ -8,39 +8,36 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_gcp as gcp
 
-from gpuinfra import naming
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Part
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServicesArgs:
-    """What is to be callable."""
+    """The APIs to enable."""
 
     scope: Scope
     apis: Sequence[str]
     """`compute`, `storage`, ...: the part before `.googleapis.com`."""
 
 
-class Services(Part):
-    """APIs of a project, turned on. A destroy leaves them on, because other people's things may call them by then."""
+class Services(pulumi.ComponentResource):
+    """Enabled APIs of a project. `destroy` leaves them enabled, because other resources of the project may use them."""
 
     scope: Scope
-    """The same scope; what is made in it comes after the APIs."""
+    """The same scope; resources that use it are created after the APIs are enabled."""
 
     def __init__(self, name: str, args: ServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
-        scope = args.scope
-
-        apis = [
+        super().__init__("gpuinfra:gcp:Services", name, None, opts)
+        enabled = [
             gcp.projects.Service(
-                naming.logical(name, api),
-                project=scope.project,
+                rows.SERVICE.logical(name, api=api),
                 service=f"{api}.googleapis.com",
                 disable_on_destroy=False,
-                opts=child(self),
+                opts=child(self, rows.SERVICE),
             )
             for api in args.apis
         ]
-        self.scope = replace(scope, project=ready_after(scope.project, apis))
+        self.scope = replace(args.scope, project=ready_after(args.scope.project, enabled))
+        self.register_outputs({"project": self.scope.project})

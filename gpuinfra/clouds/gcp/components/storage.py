@@ -1,7 +1,7 @@
-"""The shared file system: Managed Lustre with the bucket that it is fed from, or Filestore for home directories.
+"""The shared file system: Managed Lustre with the bucket that it imports from, or Filestore for home directories.
 
-Google moves data between a bucket and Managed Lustre when it is told to, and no resource tells it (gcp.md 5.1); `import_command` and
-`export_command` are what to run.
+Google copies data between a bucket and Managed Lustre on request, and no Pulumi resource makes that request (gcp.md 5.1). The outputs
+`import_command` and `export_command` are the commands to run.
 """
 
 from __future__ import annotations
@@ -13,49 +13,50 @@ import pulumi_gcp as gcp
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
-from gpuinfra.clouds.gcp.components.keys import grant
+from gpuinfra.clouds.gcp.components.keys import key_grant
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 SHARE = "home"
-"""Name of the one share of a Filestore instance; at most 16 letters."""
+"""Name of the share of a Filestore instance, at most 16 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Where the file system is, and who encrypts it."""
+    """Network and key of a file system."""
 
     scope: Scope
     plan: FileSystemPlan
     network_id: pulumi.Input[str]
-    """`projects/P/global/networks/N` of a network that is peered with Google's services."""
+    """Network that is peered with Google's services, `projects/P/global/networks/N`."""
     key_id: pulumi.Input[str] | None = None
-    """Key of the files and of the bucket; left out, Google's own keys are used."""
+    """Key of the files and of the bucket; if it is not set, Google encrypts them with its own keys."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """Managed Lustre or Filestore. It is kept where it holds the only copy of its data; its bucket always is.
+    """Managed Lustre or Filestore. `destroy` retains a file system that has the only copy of its data, and always its bucket.
 
-    A Lustre with a bucket goes with its stack, and with it goes what was not exported: nothing is by itself.
+    `destroy` deletes a Lustre with a bucket, together with all data that was not exported. Nothing is exported automatically.
     """
 
     server: pulumi.Output[str]
     """Address that nodes mount it from."""
     path: pulumi.Output[str]
-    """Its name there: the Lustre file system's, or the share's."""
+    """Name of the Lustre file system or of the share."""
     bucket: pulumi.Output[str] | None
-    """Bucket that it is fed from, None where there is none."""
+    """Bucket that it imports from, None without one."""
     import_command: pulumi.Output[str] | None
-    """What brings the bucket's content into it, for people; None without a bucket."""
+    """Command that copies the content of the bucket into the file system, None without a bucket."""
     export_command: pulumi.Output[str] | None
-    """What writes its content into the bucket, for people, before it is destroyed or replaced; None without a bucket."""
+    """Command that copies the content of the file system into the bucket, to run before it is destroyed or replaced; None without a bucket."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, opts)
         self._name, self._args = name, args
-        self._keep = args.plan.lifetime is Lifetime.KEPT
+        self._data = args.plan.lifetime is Lifetime.KEPT
         self.bucket, self.import_command, self.export_command = None, None, None
         agent = self._agent() if args.key_id is not None or args.plan.bucket is not None else None
         if args.plan.kind == "home":
@@ -72,33 +73,26 @@ class SharedFilesystem(pulumi.ComponentResource):
             }
         )
 
-    def _logical(self, *parts: str) -> str:
-        return naming.logical(self._name, *parts)
-
     def _agent(self) -> pulumi.Output[str]:
-        """The service's own account as a member; it appears with the first file system, or when it is asked for."""
+        """The service agent as a member. Without this resource it is created only with the first file system of the project."""
         service = "file" if self._args.plan.kind == "home" else "lustre"
-        made = gcp.projects.ServiceIdentity(
-            self._logical("agent"),
-            project=self._args.scope.project,
+        return gcp.projects.ServiceIdentity(
+            rows.SERVICE_AGENT.logical(self._name),
             service=f"{service}.googleapis.com",
-            opts=child(self),
-        )
-        return made.member
+            opts=child(self, rows.SERVICE_AGENT),
+        ).member
 
     def _key(self, agent: pulumi.Output[str] | None) -> pulumi.Output[str] | None:
         if self._args.key_id is None or agent is None:
             return None
-        # The account is one for the whole project: taking the grant away would close every other file system under this key.
-        allowed = grant(self._logical("key"), self._args.key_id, agent, self)
-        return ready_after(self._args.key_id, [allowed])
+        row = rows.FILE_SYSTEM_KEY_GRANT
+        return ready_after(self._args.key_id, [key_grant(row.logical(self._name), self._args.key_id, agent, self, row)])
 
     def _lustre(self, agent: pulumi.Output[str] | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         scope, plan = self._args.scope, self._args.plan
-        made = gcp.lustre.Instance(
-            self._logical("lustre"),
-            instance_id=scope.named(self._name),
-            project=scope.project,
+        lustre = gcp.lustre.Instance(
+            rows.LUSTRE.logical(self._name),
+            instance_id=scope.physical_name(self._name),
             location=_zone(plan),
             filesystem=names.file_system(plan.name),
             network=self._args.network_id,
@@ -106,45 +100,47 @@ class SharedFilesystem(pulumi.ComponentResource):
             per_unit_storage_throughput=str(plan.throughput_mb_s_per_tib),
             gke_support_enabled=False,
             kms_key=self._key(agent),
-            deletion_policy="PREVENT" if self._keep else None,
-            labels=scope.labelled(),
-            # With a bucket too: a replacement would lose what nobody exported.
-            opts=child(self, keep=self._keep, holds_data=True),
+            deletion_policy="PREVENT" if self._data else None,
+            # Also with a bucket: a replacement would delete data that was not exported.
+            opts=child(self, rows.LUSTRE, data=self._data, delete_before_replace=False),
         )
         if plan.bucket is not None and agent is not None:
-            self.bucket = self._fed_from(plan.bucket, agent)
+            self.bucket = self._data_bucket(plan.bucket, agent)
             self.import_command, self.export_command = (
                 pulumi.Output.concat(
-                    f"gcloud lustre instances {what}-data ", made.instance_id, " --location=", made.location,
+                    f"gcloud lustre instances {action}-data ", lustre.instance_id, " --location=", lustre.location,
                     " --project=", scope.project, " --gcs-path-uri=gs://", self.bucket, f"/{plan.bucket_prefix} --lustre-path=/",
                 )
-                for what in ("import", "export")
+                for action in ("import", "export")
             )  # fmt: skip
         # `10.64.0.3@tcp:/scratch0`
-        return made.mount_point.apply(lambda point: point.split("@")[0]), made.filesystem
+        return lustre.mount_point.apply(lambda point: point.split("@")[0]), lustre.filesystem
 
-    def _fed_from(self, bucket: str, agent: pulumi.Output[str]) -> pulumi.Output[str]:
+    def _data_bucket(self, bucket: str, agent: pulumi.Output[str]) -> pulumi.Output[str]:
         args = self._args
         used: pulumi.Output[str] = pulumi.Output.from_input(bucket)
         if bucket == "auto":
             used = PrivateBucket(
-                self._logical("data"),
-                PrivateBucketArgs(scope=args.scope, purpose=args.plan.name, keep=True, key_id=args.key_id),
+                naming.logical(self._name, "data"),
+                PrivateBucketArgs(scope=args.scope, purpose=args.plan.name, key_id=args.key_id),
                 pulumi.ResourceOptions(parent=self),
             ).bucket
-        # Reading and writing objects, and looking at the bucket itself, which the first role does not hold.
-        for word, role in (("objects", "roles/storage.objectUser"), ("bucket", "roles/storage.legacyBucketReader")):
+        # The first role covers objects and lacks storage.buckets.get, which the second one has.
+        for access, role in (("objects", "roles/storage.objectUser"), ("bucket", "roles/storage.legacyBucketReader")):
             gcp.storage.BucketIAMMember(
-                self._logical("data", word), bucket=used, role=role, member=agent, opts=child(self)
+                rows.DATA_BUCKET_GRANT.logical(self._name, access=access),
+                bucket=used,
+                role=role,
+                member=agent,
+                opts=child(self, rows.DATA_BUCKET_GRANT),
             )
         return used
 
     def _filestore(self, agent: pulumi.Output[str] | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        scope, plan = self._args.scope, self._args.plan
-        made = gcp.filestore.Instance(
-            self._logical("home"),
-            name=scope.named(self._name),
-            project=scope.project,
+        plan = self._args.plan
+        filestore = gcp.filestore.Instance(
+            rows.FILESTORE.logical(self._name),
+            name=self._args.scope.physical_name(self._name),
             location=_zone(plan),
             tier=plan.deployment,
             protocol="NFS_V3",
@@ -155,17 +151,15 @@ class SharedFilesystem(pulumi.ComponentResource):
                 )
             ],
             kms_key_name=self._key(agent),
-            deletion_protection_enabled=self._keep,
-            deletion_protection_reason="home directories hold people's work" if self._keep else None,
-            labels=scope.labelled(),
-            opts=child(self, keep=self._keep),
+            deletion_protection_enabled=self._data,
+            deletion_protection_reason="home directories have the only copy of their files" if self._data else None,
+            opts=child(self, rows.FILESTORE, data=self._data),
         )
-        return made.networks.apply(lambda found: str((found[0].ip_addresses or [""])[0])), pulumi.Output.from_input(
-            f"/{SHARE}"
-        )
+        server = filestore.networks.apply(lambda found: str((found[0].ip_addresses or [""])[0]))
+        return server, pulumi.Output.from_input(f"/{SHARE}")
 
 
 def _zone(plan: FileSystemPlan) -> str:
     if plan.zone is None:
-        raise ValueError(f"the file system {plan.name!r} has no zone; on Google Cloud a plan names one for each")
+        raise ValueError(f"the plan has no zone for the file system {plan.name!r}; Google Cloud requires one")
     return plan.zone

@@ -1,7 +1,7 @@
-"""Instance templates: what one node of a group is.
+"""Instance templates: the nodes of a group, as the plan describes them.
 
-A template cannot be changed, so its name is made from its content: another content is another template beside the first one, the group moves over, and
-the first one goes. Everything here is read off the plan and put into the API's form.
+A template cannot be changed, so its name depends on its content: a change creates a second template, the group switches to it, and the first one is
+deleted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pulumi.stash import Stash, StashArgs
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
+from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
-from gpuinfra.clouds.gcp.resources import nic_subnets, secure_boot
+from gpuinfra.clouds.gcp.instances import nic_subnets, secure_boot
 from gpuinfra.plan.model import Group, PoolPlan
 
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
@@ -26,18 +27,18 @@ NIC_TYPES = {"gvnic": "GVNIC", "mrdma": "MRDMA"}
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateArgs:
-    """What the nodes of one group have in common."""
+    """Arguments of the template of one group."""
 
     scope: Scope
     pool: PoolPlan
     group: Group
     image: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets by the plan's names."""
+    """Subnets by the names in the plan."""
     service_account: pulumi.Input[str]
     key_id: pulumi.Input[str] | None
     user_data: pulumi.Input[str]
-    """What the node runs at its first boot, as plain text."""
+    """Script that the node runs at its first boot, as plain text."""
 
 
 def instance_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> gcp.compute.InstanceTemplate:
@@ -76,34 +77,33 @@ def instance_template(name: str, args: TemplateArgs, parent: pulumi.Resource) ->
     return gcp.compute.InstanceTemplate(
         name,
         name=written.apply(lambda text: names.by_content(f"{scope.cluster}-{group.name}", text)),
-        project=scope.project,
         **content,
-        # The new one is there before the old one goes: their names differ, and a group has to move over in between.
-        opts=pulumi.ResourceOptions.merge(child(parent), pulumi.ResourceOptions(delete_before_replace=False)),
+        # The group switches to the new template before the old one is deleted; their names differ.
+        opts=child(parent, rows.TEMPLATE, delete_before_replace=False),
     )
 
 
 def node_labels(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
-    """Labels of a group's nodes and their disks; cost is counted by them."""
+    """Labels of the nodes of a group and of their disks; cost is reported by them."""
     return {
-        **scope.labelled(gpuinfra_pool=pool.name, gpuinfra_group=group.name),
+        **scope.labels(gpuinfra_pool=pool.name, gpuinfra_group=group.name),
         **names.labels(pool.tags),
     }
 
 
 def scheduling(group: Group) -> dict[str, Any]:
-    """How nodes are sold, and what happens when Google takes one back or moves it (gcp.md 4.1). No GPU node can be moved while it runs."""
+    """Provisioning model, and what happens when Google reclaims or maintains a node (gcp.md 4.1). GPU nodes do not support live migration."""
     model = group.provisioning or "STANDARD"
-    plain = model in ("STANDARD", "RESERVATION_BOUND")
+    restarts = model in ("STANDARD", "RESERVATION_BOUND")
     chosen: dict[str, Any] = {
         "provisioning_model": model,
         "preemptible": model == "SPOT",
-        # The provider's own default is true, which the API refuses for nodes that it may take back.
-        "automatic_restart": plain,
+        # The default of the provider is true, which the API refuses for nodes that Google can reclaim.
+        "automatic_restart": restarts,
         "on_host_maintenance": "TERMINATE",
     }
     if model != "STANDARD":
-        # The group makes a new one; a stopped node would only hold its disk and its place in the group.
+        # The group creates a new node; a stopped node would only keep its disk and its place in the group.
         chosen["instance_termination_action"] = "DELETE"
     if group.max_run_s is not None:
         chosen["max_run_duration"] = {"seconds": group.max_run_s}
@@ -111,7 +111,7 @@ def scheduling(group: Group) -> dict[str, Any]:
 
 
 def affinity(group: Group) -> dict[str, Any]:
-    """Which reservations a node may use: the one that is named, or none (gcp.md 4.2)."""
+    """The reservation that a node uses: the one in the plan, or none (gcp.md 4.2)."""
     if group.reservation_id is None:
         return {"type": "NO_RESERVATION"}
     return {
@@ -121,28 +121,28 @@ def affinity(group: Group) -> dict[str, Any]:
 
 
 def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """The pool's image: what its family means on the day it is first used, and the same from then on.
+    """The image of the pool: the newest image of its family at the first `up`, and the same image from then on.
 
-    A family moves every few weeks; followed, it would roll the whole fleet in an unrelated `up`.
-    The stack remembers the first answer; another family in the plan is another memory.
+    A family gets a new image every few weeks, which would replace all nodes in an unrelated `up`. The stack therefore stores the first result,
+    one for each family.
     """
     image = pool.image
     if image.source == "id":
         return pulumi.Output.from_input(image.ref)
     if image.source != "family":
         raise ValueError(
-            f"the image source {image.source!r} of pool {pool.name!r} does not exist on Google Cloud; allowed are 'id' and 'family'"
+            f"the image source of pool {pool.name!r} is {image.source!r}; allowed on Google Cloud: 'id', 'family'"
         )
     project, _, family = image.ref.rpartition("/")
-    now = gcp.compute.get_image_output(
+    newest = gcp.compute.get_image_output(
         project=project or scope.project, family=family, opts=pulumi.InvokeOutputOptions(parent=parent)
     )
-    pin = Stash(
+    pinned = Stash(
         naming.logical(name, "image", naming.text_token(image.ref)),
-        StashArgs(input=now.self_link),
+        StashArgs(input=newest.self_link),
         pulumi.ResourceOptions(parent=parent, ignore_changes=["input"]),
     )
-    return pin.output.apply(str)
+    return pinned.output.apply(str)
 
 
 def _root_disk(args: TemplateArgs) -> dict[str, Any]:

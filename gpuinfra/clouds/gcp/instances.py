@@ -1,0 +1,372 @@
+"""Where a plan has each resource of the table in `resources.py`: one function for each set of instances. Pure.
+
+What components and table both derive from a plan is here too: APIs, subnets of interfaces, placement policies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpuinfra import naming
+from gpuinfra.clouds.gcp.names import repository
+from gpuinfra.clouds.planned import Instance, Parents
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan
+
+AUDIT = "audit records must be readable after the cluster is gone"
+EVIDENCE = "evidence of a node is read long after the node is gone"
+DATA = "holds data"
+
+ZONAL_NETWORKS = frozenset({"roce"})
+"""Networks that belong to one zone, so the cluster creates its own. Each interface in one has a subnet of its own."""
+
+PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
+"""Domains that a network without internet access resolves itself: Google's APIs, and its registries of packages and images."""
+
+NODE_GRANTS = ("bundle", "evidence", "proof", "rendezvous")
+"""Grants of the nodes on the evidence bucket."""
+
+Found = Literal["bucket", "ring", "key", "logs", "network", "address", "connection", "lustre", "filestore"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """How `adopt` finds a retained resource, before project, region and stack are part of its name."""
+
+    kind: Found
+    purpose: str
+    """The part of its name that states what it is for."""
+    zone: str = ""
+
+
+def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
+    """Finds the resource by the purpose of its instance, or by the logical name of a part of its component."""
+
+    def lookup(instance: Instance) -> Lookup:
+        purpose = naming.logical(instance.component, part) if part else instance.values["purpose"]
+        return Lookup(kind=kind, purpose=purpose, zone=instance.values.get("zone", ""))
+
+    return lookup
+
+
+def apis(plan: Plan) -> tuple[str, ...]:
+    """APIs that the plan's layers call, `compute` for compute.googleapis.com."""
+    needed = {"cloudresourcemanager", "iam", "serviceusage"}
+    if "foundation" in plan.layers:
+        needed |= {"cloudkms", "compute", "logging", "storage"}
+        if plan.budget:
+            needed |= {"billingbudgets", *(["monitoring"] if plan.budget.recipients else [])}
+    if "site" in plan.layers:
+        needed |= {"cloudkms", "compute", "storage"} if plan.file_systems else {"compute"}
+        needed |= {{"lustre": "lustre", "home": "file"}.get(one.kind, "storage") for one in plan.file_systems}
+        if plan.network and plan.network.existing_id is None:
+            needed |= {"dns", "logging", *(["servicenetworking"] if plan.network.service_range else [])}
+    if _pools(plan):
+        needed |= {"compute", "storage"}
+    return tuple(sorted(needed))
+
+
+def secure_boot(pool: PoolPlan) -> bool:
+    """Whether nodes start with Secure Boot: no step of the pool may load unsigned kernel modules (gcp.md 6.2)."""
+    unsigned = ("30-driver", "50-", "60-lustre")
+    return not any(step.id.startswith(unsigned) for step in pool.steps)
+
+
+def nic_subnets(pool: PoolPlan) -> tuple[str, ...]:
+    """The plan's name of the subnet of each interface, in the order of the interfaces."""
+    taken: Counter[str] = Counter()
+    found = []
+    for nic in pool.nics:
+        zonal = f"{nic.network}-{taken[nic.network]}" if nic.network in ZONAL_NETWORKS else nic.network
+        found.append(pool.subnet if nic.network == "main" else zonal)
+        taken[nic.network] += 1
+    return tuple(found)
+
+
+def created_placement_policies(pool: PoolPlan) -> tuple[str, ...]:
+    """Placement policies that the pool creates, by the names in the plan."""
+    return tuple(dict.fromkeys(group.placement_group for group in pool.groups if group.placement_group))
+
+
+def retains_network(plan: Plan) -> bool:
+    """True if the plan retains a file system in a network that it creates. Google Cloud deletes no network with such a peering."""
+    return any(main_networks(plan)) and any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
+
+
+def services(plan: Plan) -> Iterator[Instance]:
+    """APIs of the project."""
+    for api in apis(plan):
+        yield Instance(component=naming.logical(plan.name, "services"), values={"api": api})
+
+
+def _top(plan: Plan) -> Parents:
+    return (("gpuinfra:index:GpuCluster", plan.name),)
+
+
+def _foundation(plan: Plan) -> tuple[str, Parents]:
+    name = naming.logical(plan.name, "foundation")
+    return name, (*_top(plan), ("gpuinfra:gcp:Foundation", name))
+
+
+def audit_trails(plan: Plan) -> Iterator[Instance]:
+    """The audit trail."""
+    if "foundation" in plan.layers and plan.audit.trail:
+        above, parents = _foundation(plan)
+        name = naming.logical(above, "audit")
+        parents = (*parents, ("gpuinfra:gcp:AuditTrail", name))
+        yield Instance(component=name, parents=parents, values={"purpose": "audit"})
+
+
+def budgets(plan: Plan) -> Iterator[Instance]:
+    """The monthly budget."""
+    if "foundation" in plan.layers and plan.budget:
+        yield Instance(component=naming.logical(_foundation(plan)[0], "budget"))
+
+
+def recipients(plan: Plan) -> Iterator[Instance]:
+    """Recipients of the budget's e-mails."""
+    for instance in budgets(plan):
+        for index in range(len(plan.budget.recipients) if plan.budget else 0):
+            yield replace(instance, values={"index": index})
+
+
+def keys(plan: Plan) -> Iterator[Instance]:
+    """Customer keys of the audit trail and of data."""
+    for trail in audit_trails(plan):
+        yield _key(trail.component, trail.parents, "key", "audit")
+    if "foundation" in plan.layers:
+        yield _key(*_foundation(plan), "data", "data")
+
+
+def _key(above: str, parents: Parents, part: str, purpose: str) -> Instance:
+    name = naming.logical(above, part)
+    return Instance(component=name, parents=(*parents, ("gpuinfra:gcp:Key", name)), values={"purpose": purpose})
+
+
+def key_users(plan: Plan) -> Iterator[Instance]:
+    """Services that encrypt with a key."""
+    for instance in keys(plan):
+        first = "logging" if instance.values["purpose"] == "audit" else "compute"
+        for user in (first, "storage"):
+            yield replace(instance, values={"user": user})
+
+
+def _evidence(plan: Plan) -> tuple[str, Parents]:
+    above, parents = _foundation(plan)
+    name = naming.logical(above, "evidence")
+    return name, (*parents, ("gpuinfra:gcp:Evidence", name))
+
+
+def evidence_readers(plan: Plan) -> Iterator[Instance]:
+    """Operators who read evidence."""
+    for index in range(len(plan.evidence.operators) if "foundation" in plan.layers else 0):
+        yield Instance(component=_evidence(plan)[0], values={"index": index})
+
+
+def buckets(plan: Plan) -> Iterator[Instance]:
+    """Private buckets: audit records, evidence, and data of file systems."""
+    for trail in audit_trails(plan):
+        if plan.audit.existing_bucket is None:
+            yield _bucket(trail.component, trail.parents, "records", "audit", AUDIT)
+    if "foundation" in plan.layers:
+        yield _bucket(*_evidence(plan), "store", "evidence", EVIDENCE)
+    for one, instance in _file_systems(plan):
+        if one.bucket == "auto":
+            yield _bucket(instance.component, instance.parents, "data", one.name, DATA)
+
+
+def _bucket(above: str, parents: Parents, part: str, purpose: str, why: str) -> Instance:
+    name = naming.logical(above, part)
+    parents = (*parents, ("gpuinfra:gcp:PrivateBucket", name))
+    return Instance(component=name, parents=parents, values={"purpose": purpose, "why": why})
+
+
+def _network(plan: Plan) -> NetworkPlan | None:
+    return plan.network if "site" in plan.layers else None
+
+
+def _network_component(plan: Plan) -> Instance:
+    name = naming.logical(plan.name, "network")
+    return Instance(component=name, parents=(*_top(plan), ("gpuinfra:gcp:Network", name)), values={"purpose": "flow"})
+
+
+def main_networks(plan: Plan) -> Iterator[Instance]:
+    """The network of the first interface of nodes, if this stack creates it."""
+    network = _network(plan)
+    if network and network.existing_id is None:
+        kept = any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
+        yield replace(_network_component(plan), data=kept)
+
+
+def peered_networks(plan: Plan) -> Iterator[Instance]:
+    """The main network, if file systems are reached through a peering of it."""
+    network = _network(plan)
+    return main_networks(plan) if network and network.service_range else iter(())
+
+
+def nat_networks(plan: Plan) -> Iterator[Instance]:
+    """The main network, if its nodes reach the internet through Cloud NAT."""
+    network = _network(plan)
+    return main_networks(plan) if network and network.egress == "nat" else iter(())
+
+
+def private_domains(plan: Plan) -> Iterator[Instance]:
+    """Domains of Google's APIs, if nodes have no internet access."""
+    network = _network(plan)
+    if network and network.egress == "endpoints":
+        for instance in main_networks(plan):
+            for domain in PRIVATE_DOMAINS:
+                yield replace(instance, values={"domain": domain.replace(".", "-")})
+
+
+def private_records(plan: Plan) -> Iterator[Instance]:
+    """DNS records of these domains: the domain itself and every name in it."""
+    for instance in private_domains(plan):
+        for record in ("apex", "wildcard"):
+            yield replace(instance, values={**instance.values, "record": record})
+
+
+def data_networks(plan: Plan) -> Iterator[Instance]:
+    """Networks of further interfaces of nodes."""
+    network = _network(plan)
+    for extra in network.extra if network else ():
+        yield replace(_network_component(plan), values={"network": extra.name})
+
+
+def subnets(plan: Plan) -> Iterator[Instance]:
+    """Subnets of the main network and of the data networks."""
+    network = _network(plan)
+    for subnet in network.subnets if network else ():
+        if subnet.existing_id is None:
+            yield replace(_network_component(plan), values={"subnet": subnet.name})
+
+
+def firewall_rules(plan: Plan) -> Iterator[Instance]:
+    """Rules of the main network, and the one rule of each data network."""
+    for data in data_networks(plan):
+        name = naming.logical(data.component, data.values["network"], "firewall")
+        yield Instance(component=name, values={"rule": "allow-internal-ingress"})
+    network = _network(plan)
+    for main in main_networks(plan):
+        for rule in _main_rules(plan, network) if network else ():
+            yield Instance(component=naming.logical(main.component, "firewall"), values={"rule": rule})
+
+
+def _main_rules(plan: Plan, network: NetworkPlan) -> Iterator[str]:
+    yield from (
+        "allow-internal-ingress", "allow-internal-egress", "deny-ingress", "deny-egress", "allow-web-egress"
+    )  # fmt: skip
+    if network.ssh_from:
+        yield "allow-ssh"
+    if network.service_range:
+        yield "allow-file-systems-egress"
+        if any(one.kind == "lustre" for one in plan.file_systems):
+            yield "allow-file-systems-ingress"
+
+
+def existing_networks(plan: Plan) -> Iterator[Instance]:
+    """Networks that the stack did not create and in which a cluster adds a rule for its nodes."""
+    if _pools(plan) and plan.network and plan.network.existing_id is not None:
+        yield Instance(component=naming.logical(plan.name, "node-firewall"))
+
+
+def rdma_networks(plan: Plan) -> Iterator[Instance]:
+    """RDMA networks of the cluster."""
+    for network in plan.own_networks if _pools(plan) else ():
+        yield Instance(component=naming.logical(plan.name, network.name))
+
+
+def rdma_subnets(plan: Plan) -> Iterator[Instance]:
+    """Subnets of RDMA networks, one for each rail."""
+    for network, instance in zip(plan.own_networks, rdma_networks(plan), strict=False):
+        for index in range(len(network.subnets)):
+            yield replace(instance, values={"index": index})
+
+
+def _file_systems(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
+    for one in plan.file_systems:
+        if one.kind in ("lustre", "home") and "site" in plan.layers:
+            name = naming.logical(plan.name, one.name)
+            yield (
+                one,
+                Instance(
+                    component=name,
+                    parents=(*_top(plan), ("gpuinfra:gcp:SharedFilesystem", name)),
+                    values={"purpose": name, "zone": one.zone or "", "why": one.lifetime_reason or DATA},
+                    data=one.lifetime is Lifetime.KEPT,
+                ),
+            )
+
+
+def file_systems(plan: Plan) -> Iterator[Instance]:
+    """File systems, Lustre and Filestore."""
+    return (instance for _, instance in _file_systems(plan))
+
+
+def lustre(plan: Plan) -> Iterator[Instance]:
+    """Managed Lustre."""
+    return (instance for one, instance in _file_systems(plan) if one.kind == "lustre")
+
+
+def filestores(plan: Plan) -> Iterator[Instance]:
+    """Filestore."""
+    return (instance for one, instance in _file_systems(plan) if one.kind == "home")
+
+
+def bucket_grants(plan: Plan) -> Iterator[Instance]:
+    """Grants of Managed Lustre on the bucket that it imports from and exports to."""
+    for one, instance in _file_systems(plan):
+        for access in ("objects", "bucket") if one.bucket is not None else ():
+            yield replace(instance, values={"access": access})
+
+
+def node_roles(plan: Plan) -> Iterator[Instance]:
+    """The identity of the nodes."""
+    if _pools(plan):
+        yield Instance(component=naming.logical(plan.name, "node"))
+
+
+def image_readers(plan: Plan) -> Iterator[Instance]:
+    """The identity of the nodes, if it pulls images from an Artifact Registry."""
+    return node_roles(plan) if repository(plan.registry or "") else iter(())
+
+
+def node_grants(plan: Plan) -> Iterator[Instance]:
+    """Grants of the nodes on the evidence bucket."""
+    for instance in node_roles(plan):
+        for grant in NODE_GRANTS:
+            yield replace(instance, values={"grant": grant})
+
+
+def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
+    return tuple(plan.pools) if "cluster" in plan.layers else ()
+
+
+def pools(plan: Plan) -> Iterator[Instance]:
+    """Pools of nodes."""
+    for pool in _pools(plan):
+        yield Instance(component=naming.logical(plan.name, pool.name))
+
+
+def placement_policies(plan: Plan) -> Iterator[Instance]:
+    """Placement policies that pools create."""
+    for pool in _pools(plan):
+        for policy in created_placement_policies(pool):
+            yield Instance(component=naming.logical(plan.name, policy))
+
+
+def groups(plan: Plan) -> Iterator[Instance]:
+    """Groups of nodes."""
+    for pool in _pools(plan):
+        for group in pool.groups:
+            yield Instance(component=naming.logical(plan.name, group.name))
+
+
+def queued_groups(plan: Plan) -> Iterator[Instance]:
+    """Groups that request their nodes with flex-start."""
+    for pool in _pools(plan):
+        for group in pool.groups:
+            if group.kind == "flex":
+                yield Instance(component=naming.logical(plan.name, group.name))
