@@ -58,7 +58,7 @@ class Price:
     """Whether the price of a cluster counts a resource."""
 
     item: str | None
-    """The price item that counts it: `node`, `disk`, `lustre`, `nat_hour`, `address_hour`, `endpoint_hour`."""
+    """The price item that counts it: `node`, `disk_gib_month`, `lustre_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`."""
     reason: str = ""
     """Why the price does not count it."""
 

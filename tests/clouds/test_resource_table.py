@@ -22,6 +22,7 @@ ITEMS = {
     "disk_gib_month": r"root disks",
     "lustre_gib_month": r"Lustre",
     "nat_hour": r"NAT",
+    "nat_vm_hour": r"NAT",
     "address_hour": r"public address",
     "endpoint_hour": r"endpoints",
 }

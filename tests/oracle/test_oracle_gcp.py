@@ -155,17 +155,17 @@ BREAKS: dict[str, Callable[[State], None]] = {
     "a range of somebody": _set(SUBNET, "ipCidrRange", to="192.169.0.0/20"),
     "no flow log": lambda state: _named(state, SUBNET, "private-0").update(logConfig=None),
     "SSH from everywhere": _ssh_from_everywhere,
-    "let in from anywhere": _wall("network-walls-inside-in", "sourceRanges", ["0.0.0.0/0"]),
+    "let in from anywhere": _wall("network-firewall-allow-internal-ingress", "sourceRanges", ["0.0.0.0/0"]),
     "a data network without its wall's door": lambda state: state.remove(
         next(one for one in state if one["type"] == WALL and "data-5" in one["inputs"]["name"])
     ),
-    "everything outwards": _wall("web-out", "allows", [{"protocol": "all"}]),
+    "everything outwards": _wall("allow-web-egress", "allows", [{"protocol": "all"}]),
     "nothing refused on the way out": lambda state: state.remove(
-        next(one for one in state if one["type"] == WALL and "closed-out" in one["inputs"]["name"])
+        next(one for one in state if one["type"] == WALL and "deny-egress" in one["inputs"]["name"])
     ),
-    "what is refused is not written down": _wall("closed-in", "logConfig", None),
-    "refused first": _wall("closed-in", "priority", 100),
-    "Lustre's port closed": _wall("files-out", "allows", [{"protocol": "tcp", "ports": ["2049"]}]),
+    "what is refused is not written down": _wall("deny-ingress", "logConfig", None),
+    "refused first": _wall("deny-ingress", "priority", 100),
+    "Lustre's port closed": _wall("allow-file-systems-egress", "allows", [{"protocol": "tcp", "ports": ["2049"]}]),
     "all subnets through the gateway": _set(
         "gcp:compute/routerNat:RouterNat", "sourceSubnetworkIpRangesToNat", to="ALL_SUBNETWORKS_ALL_IP_RANGES"
     ),

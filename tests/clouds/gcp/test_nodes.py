@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.gcp.components.nodes import _rolling
+from gpuinfra.clouds.gcp.components.nodes import _update_policy
 from gpuinfra.clouds.gcp.components.template import scheduling
 from gpuinfra.plan.model import Group
 from gpuinfra.spec import parse_spec
@@ -32,7 +32,7 @@ def _group(**changes: Any) -> Group:
 def test_a_new_template_never_takes_all_nodes_at_once(count: int, terminate_first: bool) -> None:
     """The numbers are ones that Google takes, and wherever there are two nodes one stays."""
     (pool,) = plan_of("gcp-a3mega").pools
-    policy: Any = _rolling(pool, _group(count=count, max_count=max(count, 1), terminate_first=terminate_first))
+    policy: Any = _update_policy(pool, _group(count=count, max_count=max(count, 1), terminate_first=terminate_first))
     surge, away = policy.max_surge_fixed, policy.max_unavailable_fixed
     assert (surge == 0) == terminate_first
     assert (away == 0) != terminate_first

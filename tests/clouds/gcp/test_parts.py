@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.gcp.resources import apis
+from gpuinfra.clouds.gcp.instances import apis
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.answers import PROJECT
 from tests.clouds.gcp.variants import BASE, VARIANTS, planned, recorded
@@ -36,8 +36,8 @@ def test_what_nobody_can_shorten_is_locked_for_good_and_nothing_else_is() -> Non
     """`compliance` locks log bucket and records; `governance` holds the same days without a lock that stays."""
     for name, forever in (("a trail that nobody can shorten", True), ("no storage", False)):
         recording = recorded(name)
-        assert recording.one(LOGS, "train-foundation-audit-logs").inputs["locked"] is forever
-        assert recording.one(LOGS, "train-network-flow").inputs.get("locked") is None
+        assert recording.one(LOGS, "train-foundation-audit-log-bucket").inputs["locked"] is forever
+        assert recording.one(LOGS, "train-network-flow-logs").inputs.get("locked") is None
         records = recording.one(BUCKET, "train-foundation-audit-records-bucket").inputs["retentionPolicy"]
         assert records == {"retentionPeriod": str(365 * 86_400), "isLocked": forever}
 
@@ -62,14 +62,14 @@ def test_records_can_go_into_a_bucket_of_others() -> None:
 def test_flows_have_a_bucket_of_their_own_and_are_kept_out_of_the_other() -> None:
     """The sink for everything excludes flows; the one for flows takes those of this network's subnet and no other's."""
     recording = recording_of("gcp-a3mega")
-    everything = recording.one(SINK, "train-foundation-audit-everything").inputs
+    everything = recording.one(SINK, "train-foundation-audit-all-logs").inputs
     assert [one["filter"] for one in everything["exclusions"]] == ['log_id("compute.googleapis.com/vpc_flows")']
-    flows = recording.one(SINK, "train-network-flow").inputs
+    flows = recording.one(SINK, "train-network-flow-logs").inputs
     subnet = recording.one("gcp:compute/subnetwork:Subnetwork", "train-network-private-0").inputs["name"]
     assert flows["filter"] == (
         f'log_id("compute.googleapis.com/vpc_flows") AND resource.labels.subnetwork_name=("{subnet}")'
     )
-    assert flows["destination"].endswith(recording.one(LOGS, "train-network-flow").inputs["bucketId"])
+    assert flows["destination"].endswith(recording.one(LOGS, "train-network-flow-logs").inputs["bucketId"])
     assert everything["destination"] != flows["destination"]
 
 
@@ -103,18 +103,18 @@ def test_what_is_replaced_in_a_bucket_can_be_brought_back() -> None:
 
 def test_ssh_is_open_where_it_was_asked_for_and_to_them_alone() -> None:
     """One rule in the main network, port 22, the tunnel's addresses, written down; without it port 22 is nobody's."""
-    asked = _wall(recorded("ssh through the tunnel"), "ssh-in")
+    asked = _wall(recorded("ssh through the tunnel"), "allow-ssh")
     assert asked["sourceRanges"] == ["35.235.240.0/20"]
     assert asked["allows"] == [{"protocol": "tcp", "ports": ["22"]}]
     assert asked["network"].endswith("train-network-main-" + asked["network"][-8:])
     assert asked["logConfig"]
-    assert not [one for one in recorded("no storage").of(WALL) if one.name.endswith("ssh-in")]
+    assert not [one for one in recorded("no storage").of(WALL) if one.name.endswith("allow-ssh")]
 
 
 def test_without_a_way_out_only_google_s_own_apis_are_reached() -> None:
     """No router, the private addresses of the APIs and no others, and names that lead to them."""
     recording = recorded("endpoints")
-    web = _wall(recording, "web-out")
+    web = _wall(recording, "allow-web-egress")
     assert web["destinationRanges"] == ["199.36.153.8/30"]
     assert web["allows"] == [{"protocol": "tcp", "ports": ["443"]}]
     assert not recording.of("gcp:compute/router:Router")
@@ -141,11 +141,11 @@ def test_without_a_way_out_only_google_s_own_apis_are_reached() -> None:
 def test_only_the_ports_of_what_is_there_are_open(name: str, out: list[str], inwards: bool) -> None:
     """Lustre's port for Lustre, NFS's for homes, towards the file systems' own addresses."""
     recording = recorded(name)
-    files = _wall(recording, "files-out")
+    files = _wall(recording, "allow-file-systems-egress")
     assert files["allows"] == [{"protocol": "tcp", "ports": out}]
     address = recording.one("gcp:compute/globalAddress:GlobalAddress").inputs
     assert files["destinationRanges"] == [f"{address['address']}/{int(address['prefixLength'])}"]
-    assert bool([one for one in recording.of(WALL) if one.name.endswith("files-in")]) is inwards
+    assert bool([one for one in recording.of(WALL) if one.name.endswith("allow-file-systems-ingress")]) is inwards
 
 
 def test_in_another_s_network_one_rule_is_made_about_our_own_nodes() -> None:
@@ -229,9 +229,9 @@ def test_nodes_come_after_what_they_need() -> None:
     for template in recording.of(TEMPLATE):
         before = _after(recording, template)
         for wanted in (
-            f"{WALL} train-network-walls-closed-in",
-            f"{WALL} train-network-walls-web-out",
-            f"{WALL} train-network-data-7-walls-inside-in",
+            f"{WALL} train-network-firewall-deny-ingress",
+            f"{WALL} train-network-firewall-allow-web-egress",
+            f"{WALL} train-network-data-7-firewall-allow-internal-ingress",
             "gcp:compute/routerNat:RouterNat train-network-nat",
             "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember train-foundation-data-compute",
             "gcp:storage/bucketIAMMember:BucketIAMMember train-node-evidence",

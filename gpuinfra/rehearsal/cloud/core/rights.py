@@ -12,7 +12,7 @@ from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.store import Store
 
 _USED, _DENIED = "right-used", "right-refused"
-_LATER = ("MeetOtherNodes", "-meeting", "-proof")
+_LATER = ("MeetOtherNodes", "-rendezvous", "-proof")
 """Ends of the names of rights that a short rehearsal does not reach: the test of pairs, where a node reads what its partner stored, and on
 Google Cloud the renewal of evidence ten minutes after the first."""
 
