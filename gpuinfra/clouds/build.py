@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
 
+from gpuinfra import naming
 from gpuinfra.clouds.node_pool import BaseNodePool, FileSystems
 from gpuinfra.clouds.nodes_ready import wait_for_nodes
 from gpuinfra.existing import Existing, Layer, joined, outputs, references
@@ -59,6 +60,8 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     existing_type: ClassVar[type[Existing]]
     """The cloud's class of resources that a program passes in."""
+    scope_type: ClassVar[type[Any] | None] = None
+    """The cloud's class of scopes, None if `prepare` is overridden."""
     foundation_refs: ClassVar[type[Any]]
     site_refs: ClassVar[type[Any]]
 
@@ -71,6 +74,11 @@ class ClusterBuilder(ABC, Generic[F, S]):
 
     def prepare(self, parent: pulumi.Resource) -> None:
         """Called before the first layer: reads the account and sets defaults of resources in `self.opts`."""
+        if self.scope_type is None:
+            return
+        plan = self.plan
+        self.scope: Any = self.scope_type.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
+        self.opts = self.scope.options(parent)
 
     @abstractmethod
     def foundation(self) -> F:
@@ -87,6 +95,19 @@ class ClusterBuilder(ABC, Generic[F, S]):
     def outputs(self) -> dict[str, Any]:
         """Outputs of every stack of this cloud."""
         return {}
+
+    def existing_network(self, name: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
+        """Id and subnets of a network that the program or the declaration passes in, None if this stack creates one. `name` is the field of `existing`."""
+        network, id_ = self.plan.network, getattr(self.existing, name)
+        if id_ is not None:
+            if self.existing.subnet_ids is None:
+                raise ValueError(f"existing has {name} and no subnet_ids; pass both")
+            return id_, self.existing.subnet_ids
+        if network is None:
+            raise ValueError("the plan has a site and no network")
+        if network.existing_id is not None:
+            return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
+        return None
 
 
 def build(
@@ -139,6 +160,16 @@ def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: Si
         opts=pulumi.ResourceOptions(parent=cloud.opts.parent),
     )
     return {"groups": {group.plan.name: group.group for group in groups}, **created.outputs, **ready}
+
+
+def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluster: str) -> dict[str, Any]:
+    """The arguments of a pool that are the same on all clouds."""
+    return {
+        "plan": pool,
+        "bucket": foundation.evidence_bucket,
+        "evidence_prefix": naming.evidence_prefix(cluster),
+        "file_systems": site.file_systems,
+    }
 
 
 def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from gpuinfra import naming
 from gpuinfra.plan.model import Kept, Plan
+from gpuinfra.plan.model import Lifetime as DataLifetime
 
 Parents = tuple[tuple[str, str], ...]
 """Type and logical name of components, outermost first."""
@@ -154,6 +156,29 @@ def planned(table: Iterable[ResourceKind[K]], plan: Plan) -> Iterator[PlannedRes
     for kind in table:
         for instance in kind.each(plan):
             yield kind.planned(instance)
+
+
+def retained_subnets(plan: Plan) -> frozenset[str]:
+    """Subnets that hold retained Lustre file systems, by the names in the plan. A cloud deletes no network that is in use."""
+    created = "site" in plan.layers
+    return frozenset(
+        one.subnet
+        for one in plan.file_systems
+        if created and one.kind == "lustre" and one.lifetime is DataLifetime.KEPT
+    )
+
+
+def pools(plan: Plan) -> Iterator[Instance]:
+    """Pools of nodes."""
+    for pool in plan.pools if "cluster" in plan.layers else ():
+        yield Instance(component=naming.logical(plan.name, pool.name))
+
+
+def groups(plan: Plan) -> Iterator[Instance]:
+    """Groups of nodes."""
+    for pool in plan.pools if "cluster" in plan.layers else ():
+        for group in pool.groups:
+            yield Instance(component=naming.logical(plan.name, group.name))
 
 
 def nodes_ready(plan: Plan) -> Iterator[Instance]:

@@ -44,6 +44,11 @@ def stack_token(cluster: str) -> str:
     return naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
 
 
+def of_stack(cluster: str, region: str, tags: Mapping[str, str] | None) -> dict[str, Any]:
+    """The fields of a scope that are the same on all clouds, for the running stack."""
+    return {"cluster": cluster, "region": region, "token": stack_token(cluster), "tags": dict(tags or {})}
+
+
 Fill = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
 """(Pulumi type, logical name, arguments) -> the arguments to set."""
 

@@ -111,9 +111,9 @@ def _file_system(
 
 def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
     network = plan.network
-    if network is None or network.existing_id or "site" not in plan.layers:
+    if network is None or "site" not in plan.layers:
         return
-    if network.egress == "nat":
+    if network.existing_id is None and network.egress == "nat":
         gateways = sum(subnet.role == "nat" for subnet in network.subnets) or 1
         if by_node := _service("nat_vm_hour", plan, known, prices):
             served = min(sum(group.max_count for pool in plan.pools for group in pool.groups), NAT_MAX_NODES)

@@ -24,7 +24,7 @@ ITEMS = {
     "nat_hour": r"NAT",
     "nat_vm_hour": r"NAT",
     "address_hour": r"public address",
-    "endpoint_hour": r"endpoints",
+    "endpoint_hour": r"interface endpoint",
 }
 """Price item -> what its line in a cost says."""
 

@@ -62,8 +62,8 @@ GROUND = {
     "lab-network-network",
     "lab-network-storage-scratch-0",
     "lab-security-storage",
-    "lab-network-way-out",
-    "lab-network-way-out-address",
+    "lab-network-nat-gateway",
+    "lab-network-nat-address",
 }
 """What stays of file system and network: the file system's subnet uses the gateway, and Azure deletes neither before it."""
 

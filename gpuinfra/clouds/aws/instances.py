@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuinfra import naming
-from gpuinfra.clouds.planned import Instance, Parents
+from gpuinfra.clouds.planned import Instance, Parents, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
 
 AUDIT = "audit records must be readable after the cluster is gone"
@@ -114,17 +114,6 @@ def locked_buckets(plan: Plan) -> Iterator[Instance]:
 def logged_buckets(plan: Plan) -> Iterator[Instance]:
     """Buckets that write an access log: all but the one that takes the logs."""
     return (one for one in buckets(plan) if _has_access_logs(plan) and one.values["purpose"] != "access")
-
-
-def retained_subnets(plan: Plan) -> frozenset[str]:
-    """Subnets that hold retained file systems, by the names in the plan.
-
-    AWS deletes no subnet, VPC or security group that has a network interface of a file system.
-    """
-    created = "site" in plan.layers
-    return frozenset(
-        one.subnet for one in plan.file_systems if created and one.kind == "lustre" and one.lifetime is Lifetime.KEPT
-    )
 
 
 def _network(plan: Plan) -> NetworkPlan | None:
@@ -271,12 +260,6 @@ def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
     return tuple(plan.pools) if "cluster" in plan.layers else ()
 
 
-def pools(plan: Plan) -> Iterator[Instance]:
-    """Pools of nodes."""
-    for pool in _pools(plan):
-        yield Instance(component=naming.logical(plan.name, pool.name))
-
-
 def pinned_pools(plan: Plan) -> Iterator[Instance]:
     """Pools whose image is read from a parameter and pinned."""
     for pool in _pools(plan):
@@ -290,13 +273,6 @@ def placement_groups(plan: Plan) -> Iterator[Instance]:
     for pool in _pools(plan):
         for index in range(len(created_placement_groups(pool))):
             yield Instance(component=naming.logical(plan.name, pool.name), values={"index": index})
-
-
-def groups(plan: Plan) -> Iterator[Instance]:
-    """Groups of nodes."""
-    for pool in _pools(plan):
-        for group in pool.groups:
-            yield Instance(component=naming.logical(plan.name, group.name))
 
 
 def schedules(plan: Plan) -> Iterator[Instance]:

@@ -27,9 +27,14 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.refs import Existing
     from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.azure.components.scope import Scope
-    from gpuinfra.clouds.azure.components.security import Security, SecurityArgs
-    from gpuinfra.clouds.azure.components.storage import FileSystemKey, Inside, SharedFilesystem, SharedFilesystemArgs
-    from gpuinfra.clouds.azure.components.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
+    from gpuinfra.clouds.azure.components.security import SecurityGroups, SecurityGroupsArgs
+    from gpuinfra.clouds.azure.components.storage import (
+        DataEndpoint,
+        FileSystemKey,
+        SharedFilesystem,
+        SharedFilesystemArgs,
+    )
+    from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
 
 _MODULES = {
     "audit": (
@@ -67,12 +72,12 @@ _MODULES = {
     ),
     "scope": ("Scope",),
     "security": (
-        "Security",
-        "SecurityArgs",
+        "SecurityGroups",
+        "SecurityGroupsArgs",
     ),
     "storage": (
         "FileSystemKey",
-        "Inside",
+        "DataEndpoint",
         "SharedFilesystem",
         "SharedFilesystemArgs",
     ),
@@ -80,7 +85,7 @@ _MODULES = {
         "Lock",
         "PrivateStore",
         "PrivateStoreArgs",
-        "Sealed",
+        "EncryptionKey",
     ),
 }
 __all__ = [
@@ -88,6 +93,8 @@ __all__ = [
     "AuditTrailArgs",
     "Budget",
     "BudgetArgs",
+    "DataEndpoint",
+    "EncryptionKey",
     "Endpoints",
     "EndpointsArgs",
     "Evidence",
@@ -96,7 +103,6 @@ __all__ = [
     "FileSystemKey",
     "Foundation",
     "FoundationArgs",
-    "Inside",
     "Key",
     "KeyArgs",
     "Lock",
@@ -109,9 +115,8 @@ __all__ = [
     "PrivateStore",
     "PrivateStoreArgs",
     "Scope",
-    "Sealed",
-    "Security",
-    "SecurityArgs",
+    "SecurityGroups",
+    "SecurityGroupsArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
     "Vault",

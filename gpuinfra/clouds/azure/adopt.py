@@ -12,7 +12,8 @@ from typing import Any
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure import names
-from gpuinfra.clouds.azure.resources import Lookup, resources
+from gpuinfra.clouds.azure.instances import Lookup
+from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan

@@ -10,7 +10,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
-from gpuinfra.clouds.azure.resources import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
+from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity
 from gpuinfra.plan.model import (

@@ -1,348 +1,463 @@
-"""What a plan will be made of: type and logical name of every resource, and which of them a destroy keeps.
+"""The table of resources on Azure: what the components create, what `destroy` does with it, what it costs, and who may create it.
 
-Pure, so that `gpuinfra plan` can say it without an engine or an SDK.
-The components are written in Pulumi's words and this list in a table's; a test holds the two together, resource by resource.
+Pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists for each row where a plan has it.
+
+An action on Azure is a resource type and a verb, so most actions follow from the type. The others are linked actions: Azure also checks the permission
+to use a resource that a request refers to, for example to join a subnet or to assign an identity (resource provider operations, read 2026-11-21).
+A test compares the types with the paths in the azure-mgmt models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
-from gpuinfra import naming
-from gpuinfra.clouds.planned import Parents, PlannedResource
-from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan, Subnet
+from gpuinfra.clouds import planned
+from gpuinfra.clouds.azure import instances
+from gpuinfra.clouds.azure.instances import AUDIT, Kind, Lookup
+from gpuinfra.clouds.planned import (
+    BY_USAGE,
+    FREE,
+    REMOVED,
+    Actions,
+    Instance,
+    PlannedResource,
+    Price,
+    ResourceKind,
+    priced,
+    retained,
+)
+from gpuinfra.plan.model import Plan
 
-AUDIT = "audit is kept: what happened in the subscription has to be readable after the cluster is gone"
-KEY = "keys outlive what they encrypt"
-EVIDENCE = "evidence of nodes is read long after they are gone"
-DATA = "holds data"
-SETTINGS = "an account whose settings are gone is not private any more"
-HOLDS = "deleting a resource group deletes what is kept in it"
-STANDS = "a kept file system lies in it"
+KEY_REASON = "data that a key encrypts is lost without it"
+SETTINGS = "an account without its settings is not protected"
+HOLDS = "deleting a resource group deletes the retained resources in it"
+CONTAINS = "a retained file system is in it"
+BASTION_PRICE = Price(item=None, reason="billed by the hour and by use; no price is in the catalog")
 
-EVIDENCE_CONTAINER = "evidence"
-BUNDLES = "bootstrap"
-"""Folder of bundles in the evidence container."""
-ACTIVITY_CONTAINER = "insights-activity-logs"
-"""Container that Azure Monitor writes the Activity Log into; nobody can choose another name."""
-DATA_CONTAINER = "data"
-LOG_CONTAINER = "import-log"
-BASTION_SUBNET = "AzureBastionSubnet"
-"""The one name that Bastion takes (azure.md 5.2)."""
-REGIONAL = "regional"
-"""The zone of what names none: the cloud picks."""
-ENDPOINTS_SUBNET = "endpoints-0"
-ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
-"""Kind of endpoint -> zone that answers its name (azure.md 5.2)."""
-
-WORKSPACE_DAYS = (30, 730)
-"""Fewest and most days that Log Analytics keeps what can be searched at once."""
-LEAST_BATCH_PERCENT = 5
-"""Smallest batch of a rolling upgrade that Azure takes."""
+_JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
+_JOIN_GROUP = "Microsoft.Network/networkSecurityGroups/join/action"
+_JOIN_ADDRESS = "Microsoft.Network/publicIPAddresses/join/action"
+_ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+_READ_KEY = "Microsoft.KeyVault/vaults/keys/read"
+_ACCOUNTS = "Microsoft.Storage/storageAccounts"
+_CONTAINERS = f"{_ACCOUNTS}/blobServices/containers"
+_SEND_LOGS = "Microsoft.OperationalInsights/workspaces/sharedKeys/action"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lookup:
-    """What a kept thing is called in the subscription, before its subscription and stack are put into the name."""
+def _actions(kind: str, linked: str = "", delete: bool = True) -> Actions:
+    """The actions of a type, and the linked actions of its creation and update."""
+    write = f"{kind}/write {linked}"
+    return Actions(write, f"{kind}/read", write, f"{kind}/delete" if delete else "")
 
-    kind: str
-    """`group`, `vault`, `key`, `identity`, `grant`, `workspace`, `account`, `blobs`, `lifecycle`, `container`, `lock`, `network`, `subnet`, `security-group`, `gateway`, `address`, `file-system`."""
-    layer: str
-    """Whose resource group it is in."""
-    purpose: str = ""
-    """The part of its name that says what it is for."""
-    part: str = ""
-    """A container of an account, a subnet of a network."""
+
+def find(kind: Kind) -> Callable[[Instance], Lookup]:
+    """Finds the resource by layer, purpose and part of its instance."""
+    return lambda one: Lookup(
+        kind=kind, layer=one.values["layer"], purpose=one.values.get("purpose", ""), part=one.values.get("part", "")
+    )
+
+
+_GROUP_ACTIONS = _actions("Microsoft.Resources/subscriptions/resourceGroups")
+_GRANT_ACTIONS = _actions("Microsoft.Authorization/roleAssignments")
+_IDENTITY_ACTIONS = _actions("Microsoft.ManagedIdentity/userAssignedIdentities")
+_DIAGNOSTIC_ACTIONS = _actions("Microsoft.Insights/diagnosticSettings", f"{_SEND_LOGS}?workspaceId")
+_CONTAINER_ACTIONS = _actions(_CONTAINERS)
+_ADDRESS_ACTIONS = _actions("Microsoft.Network/publicIPAddresses")
+_SECURITY_GROUP_ACTIONS = _actions("Microsoft.Network/networkSecurityGroups")
+
+# Resource groups, one for each layer.
+FOUNDATION_GROUP = ResourceKind(
+    type="azure-native:resources:ResourceGroup",
+    name="{component}-group",
+    each=instances.foundations,
+    lifetime=retained(HOLDS),
+    price=FREE,
+    actions=_GROUP_ACTIONS,
+    lookup=find("group"),
+)
+SITE_GROUP = ResourceKind(
+    type="azure-native:resources:ResourceGroup",
+    name="{component}-site",
+    each=instances.sites,
+    lifetime=retained(HOLDS),
+    price=FREE,
+    actions=_GROUP_ACTIONS,
+    lookup=find("group"),
+)
+CLUSTER_GROUP = ResourceKind(
+    type="azure-native:resources:ResourceGroup",
+    name="{component}-nodes",
+    each=instances.clusters,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_GROUP_ACTIONS,
+)
+# Keys.
+VAULT = ResourceKind(
+    type="azure-native:keyvault:Vault",
+    name="{component}-vault",
+    each=instances.vaults,
+    lifetime=retained(KEY_REASON),
+    price=BY_USAGE,
+    actions=_actions("Microsoft.KeyVault/vaults"),
+    lookup=find("vault"),
+)
+VAULT_LOG = ResourceKind(
+    type="azure-native:monitor:DiagnosticSetting",
+    name="{component}-requests",
+    each=instances.audited_vaults,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    actions=_DIAGNOSTIC_ACTIONS,
+)
+KEY = ResourceKind(
+    type="azure-native:keyvault:Key",
+    name="{component}-key",
+    each=instances.keys,
+    lifetime=retained(KEY_REASON),
+    price=BY_USAGE,
+    actions=Actions("Microsoft.KeyVault/vaults/keys/write", _READ_KEY, "Microsoft.KeyVault/vaults/keys/write"),
+    lookup=find("key"),
+)
+KEY_IDENTITY = ResourceKind(
+    type="azure-native:managedidentity:UserAssignedIdentity",
+    name="{component}-user",
+    each=instances.keys,
+    lifetime=retained(KEY_REASON),
+    price=FREE,
+    actions=_IDENTITY_ACTIONS,
+    lookup=find("identity"),
+)
+KEY_GRANT = ResourceKind(
+    type="azure-native:authorization:RoleAssignment",
+    name="{component}-use",
+    each=instances.keys,
+    lifetime=retained(KEY_REASON),
+    price=FREE,
+    actions=_GRANT_ACTIONS,
+    lookup=find("grant"),
+)
+DISK_ENCRYPTION_SET = ResourceKind(
+    type="azure-native:compute:DiskEncryptionSet",
+    name="{component}-disks",
+    each=instances.foundations,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_actions("Microsoft.Compute/diskEncryptionSets", f"{_ASSIGN}?identity {_READ_KEY}"),
+)
+# Audit.
+WORKSPACE = ResourceKind(
+    type="azure-native:operationalinsights:Workspace",
+    name="{component}-logs",
+    each=instances.trails,
+    lifetime=retained(AUDIT),
+    price=BY_USAGE,
+    actions=_actions("Microsoft.OperationalInsights/workspaces"),
+    lookup=find("workspace"),
+)
+ACTIVITY_LOG = ResourceKind(
+    type="azure-native:monitor:SubscriptionDiagnosticSetting",
+    name="{component}-activity",
+    each=instances.trails,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    actions=_actions(
+        "Microsoft.Insights/diagnosticSettings",
+        f"{_SEND_LOGS}?workspaceId {_ACCOUNTS}/listKeys/action?storageAccountId",
+    ),
+)
+OPERATOR_GRANT = ResourceKind(
+    type="azure-native:authorization:RoleAssignment",
+    name="{component}-operator-{index}",
+    each=instances.operators,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_GRANT_ACTIONS,
+)
+BUDGET = ResourceKind(
+    type="azure-native:consumption:Budget",
+    name="{component}-month",
+    each=instances.budgets,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_actions("Microsoft.Consumption/budgets"),
+)
+# Storage accounts with their settings.
+ACCOUNT = ResourceKind(
+    type="azure-native:storage:StorageAccount",
+    name="{component}-account",
+    each=instances.stores,
+    lifetime=retained("{why}"),
+    price=BY_USAGE,
+    actions=_actions(_ACCOUNTS, f"{_ASSIGN}?identity"),
+    lookup=find("account"),
+)
+BLOB_SERVICE = ResourceKind(
+    type="azure-native:storage:BlobServiceProperties",
+    name="{component}-blobs",
+    each=instances.stores,
+    lifetime=retained(SETTINGS),
+    price=FREE,
+    actions=_actions(f"{_ACCOUNTS}/blobServices", delete=False),
+    lookup=find("blobs"),
+)
+LIFECYCLE = ResourceKind(
+    type="azure-native:storage:ManagementPolicy",
+    name="{component}-lifecycle",
+    each=instances.stores,
+    lifetime=retained(SETTINGS),
+    price=FREE,
+    actions=_actions(f"{_ACCOUNTS}/managementPolicies"),
+    lookup=find("lifecycle"),
+)
+CONTAINER = ResourceKind(
+    type="azure-native:storage:BlobContainer",
+    name="{component}-{part}",
+    each=instances.containers,
+    lifetime=retained("{why}"),
+    price=FREE,
+    actions=_CONTAINER_ACTIONS,
+    lookup=find("container"),
+)
+CONTAINER_LOCK = ResourceKind(
+    type="azure-native:storage:BlobContainerImmutabilityPolicy",
+    name="{component}-{part}-lock",
+    each=instances.locked_containers,
+    lifetime=retained(SETTINGS),
+    price=FREE,
+    actions=_actions(f"{_CONTAINERS}/immutabilityPolicies"),
+    lookup=find("lock"),
+)
+ACCOUNT_LOG = ResourceKind(
+    type="azure-native:monitor:DiagnosticSetting",
+    name="{component}-requests",
+    each=instances.logged_stores,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    actions=_DIAGNOSTIC_ACTIONS,
+)
+# Network.
+NETWORK = ResourceKind(
+    type="azure-native:network:VirtualNetwork",
+    name="{component}-network",
+    each=instances.networks,
+    lifetime=retained(CONTAINS, with_data=True),
+    price=FREE,
+    actions=_actions("Microsoft.Network/virtualNetworks"),
+    lookup=find("network"),
+)
+SUBNET = ResourceKind(
+    type="azure-native:network:Subnet",
+    name="{component}-{part}",
+    each=instances.subnets,
+    lifetime=retained(CONTAINS, with_data=True),
+    price=FREE,
+    actions=_actions(
+        "Microsoft.Network/virtualNetworks/subnets",
+        f"{_JOIN_GROUP}?networkSecurityGroup Microsoft.Network/natGateways/join/action?natGateway",
+    ),
+    lookup=find("subnet"),
+)
+NAT_GATEWAY = ResourceKind(
+    type="azure-native:network:NatGateway",
+    name="{component}-nat-gateway",
+    each=instances.nat_gateways,
+    lifetime=retained("the subnet of a retained file system uses it", with_data=True),
+    price=priced("nat_hour"),
+    actions=_actions("Microsoft.Network/natGateways", f"{_JOIN_ADDRESS}?publicIpAddresses"),
+    lookup=find("gateway"),
+)
+NAT_ADDRESS = ResourceKind(
+    type="azure-native:network:PublicIPAddress",
+    name="{component}-nat-address",
+    each=instances.nat_addresses,
+    lifetime=retained("the subnet of a retained file system uses it", with_data=True),
+    price=priced("address_hour"),
+    actions=_ADDRESS_ACTIONS,
+    lookup=find("address"),
+)
+FLOW_LOG = ResourceKind(
+    type="azure-native:network:FlowLog",
+    name="{component}-flow",
+    each=instances.networks,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    actions=_actions(
+        "Microsoft.Network/networkWatchers/flowLogs",
+        f"Microsoft.Network/virtualNetworks/read {_SEND_LOGS}?flowAnalyticsConfiguration"
+        f" {_ACCOUNTS}/read Microsoft.Network/networkWatchers/read",
+    ),
+)
+FLOW_IDENTITY = ResourceKind(
+    type="azure-native:managedidentity:UserAssignedIdentity",
+    name="{component}-flow",
+    each=instances.networks,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_IDENTITY_ACTIONS,
+)
+FLOW_GRANT = ResourceKind(
+    type="azure-native:authorization:RoleAssignment",
+    name="{component}-flow",
+    each=instances.networks,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_GRANT_ACTIONS,
+)
+BASTION = ResourceKind(
+    type="azure-native:network:BastionHost",
+    name="{component}-bastion",
+    each=instances.bastions,
+    lifetime=REMOVED,
+    price=BASTION_PRICE,
+    actions=_actions("Microsoft.Network/bastionHosts", f"{_JOIN_SUBNET} {_JOIN_ADDRESS}"),
+)
+BASTION_ADDRESS = ResourceKind(
+    type="azure-native:network:PublicIPAddress",
+    name="{component}-bastion-address",
+    each=instances.bastions,
+    lifetime=REMOVED,
+    price=BASTION_PRICE,
+    actions=_ADDRESS_ACTIONS,
+)
+SECURITY_GROUP = ResourceKind(
+    type="azure-native:network:NetworkSecurityGroup",
+    name="{component}-{purpose}",
+    each=instances.security_groups,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_SECURITY_GROUP_ACTIONS,
+)
+STORAGE_GROUP = ResourceKind(
+    type="azure-native:network:NetworkSecurityGroup",
+    name="{component}-storage",
+    each=instances.storage_security_groups,
+    lifetime=retained(CONTAINS, with_data=True),
+    price=FREE,
+    actions=_SECURITY_GROUP_ACTIONS,
+    lookup=find("security-group"),
+)
+# Private endpoints.
+DNS_ZONE = ResourceKind(
+    type="azure-native:privatedns:PrivateZone",
+    name="{component}-{purpose}-zone",
+    each=instances.dns_zones,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    actions=_actions("Microsoft.Network/privateDnsZones"),
+)
+DNS_LINK = ResourceKind(
+    type="azure-native:privatedns:VirtualNetworkLink",
+    name="{component}-{purpose}-link",
+    each=instances.dns_zones,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_actions(
+        "Microsoft.Network/privateDnsZones/virtualNetworkLinks", "Microsoft.Network/virtualNetworks/join/action"
+    ),
+)
+PRIVATE_ENDPOINT = ResourceKind(
+    type="azure-native:network:PrivateEndpoint",
+    name="{component}-endpoint",
+    each=instances.private_endpoints,
+    lifetime=REMOVED,
+    price=priced("endpoint_hour"),
+    actions=_actions(
+        "Microsoft.Network/privateEndpoints",
+        f"{_JOIN_SUBNET} {_ACCOUNTS}/privateEndpointConnectionsApproval/action"
+        " Microsoft.KeyVault/vaults/privateEndpointConnectionsApproval/action",
+    ),
+)
+ENDPOINT_NAMES = ResourceKind(
+    type="azure-native:network:PrivateDnsZoneGroup",
+    name="{component}-names",
+    each=instances.private_endpoints,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_actions(
+        "Microsoft.Network/privateEndpoints/privateDnsZoneGroups", "Microsoft.Network/privateDnsZones/join/action"
+    ),
+)
+# File systems.
+LUSTRE = ResourceKind(
+    type="azure-native:storagecache:AmlFilesystem",
+    name="{component}-lustre",
+    each=instances.file_systems,
+    lifetime=retained("{why}", with_data=True),
+    price=priced("lustre_gib_month"),
+    actions=_actions(
+        "Microsoft.StorageCache/amlFilesystems",
+        f"{_JOIN_SUBNET} {_ASSIGN}?identity {_READ_KEY} {_CONTAINERS}/read?hsm",
+    ),
+    lookup=find("file-system"),
+)
+IMPORT_LOG = ResourceKind(
+    type="azure-native:storage:BlobContainer",
+    name="{component}-import-log",
+    each=instances.existing_data,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    actions=_CONTAINER_ACTIONS,
+)
+IMPORTER_GRANT = ResourceKind(
+    type="azure-native:authorization:RoleAssignment",
+    name="{component}-importer-{at}",
+    each=instances.importers,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_GRANT_ACTIONS,
+)
+# Nodes.
+NODE_IDENTITY = ResourceKind(
+    type="azure-native:managedidentity:UserAssignedIdentity",
+    name="{component}-identity",
+    each=instances.node_roles,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_IDENTITY_ACTIONS,
+)
+NODE_GRANT = ResourceKind(
+    type="azure-native:authorization:RoleAssignment",
+    name="{component}-own",
+    each=instances.node_roles,
+    lifetime=REMOVED,
+    price=FREE,
+    actions=_GRANT_ACTIONS,
+)
+BUNDLE = ResourceKind(
+    type="gpuinfra:index:Upload",
+    name="{component}-bundle",
+    each=planned.pools,
+    lifetime=REMOVED,
+    price=BY_USAGE,
+    # A request for data, which the role of `OPERATOR_GRANT` allows.
+    actions=Actions("", ""),
+)
+SCALE_SET = ResourceKind(
+    type="azure-native:compute:VirtualMachineScaleSet",
+    name="{component}",
+    each=planned.groups,
+    lifetime=REMOVED,
+    price=priced("node"),
+    actions=_actions(
+        "Microsoft.Compute/virtualMachineScaleSets",
+        f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read",
+    ),
+)
+
+NODES_READY = ResourceKind[Lookup](
+    type="gpuinfra:index:NodesReady",
+    name="{component}-ready",
+    each=planned.nodes_ready,
+    lifetime=REMOVED,
+    price=Price(item=None, reason="it waits, and creates nothing in the account"),
+    actions=Actions("", ""),
+)
+
+RESOURCES = planned.rows(globals())
+"""The table."""
 
 
 def resources(plan: Plan) -> tuple[PlannedResource[Lookup], ...]:
-    """Every resource that a cloud will hold, in no particular order."""
-    found: list[PlannedResource[Lookup]] = []
-    searched = "foundation" in plan.layers and plan.audit.trail
-    logged = searched and plan.audit.data_events
-    if "foundation" in plan.layers:
-        found += _foundation(plan, searched=searched, logged=logged)
-    if "site" in plan.layers and plan.network:
-        found.append(_thing(GROUP, _top(plan), plan.name, "site", retained=HOLDS, lookup=_at("group", "site")))
-        found += _security(plan, plan.network)
-        if plan.network.existing_id is None:
-            found += _network(plan, plan.network)
-        found += _endpoints(plan, plan.network)
-        for file_system in plan.file_systems:
-            found += _file_system(plan, plan.network, file_system, logged=logged)
-    if "cluster" in plan.layers and plan.pools:
-        found.append(_thing(GROUP, _top(plan), plan.name, "nodes"))
-        found += _node_role(plan)
-        for pool in plan.pools:
-            found += _pool(plan.name, pool)
-        found.append(PlannedResource(type="gpuinfra:index:NodesReady", name=naming.logical(plan.name, "ready")))
-    return tuple(found)
-
-
-def kept_subnets(plan: Plan) -> frozenset[str]:
-    """Subnets that kept file systems lie in, by the plan's names.
-
-    Azure deletes no subnet, network, security group or gateway that something uses, so they stay with it.
-    """
-    made = "site" in plan.layers
-    return frozenset(
-        one.subnet for one in plan.file_systems if made and one.kind == "lustre" and one.lifetime is Lifetime.KEPT
-    )
-
-
-def uses_way_out(subnet: Subnet, plan: NetworkPlan) -> bool:
-    """Whether a subnet has the NAT gateway: nodes where the plan says so, file systems always, because their service is managed through it."""
-    return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
-
-
-def has_way_out(plan: NetworkPlan) -> bool:
-    """Whether the network has a NAT gateway."""
-    return any(uses_way_out(subnet, plan) for subnet in plan.subnets)
-
-
-def way_out_zone(plan: Plan) -> str | None:
-    """The zone of the NAT gateway, where all nodes are in one; elsewhere it belongs to none."""
-    return plan.zones[0] if len(plan.zones) == 1 and plan.zones[0].isdigit() else None
-
-
-def way_out_name(zone: str | None) -> str:
-    """What gateway and address are called: with their zone, which cannot be changed, so that another zone's stand beside them."""
-    return f"way-out-{zone}" if zone else "way-out"
-
-
-GROUP = "azure-native:resources:ResourceGroup"
-_CLUSTER = "gpuinfra:index:GpuCluster"
-_BLOB = "azure-native:storage:BlobContainer"
-_GRANT = "azure-native:authorization:RoleAssignment"
-_IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
-_DIAGNOSTIC = "azure-native:monitor:DiagnosticSetting"
-_ADDRESS = "azure-native:network:PublicIPAddress"
-
-
-def _at(kind: str, layer: str, purpose: str = "") -> Lookup:
-    return Lookup(kind=kind, layer=layer, purpose=purpose)
-
-
-def _top(plan: Plan) -> Parents:
-    return ((_CLUSTER, plan.name),)
-
-
-def _thing(
-    type_: str, within: Parents, *parts: str | int, retained: str | None = None, lookup: Lookup | None = None
-) -> PlannedResource[Lookup]:
-    return PlannedResource(
-        type=type_,
-        name=naming.logical(str(parts[0]), *parts[1:]),
-        retained=retained,
-        parents=within if retained else (),
-        lookup=lookup if retained else None,
-    )
-
-
-def _foundation(plan: Plan, *, searched: bool, logged: bool) -> Iterator[PlannedResource[Lookup]]:
-    name = naming.logical(plan.name, "foundation")
-    within: Parents = (*_top(plan), ("gpuinfra:azure:Foundation", name))
-    yield _thing(GROUP, within, name, "group", retained=HOLDS, lookup=_at("group", "foundation"))
-    vault = naming.logical(name, "vault")
-    yield _thing(
-        "azure-native:keyvault:Vault",
-        within,
-        vault,
-        "vault",
-        retained=KEY,
-        lookup=_at("vault", "foundation"),
-    )
-    if searched:
-        audit = naming.logical(name, "audit")
-        within_audit: Parents = (*within, ("gpuinfra:azure:AuditTrail", audit))
-        yield _thing(_DIAGNOSTIC, within, vault, "requests")
-        yield _thing(
-            "azure-native:operationalinsights:Workspace",
-            within_audit,
-            audit,
-            "logs",
-            retained=AUDIT,
-            lookup=_at("workspace", "foundation", "logs"),
-        )
-        yield _thing("azure-native:monitor:SubscriptionDiagnosticSetting", within_audit, audit, "activity")
-        if plan.audit.existing_bucket is None:
-            yield from _key(within, naming.logical(name, "key", "audit"), "audit")
-            records = naming.logical(audit, "records")
-            yield from _store(
-                within_audit,
-                records,
-                _at("account", "foundation", "audit"),
-                (ACTIVITY_CONTAINER,),
-                AUDIT,
-                locked=True,
-                logged=logged,
-            )
-    yield from _key(within, naming.logical(name, "key", "data"), "data")
-    evidence = naming.logical(name, "evidence")
-    within_evidence: Parents = (*within, ("gpuinfra:azure:Evidence", evidence))
-    store = naming.logical(evidence, "store")
-    yield from _store(
-        within_evidence,
-        store,
-        _at("account", "foundation", "evidence"),
-        (EVIDENCE_CONTAINER,),
-        EVIDENCE,
-        logged=logged,
-    )
-    for index in range(max(1, len(plan.evidence.operators))):
-        yield _thing(_GRANT, within_evidence, evidence, "operator", index)
-    yield _thing("azure-native:compute:DiskEncryptionSet", within, name, "disks")
-    if plan.budget:
-        yield _thing("azure-native:consumption:Budget", within, name, "budget", "month")
-
-
-def _key(within: Parents, name: str, purpose: str) -> Iterator[PlannedResource[Lookup]]:
-    for kind, type_, part in (
-        ("key", "azure-native:keyvault:Key", "key"),
-        ("identity", _IDENTITY, "user"),
-        ("grant", _GRANT, "use"),
-    ):
-        yield _thing(type_, within, name, part, retained=KEY, lookup=_at(kind, "foundation", purpose))
-
-
-def _store(
-    within: Parents,
-    name: str,
-    place: Lookup,
-    containers: Iterable[str],
-    why: str,
-    *,
-    locked: bool = False,
-    logged: bool = False,
-) -> Iterator[PlannedResource[Lookup]]:
-    """An account with its settings; `place` is the account's own handle."""
-
-    def thing(type_: str, kind: str, why: str, *parts: str, part: str = "") -> PlannedResource[Lookup]:
-        return _thing(type_, within, name, *parts, retained=why, lookup=replace(place, kind=kind, part=part))
-
-    yield thing("azure-native:storage:StorageAccount", "account", why, "account")
-    yield thing("azure-native:storage:BlobServiceProperties", "blobs", SETTINGS, "blobs")
-    yield thing("azure-native:storage:ManagementPolicy", "lifecycle", SETTINGS, "lifecycle")
-    for container in containers:
-        yield thing(_BLOB, "container", why, container, part=container)
-        if locked:
-            lock = "azure-native:storage:BlobContainerImmutabilityPolicy"
-            yield thing(lock, "lock", SETTINGS, container, "lock", part=container)
-    if logged:
-        yield _thing(_DIAGNOSTIC, within, name, "requests")
-
-
-def _security(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
-    name = naming.logical(plan.name, "security")
-    within = _top(plan)
-    roles = ["nodes"]
-    if any(one.kind == "lustre" for one in plan.file_systems):
-        roles.append("storage")
-    roles += [role for role in ("endpoints", "bastion") if any(one.role == role for one in network.subnets)]
-    for role in roles:
-        stays = STANDS if role == "storage" and kept_subnets(plan) and network.existing_id is None else None
-        yield _thing(
-            "azure-native:network:NetworkSecurityGroup",
-            within,
-            name,
-            role,
-            retained=stays,
-            lookup=_at("security-group", "site", role),
-        )
-
-
-def _network(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
-    name = naming.logical(plan.name, "network")
-    within: Parents = (*_top(plan), ("gpuinfra:azure:Network", name))
-    stays = kept_subnets(plan)
-    standing = STANDS if stays else None
-    yield _thing(
-        "azure-native:network:VirtualNetwork",
-        within,
-        name,
-        "network",
-        retained=standing,
-        lookup=_at("network", "site", "network"),
-    )
-    for subnet in network.subnets:
-        why = STANDS if subnet.name in stays else None
-        lookup = Lookup(kind="subnet", layer="site", purpose="network", part=subnet.name)
-        yield _thing("azure-native:network:Subnet", within, name, subnet.name, retained=why, lookup=lookup)
-    if has_way_out(network):
-        called = way_out_name(way_out_zone(plan))
-        # A kept file system's subnet always has the gateway.
-        yield _thing(
-            "azure-native:network:NatGateway",
-            within,
-            name,
-            "way-out",
-            retained=standing,
-            lookup=_at("gateway", "site", called),
-        )
-        lookup = _at("address", "site", f"{called}-address")
-        yield _thing(_ADDRESS, within, name, "way-out", "address", retained=standing, lookup=lookup)
-    yield from _store(within, naming.logical(name, "flow"), _at("account", "site", "flow"), (), AUDIT)
-    yield _thing(_IDENTITY, within, name, "flow")
-    yield _thing(_GRANT, within, name, "flow")
-    yield _thing("azure-native:network:FlowLog", within, name, "flow")
-    if any(subnet.name == BASTION_SUBNET for subnet in network.subnets):
-        yield _thing("azure-native:network:BastionHost", within, name, "bastion")
-        yield _thing(_ADDRESS, within, name, "bastion", "address")
-
-
-def _endpoints(plan: Plan, network: NetworkPlan) -> Iterator[PlannedResource[Lookup]]:
-    name = naming.logical(plan.name, "endpoints")
-    within = _top(plan)
-    for kind in network.interface_endpoints:
-        if ZONES[kind] not in network.dns_zones:
-            yield _thing("azure-native:privatedns:PrivateZone", within, name, kind, "zone")
-            yield _thing("azure-native:privatedns:VirtualNetworkLink", within, name, kind, "link")
-        yield from _endpoint(within, naming.logical(name, kind))
-
-
-def _endpoint(within: Parents, name: str) -> Iterator[PlannedResource[Lookup]]:
-    yield _thing("azure-native:network:PrivateEndpoint", within, name, "endpoint")
-    yield _thing("azure-native:network:PrivateDnsZoneGroup", within, name, "names")
-
-
-def _file_system(
-    plan: Plan, network: NetworkPlan, one: FileSystemPlan, *, logged: bool
-) -> Iterator[PlannedResource[Lookup]]:
-    if one.kind != "lustre":
-        return
-    name = naming.logical(plan.name, one.name)
-    within: Parents = (*_top(plan), ("gpuinfra:azure:SharedFilesystem", name))
-    stays = (one.lifetime_reason or DATA) if one.lifetime is Lifetime.KEPT else None
-    yield _thing(
-        "azure-native:storagecache:AmlFilesystem",
-        within,
-        name,
-        "lustre",
-        retained=stays,
-        lookup=_at("file-system", "site", one.name),
-    )
-    if one.bucket == "auto":
-        data = naming.logical(name, "data")
-        place = _at("account", "site", one.name)
-        yield from _store(within, data, place, (DATA_CONTAINER, LOG_CONTAINER), DATA, logged=logged)
-        if "blob" in network.interface_endpoints:
-            yield from _endpoint(within, data)
-    elif one.bucket is not None:
-        yield _thing(_BLOB, within, name, LOG_CONTAINER)
-    if one.bucket is not None and one.importer_id is not None:
-        yield _thing(_GRANT, within, name, "importer", "account")
-        yield _thing(_GRANT, within, name, "importer", "blobs")
-
-
-def _node_role(plan: Plan) -> Iterator[PlannedResource[Lookup]]:
-    name = naming.logical(plan.name, "node")
-    yield _thing(_IDENTITY, (), name, "identity")
-    yield _thing(_GRANT, (), name, "own")
-
-
-def _pool(cluster: str, pool: PoolPlan) -> Iterator[PlannedResource[Lookup]]:
-    name = naming.logical(cluster, pool.name)
-    yield _thing("gpuinfra:index:Upload", (), name, "bundle")
-    for group in pool.groups:
-        yield _thing("azure-native:compute:VirtualMachineScaleSet", (), cluster, group.name)
+    """Every resource that a plan creates."""
+    return tuple(planned.planned(RESOURCES, plan))

@@ -62,8 +62,8 @@ def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:
         "train-scratch-0-lustre",
         "train-network-network",
         "train-network-storage-scratch-0",
-        "train-network-way-out",
-        "train-network-way-out-address",
+        "train-network-nat-gateway",
+        "train-network-nat-address",
         "train-security-storage",
     }
 

@@ -15,8 +15,8 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import retained_subnets
 from gpuinfra.clouds.build import ClusterBuilder, Pools, site_subnet
+from gpuinfra.clouds.planned import retained_subnets
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -25,11 +25,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
-
-    def prepare(self, parent: pulumi.Resource) -> None:
-        plan = self.plan
-        self.scope = Scope.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
-        self.opts = self.scope.options(parent)
+    scope_type = Scope
+    scope: Scope
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
@@ -89,20 +86,15 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
 
     def _network(self, foundation: FoundationRefs) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
-        plan, network = self.plan, self.plan.network
-        if self.existing.vpc_id is not None:
-            if self.existing.subnet_ids is None:
-                raise ValueError("existing has vpc_id and no subnet_ids; pass both")
-            return self.existing.vpc_id, self.existing.subnet_ids
-        if network is None:
-            raise ValueError("the plan has a site and no network")
-        if network.existing_id is not None:
-            return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
+        plan = self.plan
+        if found := self.existing_network("vpc_id"):
+            return found
+        assert plan.network is not None
         made = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=self.scope,
-                plan=network,
+                plan=plan.network,
                 log_key_arn=foundation.log_key_arn,
                 data_subnets=retained_subnets(plan),
             ),

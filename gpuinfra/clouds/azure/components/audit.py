@@ -15,12 +15,13 @@ import pulumi
 from pulumi_azure_native import consumption, monitor, operationalinsights
 
 from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.azure.components.stores import Lock, PrivateStore, PrivateStoreArgs, Sealed
-from gpuinfra.clouds.azure.resources import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
+from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
+from gpuinfra.clouds.azure.instances import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import AuditPlan, BudgetPlan, EvidencePlan
 
@@ -45,7 +46,7 @@ class AuditTrailArgs:
 
     scope: Scope
     plan: AuditPlan
-    sealed: Sealed | None = None
+    encryption_key: EncryptionKey | None = None
     """Key of the records; left out, Azure's own."""
 
 
@@ -64,26 +65,24 @@ class AuditTrail(pulumi.ComponentResource):
         super().__init__("gpuinfra:azure:AuditTrail", name, None, opts)
         scope, plan = args.scope, args.plan
         workspace = operationalinsights.Workspace(
-            naming.logical(name, "logs"),
+            rows.WORKSPACE.logical(name),
             workspace_name=scope.unique_name("logs", 63),
             resource_group_name=scope.group,
-            location=scope.region,
             sku=operationalinsights.WorkspaceSkuArgs(name="PerGB2018"),
             retention_in_days=min(max(plan.log_retention_days, WORKSPACE_DAYS[0]), WORKSPACE_DAYS[1]),
             features=operationalinsights.WorkspaceFeaturesArgs(
                 enable_log_access_using_only_resource_permissions=True, disable_local_auth=True
             ),
-            tags=scope.tagged(naming.logical(name, "logs")),
-            opts=child(self, keep=True),
+            opts=child(self, rows.WORKSPACE),
         )
         self.account_id, ready = self._records(name, args, workspace)
         monitor.SubscriptionDiagnosticSetting(
-            naming.logical(name, "activity"),
+            rows.ACTIVITY_LOG.logical(name),
             name=scope.unique_name("activity", 64),
             storage_account_id=ready,
             workspace_id=workspace.id,
             logs=[monitor.SubscriptionLogSettingsArgs(category=category, enabled=True) for category in CATEGORIES],
-            opts=child(self),
+            opts=child(self, rows.ACTIVITY_LOG),
         )
         self.workspace_id = workspace.id
         self.register_outputs({"workspace_id": self.workspace_id, "account_id": self.account_id})
@@ -102,8 +101,7 @@ class AuditTrail(pulumi.ComponentResource):
                 scope=args.scope,
                 purpose="audit",
                 containers=(ACTIVITY_CONTAINER,),
-                keep=True,
-                sealed=args.sealed,
+                encryption_key=args.encryption_key,
                 lock=Lock(days=plan.lock_days),
                 services=True,
                 copies=True,
@@ -135,7 +133,7 @@ class Budget(pulumi.ComponentResource):
         super().__init__("gpuinfra:azure:Budget", name, None, opts)
         scope, plan = args.scope, args.plan
         budget = consumption.Budget(
-            naming.logical(name, "month"),
+            rows.BUDGET.logical(name),
             budget_name=scope.unique_name("month", 63),
             scope=pulumi.Output.concat("/subscriptions/", scope.subscription),
             amount=plan.limit_usd_per_month,
@@ -151,7 +149,7 @@ class Budget(pulumi.ComponentResource):
             ),
             notifications=_notifications(plan),
             # A budget begins once; the month of a later `up` is no other budget.
-            opts=child(self, ignore_changes=["timePeriod"]),
+            opts=child(self, rows.BUDGET, ignore_changes=["timePeriod"]),
         )
         self.name = budget.name
         self.register_outputs({"name": self.name})
@@ -182,7 +180,7 @@ class EvidenceArgs:
 
     scope: Scope
     plan: EvidencePlan
-    sealed: Sealed | None = None
+    encryption_key: EncryptionKey | None = None
     """Key of its blobs; left out, Azure's own."""
     workspace_id: pulumi.Input[str] | None = None
     """Workspace that takes its access log; left out, there is none."""
@@ -207,8 +205,7 @@ class Evidence(pulumi.ComponentResource):
                 scope=scope,
                 purpose="evidence",
                 containers=(EVIDENCE_CONTAINER,),
-                keep=True,
-                sealed=args.sealed,
+                encryption_key=args.encryption_key,
                 reached_from=args.plan.reached_from,
                 copies=True,
                 workspace_id=args.workspace_id,
@@ -220,7 +217,7 @@ class Evidence(pulumi.ComponentResource):
         people: Sequence[pulumi.Input[str]] = args.plan.operators or (scope.operator,)
         may = [
             grant(
-                naming.logical(name, "operator", index),
+                rows.OPERATOR_GRANT.logical(name, index=index),
                 scope,
                 role=BLOB_CONTRIBUTOR,
                 at=container,
@@ -228,7 +225,7 @@ class Evidence(pulumi.ComponentResource):
                 principal_type=None,
                 why="reads evidence, and puts bundles where nodes fetch them",
                 condition=held_to(reads=None, writes=(BUNDLES,), deletes=(BUNDLES,)),
-                opts=child(self),
+                opts=child(self, rows.OPERATOR_GRANT),
             )
             for index, person in enumerate(people)
         ]
@@ -269,26 +266,26 @@ class Foundation(pulumi.ComponentResource):
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Foundation", name, None, opts)
         within = pulumi.ResourceOptions(parent=self)
-        group = resource_group(naming.logical(name, "group"), args.scope, "foundation", self, keep=True)
+        group = resource_group(name, args.scope, "foundation", rows.FOUNDATION_GROUP, within)
         scope = args.scope.within(group.name)
         vault = Vault(naming.logical(name, "vault"), VaultArgs(scope=scope), within)
         self.audit = self._trail(name, scope, args.audit, vault) if args.audit.trail else None
         workspace_id = self.audit.workspace_id if self.audit else None
         if workspace_id is not None:
-            _vault_log(naming.logical(name, "vault", "requests"), vault, workspace_id, self)
+            _vault_log(naming.logical(name, "vault"), vault, workspace_id, self)
         self.data_key = self._key(name, scope, vault, "data")
         self.evidence = Evidence(
             naming.logical(name, "evidence"),
             EvidenceArgs(
                 scope=scope,
                 plan=args.evidence,
-                sealed=sealed_by(self.data_key),
+                encryption_key=self.data_key.encryption_key,
                 workspace_id=workspace_id if args.audit.data_events else None,
             ),
             within,
         )
         self.vault_id = vault.vault_id
-        self.disk_encryption_set_id = disk_encryption_set(naming.logical(name, "disks"), scope, self.data_key, self).id
+        self.disk_encryption_set_id = disk_encryption_set(name, scope, self.data_key, self).id
         if args.budget:
             Budget(naming.logical(name, "budget"), BudgetArgs(scope=scope, plan=args.budget, today=args.today), within)
         self.register_outputs({"vault_id": self.vault_id, "evidence_bucket": self.evidence.bucket})
@@ -302,26 +299,21 @@ class Foundation(pulumi.ComponentResource):
 
     def _trail(self, name: str, scope: Scope, plan: AuditPlan, vault: Vault) -> AuditTrail:
         # Where the records go into somebody else's account, there is nothing here that a key of ours would encrypt.
-        sealed = None if plan.existing_bucket else sealed_by(self._key(name, scope, vault, "audit"))
+        encryption_key = None if plan.existing_bucket else self._key(name, scope, vault, "audit").encryption_key
         return AuditTrail(
             naming.logical(name, "audit"),
-            AuditTrailArgs(scope=scope, plan=plan, sealed=sealed),
+            AuditTrailArgs(scope=scope, plan=plan, encryption_key=encryption_key),
             pulumi.ResourceOptions(parent=self),
         )
-
-
-def sealed_by(key: Key) -> Sealed:
-    """A key as a storage account takes it."""
-    return Sealed(key_name=key.key_name, vault_uri=key.vault_uri, identity_id=key.identity_id)
 
 
 def _vault_log(name: str, vault: Vault, workspace_id: pulumi.Input[str], parent: pulumi.Resource) -> None:
     """Who used which key (CIS 6.1.1.4)."""
     monitor.DiagnosticSetting(
-        name,
+        rows.VAULT_LOG.logical(name),
         name="gpuinfra",
         resource_uri=vault.vault_id,
         workspace_id=workspace_id,
         logs=[monitor.DiagnosticsLogSettingsArgs(category_group="audit", enabled=True)],
-        opts=child(parent),
+        opts=child(parent, rows.VAULT_LOG),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs
 from gpuinfra.clouds.azure.components.groups import resource_group
@@ -16,10 +17,15 @@ from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.azure.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.azure.components.scope import Scope
-from gpuinfra.clouds.azure.components.security import Security, SecurityArgs
-from gpuinfra.clouds.azure.components.storage import Inside, SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.azure.resources import ENDPOINTS_SUBNET, kept_subnets, way_out_zone
-from gpuinfra.clouds.build import ClusterBuilder, Pools, site_subnet
+from gpuinfra.clouds.azure.components.security import SecurityGroups, SecurityGroupsArgs
+from gpuinfra.clouds.azure.components.storage import DataEndpoint, SharedFilesystem, SharedFilesystemArgs
+from gpuinfra.clouds.azure.instances import (
+    ENDPOINTS_SUBNET,
+    nat_gateway_zone,
+    retains_storage_group,
+)
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
+from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
 
 
@@ -29,11 +35,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
-
-    def prepare(self, parent: pulumi.Resource) -> None:
-        plan = self.plan
-        self.parent = parent
-        self.scope = Scope.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
+    scope_type = Scope
+    scope: Scope
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
@@ -63,19 +66,19 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan, network = self.plan, self.plan.network
         if network is None:
             raise ValueError("the plan has a site and no network")
-        group = resource_group(naming.logical(plan.name, "site"), self.scope, "site", self.parent, keep=True)
-        scope = self.scope.within(group.name)
-        security = Security(
+        scope = self._within("site", rows.SITE_GROUP)
+        security = SecurityGroups(
             naming.logical(plan.name, "security"),
-            SecurityArgs(
+            SecurityGroupsArgs(
                 scope=scope,
                 plan=network,
                 storage=any(one.kind == "lustre" for one in plan.file_systems),
-                keep_storage=bool(kept_subnets(plan)) and network.existing_id is None,
+                holds_data=retains_storage_group(plan),
             ),
             self.opts,
         )
-        network_id, subnet_ids = self._network(scope, foundation, security)
+        created = self.existing_network("network_id") or self._create_network(scope, foundation, security)
+        network_id, subnet_ids = created
         services = {"blob": foundation.evidence_account_id, "vault": foundation.vault_id}
         endpoints = Endpoints(
             naming.logical(plan.name, "endpoints"),
@@ -97,27 +100,26 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             file_systems=self._file_systems(scope, foundation, endpoints, subnet_ids),
         )
 
-    def _network(
-        self, scope: Scope, foundation: FoundationRefs, security: Security
+    def _within(self, layer: str, row: Any) -> Scope:
+        """The scope in the resource group of a layer."""
+        group = resource_group(self.plan.name, self.scope, layer, row, self.opts)
+        return self.scope.within(group.name)
+
+    def _create_network(
+        self, scope: Scope, foundation: FoundationRefs, security: SecurityGroups
     ) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
-        plan, network = self.plan, self.plan.network
-        assert network is not None
-        if self.existing.network_id is not None:
-            if self.existing.subnet_ids is None:
-                raise ValueError("existing has network_id and no subnet_ids; pass both")
-            return self.existing.network_id, self.existing.subnet_ids
-        if network.existing_id is not None:
-            return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
+        plan = self.plan
+        assert plan.network is not None
         made = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=scope,
-                plan=network,
+                plan=plan.network,
                 group_ids=security.group_ids,
-                zone=way_out_zone(plan),
-                sealed=foundation.data_key.sealed,
+                zone=nat_gateway_zone(plan),
+                encryption_key=foundation.data_key.encryption_key,
                 workspace_id=foundation.workspace_id,
-                keep_subnets=kept_subnets(plan),
+                data_subnets=retained_subnets(plan),
             ),
             self.opts,
         )
@@ -131,12 +133,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         subnet_ids: Mapping[str, pulumi.Input[str]],
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
+        endpoint = None
+        if "blob" in endpoints.zone_ids:
+            endpoint = DataEndpoint(subnet_id=_endpoint_subnet(subnet_ids), zone_id=endpoints.zone_ids["blob"])
         for one in self.plan.file_systems:
             if one.kind != "lustre":
                 continue
-            inside = None
-            if "blob" in endpoints.zone_ids:
-                inside = Inside(subnet_id=_endpoint_subnet(subnet_ids), zone_id=endpoints.zone_ids["blob"])
             made = SharedFilesystem(
                 naming.logical(self.plan.name, one.name),
                 SharedFilesystemArgs(
@@ -144,7 +146,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     plan=one,
                     subnet_id=subnet_ids[one.subnet],
                     key=foundation.data_key,
-                    inside=inside,
+                    endpoint=endpoint,
                     workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
                 ),
                 self.opts,
@@ -154,33 +156,29 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return found
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
-        plan, prefix = self.plan, naming.evidence_prefix(self.plan.name)
-        group = resource_group(naming.logical(plan.name, "nodes"), self.scope, "nodes", self.parent, keep=False)
-        scope = self.scope.within(group.name)
+        plan = self.plan
+        scope = self._within("nodes", rows.CLUSTER_GROUP)
         role = NodeRole(
             naming.logical(plan.name, "node"),
-            NodeRoleArgs(scope=scope, evidence_account_id=foundation.evidence_account_id, evidence_prefix=prefix),
+            NodeRoleArgs(
+                scope=scope,
+                evidence_account_id=foundation.evidence_account_id,
+                evidence_prefix=naming.evidence_prefix(plan.name),
+            ),
             self.opts,
         )
-        pools = [
-            NodePool(
-                naming.logical(plan.name, pool.name),
-                NodePoolArgs(
-                    scope=scope,
-                    plan=pool,
-                    subnet_id=site_subnet(site, pool.subnet, pool),
-                    security_group_id=site.nodes_group_id,
-                    identity_id=role.identity_id,
-                    client_id=role.client_id,
-                    bucket=foundation.evidence_bucket,
-                    evidence_prefix=prefix,
-                    disk_encryption_set_id=foundation.disk_encryption_set_id,
-                    file_systems=site.file_systems,
-                ),
-                self.opts,
+        pools = []
+        for pool in plan.pools:
+            args = NodePoolArgs(
+                scope=scope,
+                subnet_id=site_subnet(site, pool.subnet, pool),
+                security_group_id=site.nodes_group_id,
+                identity_id=role.identity_id,
+                client_id=role.client_id,
+                disk_encryption_set_id=foundation.disk_encryption_set_id,
+                **pool_args(pool, foundation, site, plan.name),
             )
-            for pool in plan.pools
-        ]
+            pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
         return Pools(pools=pools, outputs={"node_identity": role.identity_id})
 
 

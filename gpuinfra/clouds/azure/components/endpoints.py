@@ -9,10 +9,10 @@ import pulumi
 from pulumi_azure_native import network, privatedns
 
 from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.azure.resources import ZONES
+from gpuinfra.clouds.azure.instances import DNS_ZONES
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Parent, Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class EndpointsArgs:
     """Zones that the network is linked to already, name -> id; others are made."""
 
 
-class Endpoints(Part):
+class Endpoints(pulumi.ComponentResource):
     """Private endpoints of a network's services, and their private DNS zones."""
 
     zone_ids: dict[str, pulumi.Output[str]]
@@ -38,7 +38,7 @@ class Endpoints(Part):
     """What nodes have to wait for before names inside the network are right."""
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
+        super().__init__("gpuinfra:azure:Endpoints", name, None, opts)
         self.zone_ids = {kind: _zone(name, kind, args, self) for kind in args.services}
         self.ready = [
             private_endpoint(
@@ -52,30 +52,29 @@ class Endpoints(Part):
             )
             for kind, service_id in args.services.items()
         ]
+        self.register_outputs({"zone_ids": self.zone_ids})
 
 
-def _zone(name: str, kind: str, args: EndpointsArgs, parent: Parent) -> pulumi.Output[str]:
-    scope, zone = args.scope, ZONES[kind]
+def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) -> pulumi.Output[str]:
+    scope, zone = args.scope, DNS_ZONES[kind]
     if existing := args.dns_zones.get(zone):
         return pulumi.Output.from_input(existing)
     made = privatedns.PrivateZone(
-        naming.logical(name, kind, "zone"),
+        rows.DNS_ZONE.logical(name, purpose=kind),
         private_zone_name=zone,
         resource_group_name=scope.group,
         location="Global",
-        tags=scope.tagged(naming.logical(name, kind, "zone")),
-        opts=child(parent),
+        opts=child(parent, rows.DNS_ZONE),
     )
     link = privatedns.VirtualNetworkLink(
-        naming.logical(name, kind, "link"),
+        rows.DNS_LINK.logical(name, purpose=kind),
         virtual_network_link_name=scope.unique_name(f"{kind}-link", 80),
         private_zone_name=made.name,
         resource_group_name=scope.group,
         location="Global",
         virtual_network=privatedns.SubResourceArgs(id=args.network_id),
         registration_enabled=False,
-        tags=scope.tagged(naming.logical(name, kind, "link")),
-        opts=child(parent),
+        opts=child(parent, rows.DNS_LINK),
     )
     return ready_after(made.id, [link])
 
@@ -88,26 +87,24 @@ def private_endpoint(
     service_id: pulumi.Input[str],
     subnet_id: pulumi.Input[str],
     zone_id: pulumi.Input[str],
-    parent: Parent,
+    parent: pulumi.Resource,
 ) -> pulumi.Resource:
     """One endpoint with its name; answers what has to be there before the name is right."""
     endpoint = network.PrivateEndpoint(
-        naming.logical(name, "endpoint"),
+        rows.PRIVATE_ENDPOINT.logical(name),
         private_endpoint_name=naming.short(f"{name}-{scope.token}", 64),
         resource_group_name=scope.group,
-        location=scope.region,
         subnet=network.SubnetArgs(id=subnet_id),
         private_link_service_connections=[
             network.PrivateLinkServiceConnectionArgs(name=kind, private_link_service_id=service_id, group_ids=[kind])
         ],
-        tags=scope.tagged(name),
-        opts=child(parent),
+        opts=child(parent, rows.PRIVATE_ENDPOINT),
     )
     return network.PrivateDnsZoneGroup(
-        naming.logical(name, "names"),
+        rows.ENDPOINT_NAMES.logical(name),
         private_dns_zone_group_name="default",
         private_endpoint_name=endpoint.name,
         resource_group_name=scope.group,
         private_dns_zone_configs=[network.PrivateDnsZoneConfigArgs(name=kind, private_dns_zone_id=zone_id)],
-        opts=child(parent),
+        opts=child(parent, rows.ENDPOINT_NAMES),
     )

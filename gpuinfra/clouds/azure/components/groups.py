@@ -1,4 +1,4 @@
-"""Resource groups: one for each layer, because deleting one deletes everything in it."""
+"""Resource groups: one for each layer, because deleting a group deletes everything in it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import pulumi
 from pulumi_azure_native import resources
 
 from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.instances import Lookup
+from gpuinfra.clouds.planned import ResourceKind
 
 
 def resource_group(
-    name: str, scope: Scope, layer: str, parent: pulumi.Resource, *, keep: bool
+    name: str, scope: Scope, layer: str, row: ResourceKind[Lookup], opts: pulumi.ResourceOptions
 ) -> resources.ResourceGroup:
-    """The resource group of one layer of this stack; one that holds kept things is kept, or they would go with it."""
+    """The resource group of one layer of this stack, with the parent and the defaults in `opts`."""
+    assert opts.parent is not None
     return resources.ResourceGroup(
-        name,
+        row.logical(name),
         resource_group_name=scope.unique_name(layer, 90),
-        location=scope.region,
-        tags=scope.tagged(name),
-        opts=child(parent, keep=keep),
+        opts=pulumi.ResourceOptions.merge(opts, child(opts.parent, row)),
     )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import compute, keyvault, managedidentity
 
-from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import CRYPTO_USER, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.components.stores import EncryptionKey
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Part
 
 ROTATE_AFTER = "P365D"
 """A key gets a new version every year; the old ones stay, because what they encrypted is still there."""
@@ -28,7 +28,7 @@ class VaultArgs:
     scope: Scope
 
 
-class Vault(Part):
+class Vault(pulumi.ComponentResource):
     """A key vault that nobody outside reaches, whose keys nobody can purge, and whose rights are roles."""
 
     vault_id: pulumi.Output[str]
@@ -39,13 +39,12 @@ class Vault(Part):
     """Address of the vault."""
 
     def __init__(self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
+        super().__init__("gpuinfra:azure:Vault", name, None, opts)
         scope = args.scope
         vault = keyvault.Vault(
-            naming.logical(name, "vault"),
+            rows.VAULT.logical(name),
             vault_name=scope.vault_name(),
             resource_group_name=scope.group,
-            location=scope.region,
             properties=keyvault.VaultPropertiesArgs(
                 tenant_id=scope.tenant,
                 sku=keyvault.SkuArgs(family="A", name=keyvault.SkuName.PREMIUM),
@@ -58,11 +57,11 @@ class Vault(Part):
                 # Disk encryption sets, storage accounts and file systems come in as trusted services (azure.md 4.1, 6).
                 network_acls=keyvault.NetworkRuleSetArgs(default_action="Deny", bypass="AzureServices"),
             ),
-            tags=scope.tagged(name),
-            opts=child(self, keep=True),
+            opts=child(self, rows.VAULT),
         )
         self.vault_id, self.name = vault.id, vault.name
         self.uri = vault.properties.apply(lambda properties: str(properties.vault_uri))
+        self.register_outputs({"vault_id": self.vault_id, "name": self.name, "uri": self.uri})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ class KeyArgs:
     vault_id: pulumi.Input[str]
 
 
-class Key(Part):
+class Key(pulumi.ComponentResource):
     """A customer key with yearly rotation, and the identity that things are encrypted under."""
 
     key_name: pulumi.Output[str]
@@ -92,10 +91,10 @@ class Key(Part):
     """Id of the identity that may wrap and unwrap with it, and nothing else."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
+        super().__init__("gpuinfra:azure:Key", name, None, opts)
         scope = args.scope
         key = keyvault.Key(
-            naming.logical(name, "key"),
+            rows.KEY.logical(name),
             key_name=args.purpose,
             vault_name=args.vault_name,
             resource_group_name=scope.group,
@@ -113,46 +112,47 @@ class Key(Part):
                     ]
                 ),
             ),
-            tags=scope.tagged(name),
-            opts=child(self, keep=True),
+            opts=child(self, rows.KEY),
         )
         identity = managedidentity.UserAssignedIdentity(
-            naming.logical(name, "user"),
+            rows.KEY_IDENTITY.logical(name),
             resource_name_=scope.unique_name(f"key-{args.purpose}", 128),
             resource_group_name=scope.group,
-            location=scope.region,
-            tags=scope.tagged(naming.logical(name, "user")),
-            opts=child(self, keep=True),
+            opts=child(self, rows.KEY_IDENTITY),
         )
         may = grant(
-            naming.logical(name, "use"),
+            rows.KEY_GRANT.logical(name),
             scope,
             role=CRYPTO_USER,
             at=pulumi.Output.concat(args.vault_id, "/keys/", args.purpose),
             principal=identity.principal_id,
             why="wraps and unwraps what this key encrypts",
-            opts=child(self, keep=True, depends_on=[key]),
+            opts=child(self, rows.KEY_GRANT, depends_on=[key]),
         )
         self.key_name = ready_after(key.name, [may])
         self.key_url = ready_after(key.key_uri_with_version, [may])
         self.vault_uri = pulumi.Output.from_input(args.vault_uri)
         self.vault_id = pulumi.Output.from_input(args.vault_id)
         self.identity_id = identity.id
+        self.register_outputs({"key_name": self.key_name, "key_url": self.key_url, "identity_id": self.identity_id})
+
+    @property
+    def encryption_key(self) -> EncryptionKey:
+        """The key in the form that storage accounts require."""
+        return EncryptionKey(key_name=self.key_name, vault_uri=self.vault_uri, identity_id=self.identity_id)
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
     """What encrypts the disks of nodes; a new version of the key is picked up within an hour (azure.md 5.3)."""
     return compute.DiskEncryptionSet(
-        name,
+        rows.DISK_ENCRYPTION_SET.logical(name),
         disk_encryption_set_name=scope.unique_name("disks", 80),
         resource_group_name=scope.group,
-        location=scope.region,
         encryption_type="EncryptionAtRestWithCustomerKey",
         identity=compute.EncryptionSetIdentityArgs(type="UserAssigned", user_assigned_identities=[key.identity_id]),
         active_key=compute.KeyForDiskEncryptionSetArgs(
             key_url=key.key_url, source_vault=compute.SourceVaultArgs(id=key.vault_id)
         ),
         rotation_to_latest_key_version_enabled=True,
-        tags=scope.tagged(name),
-        opts=child(parent),
+        opts=child(parent, rows.DISK_ENCRYPTION_SET),
     )

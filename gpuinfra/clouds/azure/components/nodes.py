@@ -13,11 +13,12 @@ import pulumi
 from pulumi_azure_native import compute
 
 from gpuinfra import bundle, naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.images import pinned_version
 from gpuinfra.clouds.azure.components.model import ModelArgs, machine_model, template_hash
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.fixed import SCALE_SET
-from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, REGIONAL
+from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, REGIONAL
 from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
 from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
@@ -51,27 +52,26 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 
     def _create(self, built: bundle.Bundle) -> tuple[RunningGroup, ...]:
         args = self._args
-        # The name holds the checksum, so the bundle that a model names never changes.
-        key = built.key_of(args.scope.cluster, args.plan.name)
-        upload = Upload(
-            naming.logical(self._name, "bundle"),
-            UploadArgs(
-                container=args.bucket,
-                blob=key,
-                sha256=built.sha256,
-                source=pulumi.FileAsset(str(bundle.on_disk(built))),
-            ),
-            child(self),
-        )
         image = pinned_version(self._name, args.scope, args.plan, self)
+        upload, key = self._upload(built)
         user_data = self._user_data("azure", args.scope, key, identity={"client_id": args.client_id})
         return tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
+
+    def _upload(self, built: bundle.Bundle) -> tuple[Upload, str]:
+        """The upload and the name of its blob. The name contains the checksum, so the bundle that a scale set names never changes."""
+        key = built.key_of(self._args.scope.cluster, self.plan.name)
+        source = pulumi.FileAsset(str(bundle.on_disk(built)))
+        upload = Upload(
+            rows.BUNDLE.logical(self._name),
+            UploadArgs(container=self._args.bucket, blob=key, sha256=built.sha256, source=source),
+            child(self, rows.BUNDLE),
+        )
+        return upload, key
 
     def _group(
         self, group: Group, image: pulumi.Output[str] | None, user_data: pulumi.Output[str], upload: Upload
     ) -> RunningGroup:
         args, pool, scope = self._args, self._args.plan, self._args.scope
-        logical = naming.logical(scope.cluster, group.name)
         model = ModelArgs(
             scope=scope,
             pool=pool,
@@ -88,9 +88,8 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name, **_own(pool)
         )
         scale_set = compute.VirtualMachineScaleSet(
-            logical,
+            rows.SCALE_SET.logical(naming.logical(scope.cluster, group.name)),
             resource_group_name=scope.group,
-            location=scope.region,
             zones=None if group.zone == REGIONAL else [group.zone],
             orchestration_mode="Uniform",
             # Written out, because what Azure takes without it depends on the zones (azure.md 2.1).
@@ -107,7 +106,13 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             virtual_machine_profile=machine_model(model),
             tags={**tags, "gpuinfra:template": version},
             # Where capacity is full there is no room for a second set beside the first.
-            opts=child(self, depends_on=[upload], fixed=SCALE_SET, old_first=group.terminate_first or None),
+            opts=child(
+                self,
+                rows.SCALE_SET,
+                depends_on=[upload],
+                replace_on_changes=SCALE_SET,
+                delete_before_replace=group.terminate_first or None,
+            ),
         )
         return RunningGroup(plan=group, group=scale_set.id, template_version=version, resources=(scale_set,))
 
@@ -123,7 +128,7 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
     Where capacity is full, a node is taken down before it comes back with the new model; else another one is added first.
     Nodes that are ill already are done first and stop nothing: a new model may be what mends them.
     """
-    percent = min(100, max(LEAST_BATCH_PERCENT, pool.at_once_percent))
+    percent = min(100, max(MIN_BATCH_PERCENT, pool.at_once_percent))
     return compute.UpgradePolicyArgs(
         mode=compute.UpgradeMode.ROLLING,
         rolling_upgrade_policy=compute.RollingUpgradePolicyArgs(

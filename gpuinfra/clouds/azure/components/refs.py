@@ -11,7 +11,7 @@ import pulumi
 from gpuinfra import existing
 from gpuinfra.clouds import build
 from gpuinfra.clouds.azure.components.storage import FileSystemKey
-from gpuinfra.clouds.azure.components.stores import Sealed
+from gpuinfra.clouds.azure.components.stores import EncryptionKey
 from gpuinfra.existing import PROGRAM_ONLY
 
 
@@ -68,7 +68,9 @@ class FoundationRefs(build.FoundationRefs):
             key_url=self.data_key_url,
             vault_id=self.vault_id,
             identity_id=self.data_key_identity_id,
-            sealed=Sealed(key_name=self.data_key_name, vault_uri=self.vault_uri, identity_id=self.data_key_identity_id),
+            encryption_key=EncryptionKey(
+                key_name=self.data_key_name, vault_uri=self.vault_uri, identity_id=self.data_key_identity_id
+            ),
         )
 
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import managedidentity
 
-from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant, held_to
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.azure.resources import BUNDLES, EVIDENCE_CONTAINER
+from gpuinfra.clouds.azure.instances import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class NodeRoleArgs:
     """Container of evidence and bundles."""
 
 
-class NodeRole(Part):
+class NodeRole(pulumi.ComponentResource):
     """The identity of nodes."""
 
     identity_id: pulumi.Output[str]
@@ -43,19 +42,16 @@ class NodeRole(Part):
     """By which roles are given to it."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
+        super().__init__("gpuinfra:azure:NodeRole", name, None, opts)
         scope = args.scope
-        logical = naming.logical(name, "identity")
         identity = managedidentity.UserAssignedIdentity(
-            logical,
+            rows.NODE_IDENTITY.logical(name),
             resource_name_=scope.unique_name("node", 128),
             resource_group_name=scope.group,
-            location=scope.region,
-            tags=scope.tagged(logical),
-            opts=child(self),
+            opts=child(self, rows.NODE_IDENTITY),
         )
         may = grant(
-            naming.logical(name, "own"),
+            rows.NODE_GRANT.logical(name),
             scope,
             role=BLOB_CONTRIBUTOR,
             at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
@@ -64,7 +60,10 @@ class NodeRole(Part):
             condition=held_to(
                 reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix), writes=(args.evidence_prefix,)
             ),
-            opts=child(self),
+            opts=child(self, rows.NODE_GRANT),
         )
         self.identity_id = ready_after(identity.id, [may])
         self.client_id, self.principal_id = identity.client_id, identity.principal_id
+        self.register_outputs(
+            {"identity_id": self.identity_id, "client_id": self.client_id, "principal_id": self.principal_id}
+        )

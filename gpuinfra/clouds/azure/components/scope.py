@@ -1,39 +1,39 @@
-"""What every Azure component is told: whose it is, where it is, and how its things are marked."""
+"""The scope of Azure components: the cluster, the subscription, and what every resource has in common.
+
+`Scope.options` sets location and tags on all resources below a component. A scale set also has tags of its pool and group.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pulumi
 from pulumi_azure_native import authorization
 
-from gpuinfra import naming
+from gpuinfra.clouds import scope as shared
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.azure import names
-from gpuinfra.clouds.resource_group import Parent, inside
+from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
+
+KEY = "azure-native:keyvault:Key"
+"""The location of a key is that of its vault."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Whose resources these are, and where."""
+class Scope(BaseScope):
+    """The cluster, the subscription and the resource group of resources."""
 
-    cluster: str
-    """The cluster's name; begins every readable name."""
-    region: str
-    """Region of every regional resource; changing it replaces them all."""
-    token: str
-    """Token of the stack, from `gpuinfra.naming.stack_token`."""
     subscription: pulumi.Input[str]
-    """Subscription id; part of names that all of Azure shares."""
+    """Subscription id; part of names that are global on Azure."""
     tenant: pulumi.Input[str]
-    """Tenant id, which key vaults are told."""
+    """Tenant id, which a key vault requires."""
     operator: pulumi.Input[str]
-    """Object id of whoever runs the program; reads and writes the evidence account with no key but this identity."""
+    """Object id of the credentials that run the program. Their access to the evidence account is a role, not a key."""
     group: pulumi.Input[str] = ""
-    """Resource group of what is made; each layer has one of its own."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of every resource that can carry them."""
+    """Resource group of the resources; each layer has its own."""
 
     @staticmethod
     def here(
@@ -43,75 +43,71 @@ class Scope:
         opts: pulumi.InvokeOptions | None = None,
         group: pulumi.Input[str] = "",
     ) -> Scope:
-        """The scope of the stack that runs now, in the subscription of its credentials."""
-        token = naming.stack_token(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack(), cluster)
-        who = authorization.get_client_config_output(opts=opts)
+        """The scope of the running stack, in the subscription of its credentials."""
+        credentials = authorization.get_client_config_output(opts=opts)
         return Scope(
-            cluster=cluster,
-            region=region,
-            token=token,
-            subscription=who.subscription_id,
-            tenant=who.tenant_id,
-            operator=who.object_id,
+            subscription=credentials.subscription_id,
+            tenant=credentials.tenant_id,
+            operator=credentials.object_id,
             group=group,
-            tags=dict(tags or {}),
+            **of_stack(cluster, region, tags),
         )
 
     def within(self, group: pulumi.Input[str]) -> Scope:
         """The same scope in a resource group."""
         return replace(self, group=group)
 
-    def tagged(self, name: str, **more: str) -> dict[str, str]:
-        """The scope's tags, the display name, and more; keyword `gpuinfra_pool` becomes the tag `gpuinfra:pool`."""
-        return {**self.tags, "Name": name, **{key.replace("_", ":", 1): value for key, value in more.items()}}
+    def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
+        """Options of a component: its resources get the location, the tags, and their logical name as the tag `Name`."""
 
-    def unique_name(self, purpose: str, limit: int = 64) -> str:
-        """The name of something of this stack that is unique in its subscription and region."""
-        return naming.unique_name(self.cluster, purpose, self.token, limit)
+        def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+            found: dict[str, Any] = {}
+            if "location" in args and args["location"] is None and type_ != KEY:
+                found["location"] = self.region
+            if "tags" in args and args["tags"] is None:
+                found["tags"] = self.tagged(name)
+            return found
+
+        return with_defaults(parent, "azure-native", fill)
 
     def account_name(self, purpose: str) -> pulumi.Output[str]:
-        """The name of one of this stack's storage accounts."""
+        """The name of one of the storage accounts of this stack."""
         return pulumi.Output.from_input(self.subscription).apply(
             lambda subscription: names.storage_account(self.cluster, purpose, subscription, self.token)
         )
 
     def vault_name(self) -> pulumi.Output[str]:
-        """The name of this stack's key vault."""
+        """The name of the key vault of this stack."""
         return pulumi.Output.from_input(self.subscription).apply(
             lambda subscription: names.vault(self.cluster, subscription, self.token)
         )
 
     def role_definition(self, role: str) -> pulumi.Output[str]:
-        """The id of one of Azure's own roles."""
+        """The id of a built-in role."""
         return pulumi.Output.concat(
             "/subscriptions/", self.subscription, "/providers/Microsoft.Authorization/roleDefinitions/", role
         )
 
 
 def child(
-    parent: Parent,
+    parent: pulumi.Resource,
+    row: ResourceKind[Any],
     *,
-    keep: bool = False,
+    data: bool | None = None,
     depends_on: Iterable[pulumi.Resource] = (),
     ignore_changes: Iterable[str] = (),
-    fixed: Iterable[str] = (),
-    old_first: bool | None = None,
+    replace_on_changes: Iterable[str] = (),
+    delete_before_replace: bool | None = None,
 ) -> pulumi.ResourceOptions:
-    """Options of a component's child; with `keep` the cloud's thing outlives a destroy of the stack.
+    """Options of a resource inside a component, as `gpuinfra.clouds.scope.child`.
 
-    Kept things are not protected as well: the engine refuses to destroy a stack that holds protected resources,
-    and a kept one is out of danger already.
-    `fixed` are inputs that Azure cannot change (`fixed.py`): the provider knows few of them, and would show an update that fails half way.
-    `old_first` says whether a replacement begins with the end of its predecessor; what is kept never does, so that its name, which is taken,
-    stops the replacement before anything is lost.
+    `replace_on_changes` are inputs that Azure cannot change (`fixed.py`); the provider plans an update for most of them, which fails during `up`.
+    With `delete_before_replace=False`, a replacement is created first. A retained resource always is: its name is taken, so the replacement fails
+    before data is lost.
     """
-    old_first = False if keep else old_first
-    own = pulumi.ResourceOptions(
-        retain_on_delete=keep or None,
-        delete_before_replace=old_first,
-        depends_on=list(depends_on),
-        ignore_changes=list(ignore_changes),
-        replace_on_changes=list(fixed),
-        hooks=explains_existing() if old_first is False else None,
-    )
-    return inside(parent, own)
+    options = shared.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
+    create_first = bool(options.retain_on_delete) or delete_before_replace is False
+    options.delete_before_replace = False if create_first else delete_before_replace
+    options.replace_on_changes = list(replace_on_changes)
+    options.hooks = explains_existing() if create_first else None
+    return options

@@ -13,12 +13,13 @@ from pulumi_azure_native import storage as blobs
 from pulumi_azure_native import storagecache
 
 from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
 from gpuinfra.clouds.azure.components.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
-from gpuinfra.clouds.azure.components.stores import PrivateStore, PrivateStoreArgs, Sealed
+from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
-from gpuinfra.clouds.azure.resources import DATA_CONTAINER, LOG_CONTAINER
+from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 MOUNT_NAME = "lustrefs"
@@ -33,12 +34,12 @@ class FileSystemKey:
     vault_id: pulumi.Input[str]
     identity_id: pulumi.Input[str]
     """Identity that may use the key (`Key.identity_id`)."""
-    sealed: Sealed | None = None
+    encryption_key: EncryptionKey | None = None
     """The same key as the container's account takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inside:
+class DataEndpoint:
     """How the container's account is reached from inside the network."""
 
     subnet_id: pulumi.Input[str]
@@ -55,7 +56,7 @@ class SharedFilesystemArgs:
     """A subnet that holds nothing else, large enough for its capacity."""
     key: FileSystemKey | None = None
     """Key of its content; left out, Azure's own."""
-    inside: Inside | None = None
+    endpoint: DataEndpoint | None = None
     """Private endpoint of the container's account; left out, none is made, and the account has to be reachable otherwise."""
     workspace_id: pulumi.Input[str] | None = None
     """Workspace that takes the access log of the container's account; left out, there is none."""
@@ -79,10 +80,9 @@ class SharedFilesystem(pulumi.ComponentResource):
         scope, plan, key = args.scope, args.plan, args.key
         self.bucket, hsm, ready = self._containers()
         file_system = storagecache.AmlFilesystem(
-            naming.logical(name, "lustre"),
+            rows.LUSTRE.logical(name),
             aml_filesystem_name=scope.unique_name(plan.name, 80),
             resource_group_name=scope.group,
-            location=scope.region,
             sku=storagecache.SkuNameArgs(name=plan.deployment),
             storage_capacity_ti_b=plan.capacity_gib / 1024,
             zones=[plan.zone] if plan.zone else None,
@@ -104,14 +104,14 @@ class SharedFilesystem(pulumi.ComponentResource):
             else None,
             root_squash_settings=storagecache.AmlFilesystemRootSquashSettingsArgs(mode="None"),
             hsm=hsm,
-            tags=scope.tagged(name),
             # A replacement would lose what nobody exported: its name is taken, so that it stops, and whoever means it removes the old one first.
             opts=child(
                 self,
-                keep=plan.lifetime is Lifetime.KEPT,
+                rows.LUSTRE,
+                data=plan.lifetime is Lifetime.KEPT,
                 depends_on=ready,
-                fixed=FILE_SYSTEM,
-                old_first=False,
+                replace_on_changes=FILE_SYSTEM,
+                delete_before_replace=False,
             ),
         )
         self.file_system_id = file_system.id
@@ -136,7 +136,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         if plan.bucket == "auto":
             data, log, ready = self._own()
         else:
-            data, log, ready = self._somebodys(plan.bucket)
+            data, log, ready = self._existing(plan.bucket)
         settings = storagecache.AmlFilesystemHsmSettingsArgs(
             container=data,
             logging_container=log,
@@ -152,8 +152,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 scope=args.scope,
                 purpose=args.plan.name,
                 containers=(DATA_CONTAINER, LOG_CONTAINER),
-                keep=True,
-                sealed=args.key.sealed if args.key else None,
+                encryption_key=args.key.encryption_key if args.key else None,
                 # The file system has no other way in (azure.md 4.1); a plan says so as a finding.
                 shared_keys=True,
                 workspace_id=args.workspace_id,
@@ -161,30 +160,30 @@ class SharedFilesystem(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         ready = self._importer(store.account_id)
-        if args.inside:
+        if args.endpoint:
             ready.append(
                 private_endpoint(
                     naming.logical(self._name, "data"),
                     args.scope,
                     kind="blob",
                     service_id=store.account_id,
-                    subnet_id=args.inside.subnet_id,
-                    zone_id=args.inside.zone_id,
+                    subnet_id=args.endpoint.subnet_id,
+                    zone_id=args.endpoint.zone_id,
                     parent=self,
                 )
             )
         return store.containers[DATA_CONTAINER], store.containers[LOG_CONTAINER], ready
 
-    def _somebodys(self, container_id: str) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
+    def _existing(self, container_id: str) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
         """A container that is there: the file system's log needs another one in the same account."""
         group, account = container_id.split("/")[4], container_id.split("/")[8]
         log = blobs.BlobContainer(
-            naming.logical(self._name, LOG_CONTAINER),
+            rows.IMPORT_LOG.logical(self._name),
             container_name=naming.short(f"{self._name}-{LOG_CONTAINER}", 63),
             account_name=account,
             resource_group_name=group,
             public_access=blobs.PublicAccess.NONE,
-            opts=child(self),
+            opts=child(self, rows.IMPORT_LOG),
         )
         return pulumi.Output.from_input(container_id), log.id, self._importer(container_id.split("/blobServices/")[0])
 
@@ -196,13 +195,13 @@ class SharedFilesystem(pulumi.ComponentResource):
         roles = {"account": ACCOUNT_CONTRIBUTOR, "blobs": BLOB_CONTRIBUTOR}
         return [
             grant(
-                naming.logical(self._name, "importer", what),
+                rows.IMPORTER_GRANT.logical(self._name, at=what),
                 args.scope,
                 role=role,
                 at=account_id,
                 principal=args.plan.importer_id,
                 why="Managed Lustre imports from here",
-                opts=child(self),
+                opts=child(self, rows.IMPORTER_GRANT),
             )
             for what, role in roles.items()
         ]

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import monitor, storage
 
-from gpuinfra import naming
+from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.regions import PAIRS
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.clouds.resource_group import Part
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sealed:
+class EncryptionKey:
     """The customer key of an account's content."""
 
     key_name: pulumi.Input[str]
@@ -47,9 +46,7 @@ class PrivateStoreArgs:
     """Part of its name: `audit`, `evidence`."""
     containers: tuple[str, ...]
     """Its containers, all private."""
-    keep: bool
-    """True: the account, its settings and its content outlive a destroy of the stack."""
-    sealed: Sealed | None = None
+    encryption_key: EncryptionKey | None = None
     """Left out, Azure's own key encrypts it."""
     lock: Lock | None = None
     """Lock of every container. Left out, blobs can be replaced; their old versions stay until `old_versions_days` are over."""
@@ -69,7 +66,7 @@ class PrivateStoreArgs:
     """Log Analytics workspace that takes its access log; left out, there is none."""
 
 
-class PrivateStore(Part):
+class PrivateStore(pulumi.ComponentResource):
     """One storage account: private, encrypted, versioned, reached over TLS 1.2 and later only."""
 
     account_id: pulumi.Output[str]
@@ -80,7 +77,7 @@ class PrivateStore(Part):
     """Ids of the containers, once the account's settings are in force."""
 
     def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(name, opts)
+        super().__init__("gpuinfra:azure:PrivateStore", name, None, opts)
         self._name, self._args = name, args
         account = self._account()
         settings = [self._blobs(account), self._lifecycle(account)]
@@ -92,19 +89,18 @@ class PrivateStore(Part):
             made = self._container(account, container, settings)
             locks = [self._lock(account, made, container, args.lock)] if args.lock else []
             self.containers[container] = ready_after(made.id, [*settings, *locks])
-
-    def _logical(self, *parts: str | int) -> str:
-        return naming.logical(self._name, *parts)
+        self.register_outputs(
+            {"account_id": self.account_id, "account_name": self.account_name, "containers": self.containers}
+        )
 
     def _account(self) -> storage.StorageAccount:
         args, scope = self._args, self._args.scope
-        sealed = args.sealed
+        encryption_key = args.encryption_key
         opened = bool(args.reached_from) or args.services
         return storage.StorageAccount(
-            self._logical("account"),
+            rows.ACCOUNT.logical(self._name),
             account_name=scope.account_name(args.purpose),
             resource_group_name=scope.group,
-            location=scope.region,
             kind="StorageV2",
             sku=storage.SkuArgs(name="Standard_GRS" if args.copies and scope.region in PAIRS else "Standard_LRS"),
             allow_shared_key_access=args.shared_keys,
@@ -123,35 +119,36 @@ class PrivateStore(Part):
                     for one in storage_ranges(args.reached_from)
                 ],
             ),
-            identity=storage.IdentityArgs(type="UserAssigned", user_assigned_identities=[sealed.identity_id])
-            if sealed
+            identity=storage.IdentityArgs(type="UserAssigned", user_assigned_identities=[encryption_key.identity_id])
+            if encryption_key
             else None,
             encryption=storage.EncryptionArgs(
-                key_source="Microsoft.Keyvault" if sealed else "Microsoft.Storage",
+                key_source="Microsoft.Keyvault" if encryption_key else "Microsoft.Storage",
                 # A second layer with a key of Azure's own; it can be asked for at creation only.
                 require_infrastructure_encryption=True,
                 services=storage.EncryptionServicesArgs(
                     blob=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
                     file=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
                 ),
-                encryption_identity=storage.EncryptionIdentityArgs(encryption_user_assigned_identity=sealed.identity_id)
-                if sealed
+                encryption_identity=storage.EncryptionIdentityArgs(
+                    encryption_user_assigned_identity=encryption_key.identity_id
+                )
+                if encryption_key
                 else None,
                 # Without a version, so that the account follows the key's rotation.
                 key_vault_properties=storage.KeyVaultPropertiesArgs(
-                    key_name=sealed.key_name, key_vault_uri=sealed.vault_uri
+                    key_name=encryption_key.key_name, key_vault_uri=encryption_key.vault_uri
                 )
-                if sealed
+                if encryption_key
                 else None,
             ),
-            tags=scope.tagged(self._logical("account")),
-            opts=child(self, keep=args.keep),
+            opts=child(self, rows.ACCOUNT),
         )
 
     def _blobs(self, account: storage.StorageAccount) -> pulumi.Resource:
         days = self._args.old_versions_days
         return storage.BlobServiceProperties(
-            self._logical("blobs"),
+            rows.BLOB_SERVICE.logical(self._name),
             blob_services_name="default",
             account_name=account.name,
             resource_group_name=self._args.scope.group,
@@ -159,7 +156,7 @@ class PrivateStore(Part):
             change_feed=storage.ChangeFeedArgs(enabled=True, retention_in_days=days),
             delete_retention_policy=storage.DeleteRetentionPolicyArgs(enabled=True, days=days),
             container_delete_retention_policy=storage.DeleteRetentionPolicyArgs(enabled=True, days=days),
-            opts=child(self, keep=self._args.keep),
+            opts=child(self, rows.BLOB_SERVICE),
         )
 
     def _lifecycle(self, account: storage.StorageAccount) -> pulumi.Resource:
@@ -170,7 +167,7 @@ class PrivateStore(Part):
             expires = storage.ManagementPolicyBaseBlobArgs(delete=late)
         old = storage.DateAfterCreationArgs(days_after_creation_greater_than=args.old_versions_days)
         return storage.ManagementPolicy(
-            self._logical("lifecycle"),
+            rows.LIFECYCLE.logical(self._name),
             management_policy_name="default",
             account_name=account.name,
             resource_group_name=args.scope.group,
@@ -189,26 +186,26 @@ class PrivateStore(Part):
                     )
                 ]
             ),
-            opts=child(self, keep=args.keep),
+            opts=child(self, rows.LIFECYCLE),
         )
 
     def _container(
         self, account: storage.StorageAccount, container: str, settings: Iterable[pulumi.Resource]
     ) -> storage.BlobContainer:
         return storage.BlobContainer(
-            self._logical(container),
+            rows.CONTAINER.logical(self._name, part=container),
             container_name=container,
             account_name=account.name,
             resource_group_name=self._args.scope.group,
             public_access=storage.PublicAccess.NONE,
-            opts=child(self, keep=self._args.keep, depends_on=settings),
+            opts=child(self, rows.CONTAINER, depends_on=settings),
         )
 
     def _lock(
         self, account: storage.StorageAccount, made: storage.BlobContainer, container: str, lock: Lock
     ) -> pulumi.Resource:
         return storage.BlobContainerImmutabilityPolicy(
-            self._logical(container, "lock"),
+            rows.CONTAINER_LOCK.logical(self._name, part=container),
             immutability_policy_name="default",
             account_name=account.name,
             container_name=made.name,
@@ -216,12 +213,12 @@ class PrivateStore(Part):
             immutability_period_since_creation_in_days=lock.days,
             # Logs are append blobs: a new line at their end is no change of what was written.
             allow_protected_append_writes=True,
-            opts=child(self, keep=self._args.keep),
+            opts=child(self, rows.CONTAINER_LOCK),
         )
 
     def _access_log(self, account: storage.StorageAccount, workspace_id: pulumi.Input[str]) -> None:
         monitor.DiagnosticSetting(
-            self._logical("requests"),
+            rows.ACCOUNT_LOG.logical(self._name),
             name="gpuinfra",
             resource_uri=pulumi.Output.concat(account.id, "/blobServices/default"),
             workspace_id=workspace_id,
@@ -229,7 +226,7 @@ class PrivateStore(Part):
                 monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True)
                 for category in ("StorageRead", "StorageWrite", "StorageDelete")
             ],
-            opts=child(self),
+            opts=child(self, rows.ACCOUNT_LOG),
         )
 
 

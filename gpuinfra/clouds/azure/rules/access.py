@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.azure.resources import LEAST_BATCH_PERCENT, WORKSPACE_DAYS
+from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, WORKSPACE_DAYS
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import named
@@ -210,10 +210,10 @@ def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding
     for i, pool in enumerate(spec.pools):
         share = pool.renew.at_once_percent
         path = f"pools[{i}].renew"
-        if share < LEAST_BATCH_PERCENT:
-            what = f"is {share}; the minimum on Azure is {LEAST_BATCH_PERCENT}, which is used"
+        if share < MIN_BATCH_PERCENT:
+            what = f"is {share}; the minimum on Azure is {MIN_BATCH_PERCENT}, which is used"
             yield info(renewal_batch_is_allowed, f"{path}.at_once_percent", what)
-        batch = max(1, pool.nodes * max(share, LEAST_BATCH_PERCENT) // 100)
+        batch = max(1, pool.nodes * max(share, MIN_BATCH_PERCENT) // 100)
         if "canary" in pool.renew.model_fields_set and pool.renew.canary != batch:
             what = f"is {pool.renew.canary}; on Azure the first batch is the canary, and it has {batch} nodes"
             yield info(renewal_batch_is_allowed, f"{path}.canary", what, "lower at_once_percent for a smaller batch")

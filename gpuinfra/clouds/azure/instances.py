@@ -1,0 +1,300 @@
+"""Where a plan has each resource of the table in `resources.py`: one function for each set of instances. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpuinfra import naming
+from gpuinfra.clouds.planned import Instance, Parents, retained_subnets
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, Subnet
+
+AUDIT = "audit records must be readable after the cluster is gone"
+EVIDENCE = "evidence of a node is read long after the node is gone"
+DATA = "holds data"
+
+EVIDENCE_CONTAINER = "evidence"
+BUNDLES = "bootstrap"
+"""Folder of bundles in the evidence container."""
+ACTIVITY_CONTAINER = "insights-activity-logs"
+"""Container of the Activity Log. Azure Monitor writes to a container of this name only."""
+DATA_CONTAINER = "data"
+LOG_CONTAINER = "import-log"
+BASTION_SUBNET = "AzureBastionSubnet"
+"""The name that Bastion requires (azure.md 5.2)."""
+REGIONAL = "regional"
+"""The zone of resources without a zone, for which Azure selects one."""
+ENDPOINTS_SUBNET = "endpoints-0"
+DNS_ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
+"""Service of a private endpoint -> private DNS zone of its names (azure.md 5.2)."""
+
+WORKSPACE_DAYS = (30, 730)
+"""Minimum and maximum retention of a Log Analytics workspace, in days."""
+MIN_BATCH_PERCENT = 5
+"""Smallest batch of a rolling upgrade that Azure accepts."""
+
+Kind = Literal[
+    "group", "vault", "key", "identity", "grant", "workspace", "account", "blobs", "lifecycle", "container", "lock",
+    "network", "subnet", "security-group", "gateway", "address", "file-system",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """How `adopt` finds a retained resource, before subscription and stack are part of its name."""
+
+    kind: Kind
+    layer: str
+    """The layer whose resource group contains it."""
+    purpose: str = ""
+    """The part of its name that states what it is for."""
+    part: str = ""
+    """A container of an account, or a subnet of a network."""
+
+
+def _top(plan: Plan) -> Parents:
+    return (("gpuinfra:index:GpuCluster", plan.name),)
+
+
+def _inside(above: Instance, type_: str, part: str, **values: str) -> Instance:
+    """An instance in a component below another one; it inherits the values."""
+    name = naming.logical(above.component, part)
+    parents = (*above.parents, (f"gpuinfra:azure:{type_}", name))
+    return Instance(component=name, parents=parents, values={**above.values, **values})
+
+
+def _cluster(plan: Plan, layer: str) -> Instance:
+    return Instance(component=plan.name, parents=_top(plan), values={"layer": layer})
+
+
+def foundations(plan: Plan) -> Iterator[Instance]:
+    """The foundation."""
+    if "foundation" in plan.layers:
+        yield _inside(_cluster(plan, "foundation"), "Foundation", "foundation")
+
+
+def vaults(plan: Plan) -> Iterator[Instance]:
+    """The key vault."""
+    for above in foundations(plan):
+        yield _inside(above, "Vault", "vault")
+
+
+def audited_vaults(plan: Plan) -> Iterator[Instance]:
+    """The key vault, if its requests are logged."""
+    return vaults(plan) if plan.audit.trail else iter(())
+
+
+def keys(plan: Plan) -> Iterator[Instance]:
+    """Customer keys of audit records and of data."""
+    for above in foundations(plan):
+        if _has_records(plan):
+            yield _inside(above, "Key", "key-audit", purpose="audit")
+        yield _inside(above, "Key", "key-data", purpose="data")
+
+
+def trails(plan: Plan) -> Iterator[Instance]:
+    """The audit trail."""
+    if plan.audit.trail:
+        for above in foundations(plan):
+            yield _inside(above, "AuditTrail", "audit", purpose="logs")
+
+
+def _has_records(plan: Plan) -> bool:
+    """A trail with a storage account of its own."""
+    return plan.audit.trail and plan.audit.existing_bucket is None
+
+
+def _evidence(plan: Plan) -> Iterator[Instance]:
+    for above in foundations(plan):
+        yield _inside(above, "Evidence", "evidence")
+
+
+def operators(plan: Plan) -> Iterator[Instance]:
+    """Principals that read evidence and upload bundles."""
+    for above in _evidence(plan):
+        for index in range(max(1, len(plan.evidence.operators))):
+            yield replace(above, values={"index": index})
+
+
+def budgets(plan: Plan) -> Iterator[Instance]:
+    """The monthly budget."""
+    return (Instance(component=naming.logical(above.component, "budget")) for above in foundations(plan) if plan.budget)
+
+
+def stores(plan: Plan) -> Iterator[Instance]:
+    """Storage accounts: audit records, evidence, flow logs, and data of file systems."""
+    if _has_records(plan):
+        for above in trails(plan):
+            yield _store(above, "records", "audit", AUDIT)
+    for above in _evidence(plan):
+        yield _store(above, "store", "evidence", EVIDENCE)
+    for above in networks(plan):
+        yield _store(above, "flow", "flow", AUDIT)
+    for one, above in _lustre(plan):
+        if one.bucket == "auto":
+            yield _store(above, "data", one.name, DATA)
+
+
+def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
+    return _inside(above, "PrivateStore", part, purpose=purpose, why=why)
+
+
+def logged_stores(plan: Plan) -> Iterator[Instance]:
+    """Storage accounts whose requests are logged: all but the one of flow logs."""
+    logged = "foundation" in plan.layers and plan.audit.trail and plan.audit.data_events
+    return (one for one in stores(plan) if logged and one.values["purpose"] != "flow")
+
+
+def containers(plan: Plan) -> Iterator[Instance]:
+    """Containers of storage accounts. Azure creates the container of flow logs."""
+    for one in stores(plan):
+        purpose = one.values["purpose"]
+        own = {"audit": (ACTIVITY_CONTAINER,), "evidence": (EVIDENCE_CONTAINER,), "flow": ()}
+        for container in own.get(purpose, (DATA_CONTAINER, LOG_CONTAINER)):
+            yield replace(one, values={**one.values, "part": container})
+
+
+def locked_containers(plan: Plan) -> Iterator[Instance]:
+    """Containers with an immutability policy."""
+    return (one for one in containers(plan) if one.values["part"] == ACTIVITY_CONTAINER)
+
+
+def uses_nat_gateway(subnet: Subnet, plan: NetworkPlan) -> bool:
+    """Whether a subnet uses the NAT gateway: nodes if the plan has NAT, file systems always, because their service is managed through it."""
+    return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
+
+
+def nat_gateway_zone(plan: Plan) -> str | None:
+    """The zone of the NAT gateway if all nodes are in one zone; otherwise the gateway has no zone."""
+    return plan.zones[0] if len(plan.zones) == 1 and plan.zones[0].isdigit() else None
+
+
+def zonal_name(name: str, zone: str | None) -> str:
+    """The name of a resource whose zone cannot change: a resource in another zone has another name, so both can exist."""
+    return f"{name}-{zone}" if zone else name
+
+
+def sites(plan: Plan) -> Iterator[Instance]:
+    """The site."""
+    if "site" in plan.layers and plan.network:
+        yield _cluster(plan, "site")
+
+
+def networks(plan: Plan) -> Iterator[Instance]:
+    """The virtual network, if this stack creates it."""
+    if plan.network and plan.network.existing_id is None:
+        for above in sites(plan):
+            network = _inside(above, "Network", "network", purpose="network")
+            yield replace(network, data=bool(retained_subnets(plan)))
+
+
+def subnets(plan: Plan) -> Iterator[Instance]:
+    """Subnets of nodes, file systems, private endpoints and Bastion."""
+    for above in networks(plan):
+        for one in plan.network.subnets if plan.network else ():
+            yield replace(above, values={**above.values, "part": one.name}, data=one.name in retained_subnets(plan))
+
+
+def nat_gateways(plan: Plan) -> Iterator[Instance]:
+    """The NAT gateway. The subnet of a retained file system uses it."""
+    return _nat(plan, "nat-gateway")
+
+
+def nat_addresses(plan: Plan) -> Iterator[Instance]:
+    """The public address of the NAT gateway."""
+    return _nat(plan, "nat-address")
+
+
+def _nat(plan: Plan, name: str) -> Iterator[Instance]:
+    for above in networks(plan):
+        if plan.network and any(uses_nat_gateway(subnet, plan.network) for subnet in plan.network.subnets):
+            yield replace(above, values={**above.values, "purpose": zonal_name(name, nat_gateway_zone(plan))})
+
+
+def bastions(plan: Plan) -> Iterator[Instance]:
+    """The Bastion host."""
+    return (one for one in subnets(plan) if one.values["part"] == BASTION_SUBNET)
+
+
+def security_groups(plan: Plan) -> Iterator[Instance]:
+    """Network security groups of nodes, private endpoints and Bastion."""
+    for role in ("nodes", "endpoints", "bastion"):
+        if role == "nodes" or (plan.network and any(one.role == role for one in plan.network.subnets)):
+            yield from _security_group(plan, role)
+
+
+def storage_security_groups(plan: Plan) -> Iterator[Instance]:
+    """The network security group of file systems."""
+    if any(_lustre(plan)) and plan.network:
+        for one in _security_group(plan, "storage"):
+            yield replace(one, data=retains_storage_group(plan))
+
+
+def retains_storage_group(plan: Plan) -> bool:
+    """Whether a retained file system uses the security group. In an existing network, the subnet is not associated with it."""
+    return bool(retained_subnets(plan)) and plan.network is not None and plan.network.existing_id is None
+
+
+def _security_group(plan: Plan, role: str) -> Iterator[Instance]:
+    for above in sites(plan):
+        yield _inside(above, "SecurityGroups", "security", purpose=role)
+
+
+def dns_zones(plan: Plan) -> Iterator[Instance]:
+    """Private DNS zones that this stack creates."""
+    for one in _endpoints(plan):
+        if plan.network and DNS_ZONES[one.values["purpose"]] not in plan.network.dns_zones:
+            yield one
+
+
+def _endpoints(plan: Plan) -> Iterator[Instance]:
+    for above in sites(plan):
+        for service in plan.network.interface_endpoints if plan.network else ():
+            yield _inside(above, "Endpoints", "endpoints", purpose=service)
+
+
+def private_endpoints(plan: Plan) -> Iterator[Instance]:
+    """Private endpoints: those of the site, and those of the data of file systems."""
+    for one in _endpoints(plan):
+        yield Instance(component=naming.logical(one.component, one.values["purpose"]))
+    for file_system, above in _lustre(plan):
+        if file_system.bucket == "auto" and plan.network and "blob" in plan.network.interface_endpoints:
+            yield Instance(component=naming.logical(above.component, "data"))
+
+
+def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
+    for one in plan.file_systems:
+        for above in sites(plan) if one.kind == "lustre" else ():
+            why = one.lifetime_reason or DATA
+            instance = _inside(above, "SharedFilesystem", one.name, purpose=one.name, why=why)
+            yield one, replace(instance, data=one.lifetime is Lifetime.KEPT)
+
+
+def file_systems(plan: Plan) -> Iterator[Instance]:
+    """Lustre file systems."""
+    return (instance for _, instance in _lustre(plan))
+
+
+def existing_data(plan: Plan) -> Iterator[Instance]:
+    """File systems that import from an existing container; their log needs a second container."""
+    return (instance for one, instance in _lustre(plan) if one.bucket not in (None, "auto"))
+
+
+def importers(plan: Plan) -> Iterator[Instance]:
+    """Roles of the service that imports: one for the account, one for its blobs."""
+    for one, instance in _lustre(plan):
+        for at in ("account", "blobs") if one.bucket is not None and one.importer_id is not None else ():
+            yield replace(instance, values={"at": at})
+
+
+def clusters(plan: Plan) -> Iterator[Instance]:
+    """The cluster, if it has nodes."""
+    if "cluster" in plan.layers and plan.pools:
+        yield _cluster(plan, "nodes")
+
+
+def node_roles(plan: Plan) -> Iterator[Instance]:
+    """The identity of the nodes."""
+    for above in clusters(plan):
+        yield _inside(above, "NodeRole", "node")
