@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,3 +247,18 @@ def test_a_name_of_a_cloud_is_found() -> None:
     """A comparison and a table with the name of a cloud are both found."""
     tree = ast.parse('if cloud == "aws":\n    x = {"gcp": 1}')
     assert names_of_clouds(tree) == [(1, "aws"), (2, "gcp")]
+
+
+def test_a_plan_imports_no_engine_and_no_checks() -> None:
+    """`gpuinfra plan` starts fast: it imports no Pulumi, no SDK, and no handover."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gpuinfra", "plan", "aws-p4d"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "gpuinfra.planning" in imported
+    slow = ("pulumi", "grpc", "jinja2", "boto", "gpuinfra.handover", "gpuinfra.node.checks", "gpuinfra.verification")
+    assert sorted(name for name in imported if name.startswith(slow)) == []

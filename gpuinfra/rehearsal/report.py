@@ -19,7 +19,7 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.folder import Folder, write_atomically, write_json
-from gpuinfra.report import SCHEMA, node_entry, totals
+from gpuinfra.report.document import SCHEMA, node_entry, totals
 from gpuinfra.report.rehearsal_page import page
 from gpuinfra.verification.store import poll
 

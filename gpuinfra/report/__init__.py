@@ -3,7 +3,3 @@
 `tables` draws tables in a terminal, `html` renders pages from the templates. A report's document is described by
 `report.schema.json`; a plan's by `docs/plan-json.md`. What goes into a report is decided elsewhere.
 """
-
-from gpuinfra.report.document import SCHEMA, node_entry, report_schema, totals
-
-__all__ = ["SCHEMA", "node_entry", "report_schema", "totals"]

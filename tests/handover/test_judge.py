@@ -12,7 +12,7 @@ from gpuinfra.handover.judge import FleetVerdict
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
-from gpuinfra.report import node_entry
+from gpuinfra.report.document import node_entry
 
 from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
 

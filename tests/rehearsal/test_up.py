@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.report import report_schema
+from gpuinfra.report.document import report_schema
 from tests.oracle.claims import oracle, problems
 
 from .commands import assert_commands_work

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from gpuinfra.handover.judge import NodeVerdict
-from gpuinfra.report import totals
+from gpuinfra.report.document import totals
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e\"'>&<img src=x onerror=y>{{ 7 * 7 }}"
 

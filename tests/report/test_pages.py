@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from gpuinfra.findings import Finding, Level
-from gpuinfra.report import node_entry, plan_page, rehearsal_page, verification_page
+from gpuinfra.report import plan_page, rehearsal_page, verification_page
+from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import PlanReport, plan_report
 from gpuinfra.shipped import shipped
 from tests.report.samples import HOSTILE, check, node, report, tags, verification
