@@ -1,6 +1,6 @@
-"""A stack's own configuration as a declaration, inside a Pulumi program.
+"""The declaration in the configuration of the running stack, for Pulumi programs.
 
-`gpuinfra plan` reads the same file without the engine (`gpuinfra.rules.load_stack`); here the engine has read it already.
+`gpuinfra plan` reads the stack file itself (`gpuinfra.rules.load_stack`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from gpuinfra.spec import ClusterSpec, parse_spec
 
 
 def declared() -> ClusterSpec:
-    """The declaration of this stack. What is wrong with it ends the program with messages, not with a traceback."""
+    """The declaration of the running stack. An invalid declaration ends the program with messages and without a traceback."""
     config = pulumi.Config("gpuinfra")
     value = config.get_object("cluster")
     if value is None:
         raise pulumi.RunError(
-            f"the stack {pulumi.get_stack()} declares no cluster; put the declaration under config, gpuinfra:cluster of its stack file"
+            f"the stack {pulumi.get_stack()} has no declaration; add gpuinfra:cluster under config in its stack file"
         )
     try:
         return parse_spec(value)

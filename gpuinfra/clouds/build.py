@@ -1,7 +1,6 @@
 """Builds a cluster on any cloud: the foundation, the site, the cluster, and the handover, in this order.
 
-A cloud implements `ClusterBuilder` in `components/cluster.py`. The order, the use of layers that another stack created, and the outputs
-are the same on all clouds and are here.
+A cloud implements `ClusterBuilder` in `components/cluster.py`. Order, layers of other stacks, and outputs are the same on all clouds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The least that an operator's credentials must be allowed for one stack, in its cloud's own words.
+"""The minimum permissions to deploy one stack, as policies or roles of its cloud. Pure.
 
-Each cloud's folder answers in a module `permissions` of its own (pure: a plan goes in, documents come out); this is what their answers share.
-A rehearsal can run under the same documents (`gpuinfra rehearse --under-least-permissions`), where the stand-in cloud refuses what they do not allow.
-Left out on purpose: what reads and writes Pulumi's own state, which is a bucket or a service that no stack knows of.
+The module `permissions` of each cloud returns the documents; this module holds the shared part.
+A rehearsal can run under the same documents (`gpuinfra rehearse --under-least-permissions`): the stand-in cloud denies all other requests.
+Permissions to read and write the Pulumi state are not included, because a stack does not define its backend.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ SCHEMA = "gpuinfra.permissions/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """One action, and everything that it is needed for."""
+    """One action, and its uses."""
 
     action: str
     """`ec2:CreateVpc`, `Microsoft.Network/virtualNetworks/write`, `compute.networks.create`."""
     uses: tuple[tuple[str, str], ...]
-    """(resource type, operation), (resource type, "update of an input") where only that input's change asks for it, or (what the program does, "")."""
+    """(resource type, operation), (resource type, "update of INPUT") if only a change of that input needs the action, or (request of the program, "")."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permissions:
-    """What a stack's operator needs."""
+    """The permissions to deploy a stack."""
 
     cloud: str
     needs: tuple[Need, ...]
     documents: tuple[Mapping[str, Any], ...]
-    """What the cloud takes as it is: IAM policies, a role definition."""
+    """Documents in the format of the cloud: IAM policies, a role definition."""
     notes: tuple[str, ...]
-    """What a person has to know to use them."""
+    """How to use the documents, and their limits."""
     source: str
-    """Where the actions were read."""
+    """Sources of the actions."""
 
     def as_dict(self, stack: str) -> dict[str, Any]:
-        """For programs."""
+        """The output of `--json`."""
         return {
             "schema": SCHEMA,
             "stack": stack,
@@ -68,7 +68,7 @@ def uses_of(
     requests: Mapping[str, tuple[str, ...]],
     unset: frozenset[str] = frozenset(),
 ) -> dict[str, list[tuple[str, str]]]:
-    """Action -> what needs it: the resources of a plan by type, and the requests of the program itself.
+    """Action -> its uses: the resources of a plan by type, and the requests of the program itself.
 
     A retained resource is not deleted. Inputs in `unset` are not set in this plan.
     Raises KeyError for a type of the cloud without a row: an incomplete list would not be sufficient.
@@ -82,7 +82,7 @@ def uses_of(
         for operation in OPERATIONS:
             for action, _, given in (word.partition("?") for word in actions[type_].of(operation)):
                 if given not in unset and (operation != "delete" or type_ in deleted):
-                    # An action for one input's update is not superfluous in a rehearsal that never changes that input.
+                    # The rehearsal must not report an action as unused if it never changes that input.
                     of = f" of {given.removeprefix('-')}" if given and operation == "update" else ""
                     uses[action].append((type_, operation + of))
     for purpose, requested in requests.items():
@@ -92,14 +92,14 @@ def uses_of(
 
 
 def permissions_of(plan: Plan) -> Permissions:
-    """The least permissions for a plan; raises UsageError where its cloud has no table."""
+    """The minimum permissions for a plan. Raises `UsageError` for a cloud without a module `permissions`."""
     if not has_module(plan.cloud, "permissions"):
-        raise UsageError(f"where.cloud is {plan.cloud}, whose permissions gpuinfra does not know")
+        raise UsageError(f"where.cloud is {plan.cloud}, for which gpuinfra has no list of permissions")
     found = module_of(plan.cloud, "permissions").permissions(plan)
     assert isinstance(found, Permissions)
     return found
 
 
 def collect(uses: Mapping[str, list[tuple[str, str]]]) -> tuple[Need, ...]:
-    """Needs in order of their actions, each use once."""
+    """The needs, sorted by action, each use once."""
     return tuple(Need(action=action, uses=tuple(dict.fromkeys(uses[action]))) for action in sorted(uses))

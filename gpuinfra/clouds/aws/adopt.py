@@ -1,7 +1,6 @@
-"""Taking back what an earlier destroy kept: which of it is there, and under which ids.
+"""Finds the resources on AWS that `destroy` retained, for `gpuinfra adopt`.
 
-The names are made from account, region and stack (`gpuinfra.naming`), so nobody has to have written anything down.
-Only reading calls are made here; the importing is the engine's.
+Names follow from account, region and stack (`gpuinfra.naming`), so no saved state is needed. This module only reads; Pulumi imports the resources.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     import boto3
 
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
-"""How the services say that a thing is not there. Anything else, a refusal above all, is an error."""
+"""Error codes for a resource that does not exist. Every other code, such as a denied request, is an error."""
 
 
 class Account:
-    """Questions to one account and region, each asked once."""
+    """Lookups in one account and region, each made once."""
 
     def __init__(self, session: boto3.Session, plan: Plan, token: str) -> None:
         self._session, self._plan, self._token = session, plan, token
@@ -31,10 +30,10 @@ class Account:
         self.id: str = self._client("sts").get_caller_identity()["Account"]
 
     def find(self, lookup: Lookup) -> str | None:
-        """The import id of a thing, None where it is not there."""
+        """The import id of a resource, None if it does not exist."""
         kind = "key" if lookup.kind == "alias" else lookup.kind
         if (kind, lookup.purpose) not in self._known:
-            ask = {
+            search = {
                 "bucket": self._bucket,
                 "key": self._key,
                 "log-group": self._log_group,
@@ -44,7 +43,7 @@ class Account:
                 "file-system": self._file_system,
                 "file-system-log-group": self._file_system_logs,
             }
-            self._known[kind, lookup.purpose] = ask[kind](lookup.purpose)
+            self._known[kind, lookup.purpose] = search[kind](lookup.purpose)
         found = self._known[kind, lookup.purpose]
         return self._alias(lookup.purpose) if found and lookup.kind == "alias" else found
 
@@ -53,13 +52,13 @@ class Account:
 
     def _bucket(self, purpose: str) -> str | None:
         name = naming.bucket_name(self._plan.name, purpose, self.id, self._plan.region, self._token)
-        return name if _there(self._client("s3").head_bucket, Bucket=name, ExpectedBucketOwner=self.id) else None
+        return name if _answer(self._client("s3").head_bucket, Bucket=name, ExpectedBucketOwner=self.id) else None
 
     def _alias(self, purpose: str) -> str:
         return f"alias/gpuinfra/{naming.unique_name(self._plan.name, purpose, self._token)}"
 
     def _key(self, purpose: str) -> str | None:
-        answer = _there(self._client("kms").describe_key, KeyId=self._alias(purpose))
+        answer = _answer(self._client("kms").describe_key, KeyId=self._alias(purpose))
         return answer["KeyMetadata"]["KeyId"] if answer else None
 
     def _log_group(self, purpose: str) -> str | None:
@@ -73,8 +72,8 @@ class Account:
         return name if any(group["logGroupName"] == name for group in groups) else None
 
     def _storage_group(self, purpose: str = "storage") -> dict[str, Any] | None:
-        wanted = {"Name": "group-name", "Values": [naming.unique_name(self._plan.name, purpose, self._token)]}
-        groups = self._client("ec2").describe_security_groups(Filters=[wanted])["SecurityGroups"]
+        named = {"Name": "group-name", "Values": [naming.unique_name(self._plan.name, purpose, self._token)]}
+        groups = self._client("ec2").describe_security_groups(Filters=[named])["SecurityGroups"]
         return groups[0] if groups else None
 
     def _security_group(self, purpose: str) -> str | None:
@@ -82,7 +81,7 @@ class Account:
         return group["GroupId"] if group else None
 
     def _vpc(self, purpose: str) -> str | None:
-        """A kept network is the one of the kept group, whose name is unique; tags alone may be another stack's too."""
+        """The VPC of the storage group, which has a unique name; another stack can have the same tags."""
         group = self._storage_group()
         return group["VpcId"] if group else None
 
@@ -105,7 +104,7 @@ class Account:
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """What a destroy of this plan's stack kept, asked with the named profile or the environment's credentials."""
+    """The retained resources of the stack of a plan, read with the credentials of the named profile or the environment."""
     from gpuinfra.errors import EnvironmentMissing
 
     try:
@@ -114,23 +113,23 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
     except ImportError:
         raise EnvironmentMissing("adopt needs boto3; install it with: pip install 'gpuinfra[aws]'") from None
     try:
-        return kept_there(Account(boto3.Session(profile_name=profile), plan, token), plan)
+        return retained_in(Account(boto3.Session(profile_name=profile), plan, token), plan)
     except (BotoCoreError, ClientError) as problem:
         raise EnvironmentMissing(
-            f"AWS does not answer: {problem}; check the credentials (aws sts get-caller-identity)"
+            f"the request to AWS failed: {problem}; check the credentials with: aws sts get-caller-identity"
         ) from None
 
 
-def kept_there(account: Account, plan: Plan) -> Sequence[Found[Lookup]]:
-    """What a destroy of this plan's stack kept and the account still holds."""
+def retained_in(account: Account, plan: Plan) -> Sequence[Found[Lookup]]:
+    """The retained resources of a plan that the account has."""
     return find_retained(resources(plan), account.find)
 
 
-def _there(ask: Any, **question: str) -> dict[str, Any] | None:
+def _answer(call: Any, **arguments: str) -> dict[str, Any] | None:
     from botocore.exceptions import ClientError
 
     try:
-        return ask(**question)
+        return call(**arguments)
     except ClientError as problem:
         if problem.response["Error"]["Code"] in _GONE:
             return None

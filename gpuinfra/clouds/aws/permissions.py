@@ -1,8 +1,7 @@
-"""The least IAM policies for an operator of one plan, from the table of actions and the names that the plan gives to things.
+"""IAM policies with the minimum permissions to deploy one plan, from the actions in the table of resources. Pure.
 
-An action is held to resources in the narrowest way that AWS offers for it: by the cluster's name where names are in ARNs, by the cluster's tag where
-a change can be held to one, else by region. Nothing is a wildcard over actions. What a destroy keeps may not be deleted.
-Pure.
+Each action is restricted as far as AWS supports it: by the name of the cluster in the ARN, else by the tag of the cluster, else by region.
+No action is a wildcard. The policies do not allow deletion of resources that `destroy` retains.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from gpuinfra.naming import short
 from gpuinfra.plan.model import Plan
 
 POLICY_LIMIT = 6144
-"""Characters of a managed policy, white space not counted. IAM quotas, read 2026-11-21."""
+"""Maximum characters of a managed policy, without white space. IAM quotas, read 2026-11-21."""
 POLICIES_OF_A_ROLE = 10
-SOURCE = "terraform-provider-aws 6 and AWS's service authorization reference, read 2026-11-21; held against the permissions in CloudFormation's schemas"
+SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, read 2026-11-21; compared with the permissions in CloudFormation schemas"
 
 ASKED: dict[str, tuple[str, ...]] = {
-    "reading an image's parameter": ("ssm:GetParameter",),
-    "the handover: who should be there": (
+    "read the parameter of an image": ("ssm:GetParameter",),
+    "handover: list the instances": (
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeScalingActivities",
         "ec2:DescribeInstances",
     ),
-    "the handover: what nodes reported": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
-    "the handover: why a node is silent": ("ec2:GetConsoleOutput",),
+    "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
+    "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
 }
 """Requests of the program itself. `sts:GetCallerIdentity` needs no permission."""
 
@@ -39,12 +38,12 @@ ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Type -> actions by operation."""
 
 _NAME_LENGTH = 20
-"""A longer name of a cluster is cut in names of buckets, so patterns end before that."""
+"""Bucket names contain at most this many characters of the cluster name, so patterns contain no more."""
 _GLOBAL = frozenset({"iam", "s3", "budgets", "route53"})
-"""Services whose requests have no region of their own, or whose ARNs say enough."""
+"""Services whose requests have no region, or whose ARNs are specific enough."""
 
-# Changes that AWS can hold to the tag of what is changed. Service authorization reference, condition aws:ResourceTag, read 2026-11-21.
-# Taking rules out of a security group is not among them: the network's default group is emptied before it has a tag of ours.
+# Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
+# Revoking rules of a security group is not in the list: the default group of the VPC is emptied before it has tags.
 _BY_TAG = ("ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
            "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion", "kms:GetKey", "kms:ListResourceTags")  # fmt: skip
 _NOT_BY_TAG = frozenset({"ec2:DeleteTags"})
@@ -54,7 +53,7 @@ _SERVICE_ROLES = {
     "fsx.amazonaws.com": "fsx/lustreFileSystem:LustreFileSystem",
     "s3.data-source.lustre.fsx.amazonaws.com": "fsx/dataRepositoryAssociation:DataRepositoryAssociation",
 }
-"""Service -> the type whose first creation in an account makes the service's own role."""
+"""Service -> the type whose first creation in an account creates the service-linked role."""
 
 _PASSED_TO = {
     "ec2.amazonaws.com": ("autoscaling/group:Group", "iam/instanceProfile:InstanceProfile"),
@@ -65,7 +64,7 @@ _PASSED_TO = {
 
 @dataclass(frozen=True)
 class _Scope:
-    """What a statement is held to."""
+    """Resources and conditions of a statement."""
 
     sid: str
     resources: tuple[str, ...]
@@ -74,23 +73,27 @@ class _Scope:
 
 
 def permissions(plan: Plan) -> Permissions:
-    """The policies of a plan's operator, with every action's reason."""
+    """The policies for a plan, with the reason of every action."""
     uses = _uses(plan)
     notes = [
-        "attach the documents to the role that runs Pulumi; together they are one policy, cut where IAM's limit is",
-        "whoever may write the policies of roles that he may pass to machines can give himself more; a permissions boundary on the account's roles ends that",
-        "Pulumi's own state is not in them: a bucket of yours needs s3:GetObject, PutObject, DeleteObject and ListBucket",
+        "attach all documents to the role that runs Pulumi; they are one policy, split at the size limit of IAM",
+        "a principal that can edit policies of roles and pass these roles to instances can escalate its privileges; require a permissions boundary to prevent it",
+        "access to the Pulumi state is not included: an S3 backend needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
     ]
     if any(one.retained for one in resources(plan)):
-        notes.append("what a destroy keeps may not be deleted with them; whoever deletes it later needs more")
+        notes.append(
+            "the policies do not allow deletion of resources that destroy retains; to delete them later, add the permissions"
+        )
     documents = documents_of(_statements(plan, uses))
     if len(documents) > POLICIES_OF_A_ROLE:
-        notes.append(f"{len(documents)} documents are more than the {POLICIES_OF_A_ROLE} that a role takes")
+        notes.append(
+            f"there are {len(documents)} documents, but a role accepts at most {POLICIES_OF_A_ROLE} managed policies"
+        )
     return Permissions(cloud="aws", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
 
 
 def documents_of(statements: Iterable[Mapping[str, Any]], limit: int = POLICY_LIMIT) -> list[dict[str, Any]]:
-    """Statements in as few policies as IAM's limit allows."""
+    """The statements in as few policies as the size limit of IAM allows."""
     made: list[dict[str, Any]] = []
     for statement in statements:
         if not made or _size({**made[-1], "Statement": [*made[-1]["Statement"], statement]}) > limit:
@@ -104,7 +107,7 @@ def _size(document: Mapping[str, Any]) -> int:
 
 
 def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
-    """Action -> what needs it."""
+    """Action -> its uses."""
     planned = resources(plan)
     unset = set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
     if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
@@ -129,7 +132,7 @@ def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterat
 
 
 def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
-    """Where one action is allowed."""
+    """The resources and conditions for one action."""
     service, _, call = action.partition(":")
     own = short(plan.name, _NAME_LENGTH)
     if action == "iam:PassRole":
@@ -164,7 +167,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
 
 
 def _in_buckets(plan: Plan, action: str, own: str) -> tuple[str, list[str]]:
-    """Buckets of this stack; and where another stack made the evidence bucket, the one that is named so."""
+    """The buckets of the stack, and evidence buckets of other stacks if this stack does not create one."""
     buckets = [f"arn:aws:s3:::{own}*"]
     given = [one.bucket for one in plan.file_systems if one.bucket not in (None, "auto")]
     if "Object" in action.replace("ObjectLock", "") or action == "s3:ListBucketVersions":
@@ -180,7 +183,7 @@ def _in_buckets(plan: Plan, action: str, own: str) -> tuple[str, list[str]]:
 
 
 def _named(plan: Plan, action: str, own: str) -> list[str]:
-    """ARNs by name, for services that have the name in the ARN and take it for this action."""
+    """ARNs by name, for services that support it for this action."""
     service, _, call = action.partition(":")
     where = f"{plan.region}:*"
     if service == "autoscaling" and not call.startswith("Describe"):
@@ -206,6 +209,6 @@ def _scope(sid: str, resources: Iterable[str], **conditions: Mapping[str, Any]) 
 
 
 def _one(values: Iterable[str]) -> Any:
-    """A single value without a list around it, as people write policies."""
+    """A single value without a list around it, the usual form in policies."""
     held = list(values)
     return held[0] if len(held) == 1 else held

@@ -18,7 +18,7 @@ from gpuinfra import naming
 from gpuinfra.adopt import import_file, retained
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds import already_exists as taken
-from gpuinfra.clouds.aws.adopt import Account, kept_there
+from gpuinfra.clouds.aws.adopt import Account, retained_in
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
@@ -59,7 +59,7 @@ def test_everything_that_was_kept_is_found(account: str) -> None:
     keys = _fill(account)
     found = {
         (one.resource.type, one.resource.name): one.id
-        for one in kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)
+        for one in retained_in(Account(boto3.Session(), PLAN, TOKEN), PLAN)
     }
     assert set(found) == {(one.type, one.name) for one in resources(PLAN) if one.retained}
     assert found["aws:kms/key:Key", "train-foundation-data-key"] == keys["data"]
@@ -71,7 +71,7 @@ def test_the_ids_are_the_names_that_the_program_gives(account: str) -> None:
     _fill(account)
     found = {
         (one.resource.type, one.resource.name): one.id
-        for one in kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)
+        for one in retained_in(Account(boto3.Session(), PLAN, TOKEN), PLAN)
     }
     compared = 0
     for one in recording_of_spec(spec_of("aws-p4d"), stack="aws-p4d").custom:
@@ -84,7 +84,7 @@ def test_the_ids_are_the_names_that_the_program_gives(account: str) -> None:
 
 def test_nothing_is_found_in_an_empty_account(account: str) -> None:
     """A first `up` has nothing to take back."""
-    assert kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN) == []
+    assert retained_in(Account(boto3.Session(), PLAN, TOKEN), PLAN) == []
 
 
 def test_a_refusal_is_not_taken_for_an_absence() -> None:
@@ -105,13 +105,13 @@ def test_a_refusal_is_not_taken_for_an_absence() -> None:
 
     account: Any = Refusing()
     with pytest.raises(ClientError, match="403"):
-        kept_there(Account(account, PLAN, TOKEN), PLAN)
+        retained_in(Account(account, PLAN, TOKEN), PLAN)
 
 
 def test_parents_are_those_of_the_program(account: str) -> None:
     """The import file puts each thing under the components that the program has it in, or the next `up` would replace it."""
     _fill(account)
-    document = import_file(retained(kept_there(Account(boto3.Session(), PLAN, TOKEN), PLAN)))
+    document = import_file(retained(retained_in(Account(boto3.Session(), PLAN, TOKEN), PLAN)))
     rows = {row["name"]: row for row in document["resources"]}
     program = {(one.type, one.name): one for one in recording_of("aws-p4d").resources}
     by_urn = {one.urn: one for one in program.values()}
@@ -201,4 +201,4 @@ def test_a_kept_file_system_is_found_with_what_it_stands_in(account: str) -> Non
     log = f"/aws/fsx/{naming.unique_name(plan.name, 'scratch-0', TOKEN)}"
     logs.create_log_group(logGroupName=log)
     made["aws:cloudwatch/logGroup:LogGroup"] = log
-    assert {one.resource.type: one.id for one in kept_there(Account(boto3.Session(), plan, TOKEN), plan)} == made
+    assert {one.resource.type: one.id for one in retained_in(Account(boto3.Session(), plan, TOKEN), plan)} == made

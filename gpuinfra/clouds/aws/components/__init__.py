@@ -1,1 +1,1 @@
-"""Pulumi components of AWS. They translate a plan and decide nothing; importing this package imports the cloud's SDK only when a module is used."""
+"""Pulumi components of AWS. They translate a plan and decide nothing; the SDK is imported with the first module of this package."""

@@ -1,8 +1,7 @@
-"""The foundation: what a cluster answers to, and what outlives it.
+"""The foundation on AWS: audit trail, KMS keys, evidence bucket and budget.
 
-An audit trail of the whole account in a locked bucket, the keys, the evidence bucket, the node role (`roles.py`), and the budget alert.
-It holds audit and data, so most of it is kept when the stack is destroyed; keys outlive what they encrypt.
-An account that has these things hands them in instead; each of the components here can be used alone.
+The trail records the whole account in a bucket with object lock. `destroy` retains buckets, keys and audit logs.
+A program that already has these resources passes them in with `Existing`. Each component can be used alone.
 """
 
 from __future__ import annotations
@@ -24,22 +23,23 @@ from gpuinfra.plan.model import AuditPlan, BudgetPlan
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """What a key is for."""
+    """Arguments of a KMS key."""
 
     scope: Scope
     purpose: str
-    """Part of its alias: `audit`, `data`."""
+    """Part of the alias: `audit`, `data`."""
     description: str
     policy: pulumi.Input[str]
-    guards: Sequence[pulumi.Resource] = ()
-    """What has to be made first. A key's name is not its own, so a second one is made where another thing would say that everything is there already."""
+    depends_on: Sequence[pulumi.Resource] = ()
+    """Resources with unique names that are created before the key. A key has no unique name, so after a `destroy` a second key would be created
+    without an error; a bucket whose name already exists fails first."""
 
 
 class Key(pulumi.ComponentResource):
-    """A customer key with yearly rotation and a readable alias; both are kept, because what it encrypted is lost without it."""
+    """A customer managed KMS key with yearly rotation, and its alias. `destroy` retains both, because data that a key encrypts is lost without it."""
 
     arn: pulumi.Output[str]
-    """ARN of the key, once its alias exists."""
+    """ARN of the key, ready after its alias exists."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Key", name, None, opts)
@@ -49,7 +49,7 @@ class Key(pulumi.ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=30,
             policy=args.policy,
-            opts=child(self, rows.KEY, depends_on=args.guards),
+            opts=child(self, rows.KEY, depends_on=args.depends_on),
         )
         alias = aws.kms.Alias(
             rows.KEY_ALIAS.logical(name),
@@ -63,20 +63,20 @@ class Key(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """What is recorded, and for how long it cannot be removed."""
+    """Arguments of the audit trail."""
 
     scope: Scope
     plan: AuditPlan
 
 
 class AuditTrail(pulumi.ComponentResource):
-    """One trail over all regions, validated, encrypted, in a locked bucket, and in CloudWatch for alarms.
+    """A CloudTrail trail of all regions with log file validation and encryption, in a bucket with object lock and in CloudWatch Logs.
 
-    An account holds at most five trails per region, so a team puts this into a stack of its own and its clusters use that one.
+    An account has at most five trails for each region. To share one trail, create the foundation in its own stack and name it in `use.foundation`.
     """
 
     key_arn: pulumi.Output[str]
-    """Key of the trail and of the stack's logs."""
+    """KMS key of the trail and of the log groups of the stack."""
     bucket: pulumi.Output[str]
     """Bucket of the records."""
     log_bucket: pulumi.Output[str] | None
@@ -88,7 +88,7 @@ class AuditTrail(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:AuditTrail", name, None, opts)
         scope, plan = args.scope, args.plan
         trail_name = scope.unique_name("trail", 128)
-        # Made from its name, not taken from the resource: the bucket's policy and the key's policy name it before it exists.
+        # Built from the name and not read from the resource: the policies of the bucket and of the key need it before the trail exists.
         trail_arn = scope.arn("cloudtrail", f"trail/{trail_name}")
         logs = None if plan.existing_bucket else self._access_logs(name, args)
         self.log_bucket = logs.bucket if logs else None
@@ -101,7 +101,7 @@ class AuditTrail(pulumi.ComponentResource):
                 purpose="audit",
                 description=f"Audit trail and logs of {scope.cluster}",
                 policy=policies.document(policies.audit_key(scope, trail_arn)),
-                guards=self.guards,
+                depends_on=self.guards,
             ),
             pulumi.ResourceOptions(parent=self),
         ).arn
@@ -119,7 +119,7 @@ class AuditTrail(pulumi.ComponentResource):
             include_global_service_events=True,
             enable_log_file_validation=True,
             kms_key_id=self.key_arn,
-            # CloudTrail wants the group's ARN with its streams.
+            # CloudTrail requires the ARN of the log group with its streams.
             cloud_watch_logs_group_arn=pulumi.Output.concat(group.arn, ":*"),
             cloud_watch_logs_role_arn=role.arn,
             advanced_event_selectors=_selectors(scope, data_events=plan.data_events),
@@ -132,14 +132,14 @@ class AuditTrail(pulumi.ComponentResource):
 
     def _access_logs(self, name: str, args: AuditTrailArgs) -> PrivateBucket:
         scope = args.scope
-        # A site and its clusters log here too, so the account and region of the name are held fast and not the stack.
+        # Sites and clusters in other stacks write access logs here too, so the ARN fixes account and region but not the stack.
         own_buckets = pulumi.Output.concat("arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-*")
         return PrivateBucket(
             naming.logical(name, "access"),
             PrivateBucketArgs(
                 scope=scope,
                 purpose="access",
-                # Access logs can be written with S3's own key only.
+                # S3 delivers access logs only to buckets that use its own key (SSE-S3).
                 key_arn=None,
                 expire_days=args.plan.log_retention_days,
                 statements=lambda arn: policies.access_log_delivery(arn, own_buckets, scope.account),
@@ -190,7 +190,7 @@ class AuditTrail(pulumi.ComponentResource):
 
 
 def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailAdvancedEventSelectorArgs]:
-    """Management events always; reads and writes of every bucket where wanted (CIS 4.8, 4.9)."""
+    """Management events; with `data_events` also reads and writes of objects in all buckets (CIS 4.8, 4.9)."""
     field = aws.cloudtrail.TrailAdvancedEventSelectorFieldSelectorArgs
     selectors = [
         aws.cloudtrail.TrailAdvancedEventSelectorArgs(
@@ -198,7 +198,7 @@ def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailA
         )
     ]
     if data_events:
-        # The trail's own deliveries would each be an event, and each of those a delivery.
+        # Without this exclusion each delivery of the trail is an event, which causes another delivery.
         own = [
             pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/")
             for purpose in ("audit", "access")
@@ -218,16 +218,16 @@ def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailA
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """How much a month may cost, and who hears about it."""
+    """Arguments of the budget."""
 
     scope: Scope
     plan: BudgetPlan
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget over what carries the cluster's tag.
+    """A monthly budget for resources with the tag of the cluster.
 
-    AWS counts a tag only after somebody activated it for cost allocation in the billing console, a day after its first use.
+    AWS counts a tag only after you activate it as a cost allocation tag in the billing console, one day or more after its first use.
     """
 
     name: pulumi.Output[str]
@@ -237,7 +237,7 @@ class Budget(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:Budget", name, None, opts)
         scope, plan = args.scope, args.plan
         recipients = list(plan.recipients)
-        # An alert nobody receives is refused by AWS; the plan warns about it.
+        # AWS rejects a notification without recipients; the plan warns about it.
         kinds = (
             [(kind, percent) for percent in plan.thresholds_percent for kind in ("ACTUAL", "FORECASTED")]
             if recipients
@@ -271,24 +271,24 @@ class Budget(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Whose nodes write evidence here."""
+    """Arguments of the evidence bucket."""
 
     scope: Scope
     key_arn: pulumi.Input[str]
-    """Key of the bucket's objects."""
+    """KMS key of the objects."""
     log_to: pulumi.Input[str] | None = None
-    """Bucket that takes its access log; left out, there is none."""
+    """Bucket for its access log; if it is not set, the bucket writes none."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket where nodes fetch their bundle and put what proves them; kept, because evidence is read long after a node is gone."""
+    """The bucket that nodes download their bundle from and upload their evidence to. `destroy` retains it, because evidence of a node is read long after the node is gone."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
     arn: pulumi.Output[str]
     """ARN of the bucket."""
     prefix: str
-    """Where this cluster's nodes write; each into its own folder."""
+    """Folder of the evidence of this cluster; each node has its own folder in it."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Evidence", name, None, opts)
@@ -304,25 +304,25 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """What one cluster, or all clusters of an account, stand on."""
+    """Arguments of the foundation of one cluster, or of all clusters in an account."""
 
     scope: Scope
     audit: AuditPlan
     budget: BudgetPlan | None
-    """Left out, nobody is told when a month grows expensive."""
+    """None for no budget: no one is notified about high costs."""
 
 
 class Foundation(pulumi.ComponentResource):
     """Audit trail, keys, evidence bucket and budget."""
 
     audit: AuditTrail | None
-    """The audit trail, where this stack makes one."""
+    """The audit trail, None if this stack creates none."""
     data_key_arn: pulumi.Output[str]
-    """Key of disks, evidence and file systems."""
+    """KMS key of disks, evidence and file systems."""
     log_key_arn: pulumi.Output[str] | None
-    """Key of log groups, where this stack makes an audit trail."""
+    """KMS key of log groups, None without an audit trail."""
     evidence: Evidence
-    """Where nodes fetch their bundle and write their evidence."""
+    """The bucket of bundles and evidence."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Foundation", name, None, opts)
@@ -340,7 +340,7 @@ class Foundation(pulumi.ComponentResource):
                 purpose="data",
                 description=f"Disks, evidence and file systems of {scope.cluster}",
                 policy=policies.document(policies.data_key(scope)),
-                guards=self.audit.guards if self.audit else (),
+                depends_on=self.audit.guards if self.audit else (),
             ),
             within,
         ).arn

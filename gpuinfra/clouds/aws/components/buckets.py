@@ -1,6 +1,6 @@
-"""A bucket that nobody outside reaches, with everything that makes it so.
+"""A private S3 bucket with all of its settings.
 
-The settings belong to the bucket: one that is kept keeps them, because a bucket whose policy is gone is not locked any more.
+`destroy` retains the settings together with the bucket, because a bucket without its policy is not protected.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """Object lock: nobody changes or removes an object before its days are over."""
+    """Object lock: an object cannot be changed or deleted before its retention period ends."""
 
     days: int
     mode: str = "GOVERNANCE"
-    """`GOVERNANCE` (a special permission lifts it) or `COMPLIANCE` (nobody does, not even the account's root)."""
+    """`GOVERNANCE` (the permission s3:BypassGovernanceRetention lifts it) or `COMPLIANCE` (not even the root user of the account can lift it)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateBucketArgs:
-    """What a private bucket is for."""
+    """Arguments of a private bucket."""
 
     scope: Scope
     purpose: str
-    """Part of its name: `audit`, `evidence`."""
+    """Part of the name: `audit`, `evidence`."""
     key_arn: pulumi.Input[str] | None = None
-    """KMS key of its objects; left out, S3's own key is used (the only one that access logs can be written with)."""
+    """KMS key of the objects; if it is not set, S3 uses its own key, which a bucket for access logs requires."""
     lock: Lock | None = None
-    """Left out, objects can be replaced; their old versions stay until `old_versions_days` are over."""
+    """If it is not set, objects can be replaced, and old versions are deleted after `old_versions_days`."""
     expire_days: int | None = None
-    """Days after which objects are removed; left out, they stay."""
+    """Days after which objects are deleted; if it is not set, they are not deleted."""
     old_versions_days: int = 90
-    """Days that a replaced or removed object can still be brought back."""
+    """Days for which a replaced or deleted object can be restored."""
     log_to: pulumi.Input[str] | None = None
-    """Bucket that takes its access log; left out, there is none."""
+    """Bucket for its access log; if it is not set, the bucket writes none."""
     statements: Callable[[pulumi.Output[str]], Sequence[policies.Statement]] = lambda arn: ()
-    """Further statements of its policy, made from its ARN."""
+    """Further statements of the bucket policy, from the ARN of the bucket."""
 
 
 class PrivateBucket(pulumi.ComponentResource):
-    """One bucket: private, encrypted, versioned, reached over TLS only."""
+    """A bucket with encryption and versioning that blocks public access and denies requests without TLS."""
 
     bucket: pulumi.Output[str]
-    """Name of the bucket, once its settings are in force."""
+    """Name of the bucket, ready after its settings are in force."""
     arn: pulumi.Output[str]
     """ARN of the bucket."""
 
@@ -64,7 +64,7 @@ class PrivateBucket(pulumi.ComponentResource):
             object_lock_enabled=True if args.lock else None,
             opts=child(self, rows.BUCKET),
         )
-        """The bucket itself, for what may be made only where its name was free."""
+        """The bucket resource, for `depends_on` of resources that must not be created if the name of the bucket is taken."""
         public = aws.s3.BucketPublicAccessBlock(
             rows.BUCKET_PUBLIC_ACCESS.logical(name),
             bucket=bucket.bucket,
@@ -126,7 +126,7 @@ class PrivateBucket(pulumi.ComponentResource):
             rows.BUCKET_POLICY.logical(name),
             bucket=bucket.bucket,
             policy=policies.document([policies.only_over_tls(bucket.arn), *args.statements(bucket.arn)]),
-            # S3 refuses a policy that comes while the public access block is being written; after all of them, it speaks for all of them.
+            # S3 rejects a policy while it writes the public access block. The policy is last, so it also marks all settings as ready.
             opts=child(self, rows.BUCKET_POLICY, depends_on=settings),
         )
         self.bucket = ready_after(bucket.bucket, [policy])

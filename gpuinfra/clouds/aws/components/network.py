@@ -1,8 +1,7 @@
-"""The network of a site: private subnets for nodes, one way out, nothing in, and a record of what flows.
+"""The network of a site: private subnets for nodes, egress, VPC endpoints and flow logs.
 
-Subnets that hold nodes have no public addresses and no route from outside; what leaves goes through a NAT gateway or through endpoints, as the plan says.
-The zone of a subnet is given by its id, because zone names differ between accounts.
-Who may talk to whom inside is the business of `security.py`.
+Subnets of nodes have no public addresses and no inbound route from the internet. Egress uses a NAT gateway or VPC endpoints, as the plan states.
+The zone of a subnet is its zone ID, because zone names differ between accounts. Security groups are in `security.py`.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from gpuinfra.plan.model import NetworkPlan
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """What the network is to be."""
+    """Arguments of the network."""
 
     scope: Scope
     plan: NetworkPlan
     log_key_arn: pulumi.Input[str] | None = None
-    """Key of the flow log; left out, CloudWatch's own key encrypts it."""
+    """KMS key of the flow log; if it is not set, CloudWatch Logs uses its own key."""
     data_subnets: frozenset[str] = frozenset()
     """Subnets that hold retained file systems. `destroy` retains them and the VPC."""
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with private subnets, one way out, endpoints and flow logs."""
+    """A VPC with private subnets, egress, endpoints and flow logs."""
 
     vpc_id: pulumi.Output[str]
     """Id of the VPC."""
     cidr: str
     """Addresses of the VPC."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnet ids by the plan's names; each is ready once it has a way out."""
+    """Subnet ids by the names in the plan; each is ready after its egress exists."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Network", name, None, opts)
@@ -63,12 +62,12 @@ class Network(pulumi.ComponentResource):
         vpc = aws.ec2.Vpc(
             rows.VPC.logical(self._name),
             cidr_block=self._args.plan.cidr,
-            # Private names of endpoints and of the file system are answered by the VPC's own resolver.
+            # The resolver of the VPC answers private DNS names of endpoints and file systems.
             enable_dns_support=True,
             enable_dns_hostnames=True,
             opts=child(self, rows.VPC, data=bool(self._args.data_subnets)),
         )
-        # Adopted and emptied, so that whatever forgets to name a group reaches nothing (CIS 6.5).
+        # Without rules, so that a network interface without a security group has no access (CIS 6.5).
         aws.ec2.DefaultSecurityGroup(
             rows.DEFAULT_SECURITY_GROUP.logical(self._name),
             vpc_id=vpc.id,
@@ -85,7 +84,7 @@ class Network(pulumi.ComponentResource):
                 vpc_id=vpc.id,
                 cidr_block=subnet.cidr,
                 availability_zone_id=subnet.zone,
-                # Also in the NAT gateway's subnet: its address is an elastic one, and nothing else belongs there.
+                # Also in the subnet of the NAT gateway, which has an Elastic IP address.
                 map_public_ip_on_launch=False,
                 tags={"gpuinfra:role": subnet.role},
                 opts=child(self, rows.SUBNET, data=subnet.name in self._args.data_subnets),
@@ -94,7 +93,7 @@ class Network(pulumi.ComponentResource):
         }
 
     def _routes(self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]]) -> list[pulumi.Output[str]]:
-        """One table for the private subnets of each zone; the way out of a zone is in the zone."""
+        """One route table for the private subnets of each zone, with the NAT gateway of that zone."""
         plan = self._args.plan
         gateways = self._nat(vpc, subnets) if plan.egress == "nat" else {}
         private = [subnet for subnet in plan.subnets if subnet.role != "nat"]
@@ -140,7 +139,7 @@ class Network(pulumi.ComponentResource):
             address = aws.ec2.Eip(
                 rows.NAT_ADDRESS.logical(self._name, subnet=subnet.name),
                 domain="vpc",
-                # An elastic address cannot be used before the VPC has its gateway.
+                # An Elastic IP address cannot be used before the VPC has an internet gateway.
                 opts=child(self, rows.NAT_ADDRESS, depends_on=[internet]),
             )
             gateways[subnet.zone] = aws.ec2.NatGateway(
@@ -152,7 +151,7 @@ class Network(pulumi.ComponentResource):
         return gateways
 
     def _table(self, vpc: aws.ec2.Vpc, row: ResourceKind[Any], **values: int) -> aws.ec2.RouteTable:
-        # Routes are separate resources. Routes in the table itself would be removed by them, and the other way round.
+        # Routes are separate resources: inline routes of the table and separate routes would remove each other.
         return aws.ec2.RouteTable(row.logical(self._name, **values), vpc_id=vpc.id, opts=child(self, row))
 
     def _associate(
@@ -196,7 +195,7 @@ class Network(pulumi.ComponentResource):
             cidr_ipv4=plan.cidr,
             opts=child(self, rows.ENDPOINTS_RULE),
         )
-        # One subnet of each zone: an endpoint takes no more.
+        # An endpoint accepts one subnet for each zone.
         per_zone = {subnet.zone: subnets[subnet.name] for subnet in reversed(plan.subnets) if subnet.role == "nodes"}
         for service in plan.interface_endpoints:
             aws.ec2.VpcEndpoint(

@@ -1,6 +1,6 @@
-"""A pool of nodes: one launch template and one Auto Scaling group for each of the plan's groups.
+"""A pool of nodes: one launch template and one Auto Scaling group for each group of the plan.
 
-One template per group, so that a new version rolls one group at a time and a capacity block's market type touches nobody else.
+Each group has its own launch template, because the market type of a Capacity Block is in the template, and so that groups are updated separately.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGro
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 1200
-"""Time before a new node's health counts: driver, reboot and checks of a plain image take about a quarter of an hour."""
+"""Health check grace period. With a plain image, the driver, a reboot and the checks take about 15 minutes."""
 
 WARMUP_S = 600
-"""Time that a rolling update waits for each new node, and at its canary; the handover judges the node itself."""
+"""Instance warmup and checkpoint delay of an instance refresh; the handover verifies the node itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             self,
         )
         spot = group.kind == "spot"
-        # latest_version and not "$Latest": a new version has to show as a change, or nothing rolls.
+        # A version number and not "$Latest": only a changed input starts an instance refresh.
         version = template.latest_version.apply(str)
         scaling = aws.autoscaling.Group(
             rows.GROUP.logical(logical),
@@ -121,13 +121,13 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             else group.placement_group,
             health_check_type="EC2",
             health_check_grace_period=GRACE_S,
-            # Scarce capacity arrives late or not at all; whoever waits for it reads the group's activities and says which.
+            # Capacity can be late or missing. The handover waits for the nodes and reports the scaling activities of the group.
             wait_for_capacity_timeout="0",
             ignore_failed_scaling_activities=True,
             instance_refresh=_rolling(pool, group),
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
-            # Before its time window the schedule fills a group, while no `up` runs.
+            # A schedule sets the size of a group whose time window is in the future.
             opts=child(
                 self, rows.GROUP, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()
             ),
@@ -150,7 +150,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         ]
 
     def _schedule(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
-        """A group with a window is empty outside it; the group's own schedule fills and empties it."""
+        """Scheduled actions that fill and empty a group with a time window."""
         for action, moment in schedule(group):
             aws.autoscaling.Schedule(
                 rows.SCHEDULE.logical(logical, action=action),
@@ -167,7 +167,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 def _all_spot(
     template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group
 ) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
-    """Nothing but spot: a group takes no template with a market option, so that the distribution says it (aws.md 2.5)."""
+    """Spot instances only. Auto Scaling accepts no launch template with a market option here, so the distribution selects spot (aws.md 2.5)."""
     specification = aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=version
     )
@@ -202,9 +202,9 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 
 
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
-    """A new template version rolls through the group: the canary first, then no more at a time than the pool allows.
+    """Settings of the instance refresh: the canary first, then at most `at_once_percent` of the group at a time.
 
-    Where capacity is full, a node is given up before its successor is asked for.
+    With limited capacity, an instance is terminated before its replacement is launched.
     """
     count = max(group.count, 1)
     step = max(1, count * pool.at_once_percent // 100)

@@ -1,7 +1,7 @@
-"""Policy documents: who may do what with keys, buckets and roles, and nothing more.
+"""Policy documents of keys, buckets and roles.
 
-Pure functions over Pulumi inputs; each statement carries a Sid that says what it is for.
-Service principals are held to this account (and where AWS allows it to the very resource), so that nobody else's service can be talked into using them.
+Functions over Pulumi inputs; the Sid of each statement states its purpose. Conditions restrict service principals to this account,
+and to one resource where AWS supports it, to prevent the confused deputy problem.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _KEY_USE = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKe
 
 
 def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
-    """A policy document, as the JSON text that AWS takes."""
+    """A policy document as JSON text."""
     return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
 
 
 def trust(service: str) -> str:
-    """Who may take a role: one AWS service."""
+    """A trust policy for one AWS service."""
     statement = {"Sid": "Trust", "Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, sort_keys=True)
 
 
 def trust_for_account(service: str, account: pulumi.Input[str]) -> pulumi.Output[str]:
-    """Who may take a role: one AWS service, when it acts for this account."""
+    """A trust policy for one AWS service that acts for this account."""
     return document(
         [
             {
@@ -46,7 +46,7 @@ def trust_for_account(service: str, account: pulumi.Input[str]) -> pulumi.Output
 
 
 def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
-    """Refuses every request to a bucket that is not encrypted on the way (CIS 3.1.1)."""
+    """Denies every request to a bucket without TLS (CIS 3.1.1)."""
     return {
         "Sid": "OnlyOverTls",
         "Effect": "Deny",
@@ -60,7 +60,7 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 def trail_delivery(
     bucket_arn: pulumi.Input[str], trail_arn: pulumi.Input[str], account: pulumi.Input[str]
 ) -> list[Statement]:
-    """Lets CloudTrail write one trail's records into a bucket (aws.md 5.1)."""
+    """Allows CloudTrail to write the records of one trail to a bucket (aws.md 5.1)."""
     service = {"Service": "cloudtrail.amazonaws.com"}
     return [
         {
@@ -85,7 +85,7 @@ def trail_delivery(
 def access_log_delivery(
     bucket_arn: pulumi.Input[str], source_arn: pulumi.Input[str], account: pulumi.Input[str]
 ) -> list[Statement]:
-    """Lets S3 write the access log of one bucket into another."""
+    """Allows S3 to write access logs of other buckets to a bucket."""
     return [
         {
             "Sid": "AccessLogWrite",
@@ -109,10 +109,10 @@ def _account_owns_key(scope: Scope) -> Statement:
 
 
 def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
-    """The key of the audit trail and of the logs (aws.md 5.1): CloudTrail and CloudWatch Logs may encrypt with it, for this trail and for our groups."""
+    """Key policy of the audit key (aws.md 5.1): CloudTrail encrypts with it for this trail, CloudWatch Logs for log groups of clusters."""
     cloudtrail = {"Service": "cloudtrail.amazonaws.com"}
     any_trail = pulumi.Output.concat("arn:", scope.partition, ":cloudtrail:*:", scope.account, ":trail/*")
-    # By what all our groups are called, not by this stack: a site and its clusters log under the foundation's key.
+    # By the prefix of all log groups and not by stack: sites and clusters in other stacks use the key of the foundation.
     groups = [scope.arn("logs", f"log-group:{prefix}*") for prefix in ("/gpuinfra/", "/aws/fsx/")]
     return [
         _account_owns_key(scope),
@@ -147,10 +147,10 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def data_key(scope: Scope) -> list[Statement]:
-    """The key of disks, evidence and file systems (aws.md 4).
+    """Key policy of disks, evidence and file systems (aws.md 4).
 
-    Auto Scaling, Spot and FSx use it under their service-linked roles. A fresh account has none of those roles yet, and a key policy that names a role
-    which does not exist is refused; so the statements name the account and hold the caller to the role's ARN by condition.
+    Auto Scaling, Spot and FSx use the key with their service-linked roles. A new account does not have these roles yet, and KMS rejects a key policy
+    with a principal that does not exist, so a condition on `aws:PrincipalArn` names the roles instead.
     """
     roles = "arn:" + scope.partition + ":iam::"
     launchers = [
@@ -209,7 +209,7 @@ def data_key(scope: Scope) -> list[Statement]:
 
 
 def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
-    """Lets a delivery role write into one log group."""
+    """Allows a delivery role to write to one log group."""
     return [
         {
             "Sid": "WriteLogs",
@@ -221,7 +221,7 @@ def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
-    """What flow logs need beyond writing: they look for their group and streams first."""
+    """Permissions of flow logs, which also list their log group and streams."""
     return [
         *write_log_group(group_arn),
         {
@@ -237,10 +237,10 @@ def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
 def node(
     bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
 ) -> list[Statement]:
-    """What a node may do: fetch its bundle, write into its own evidence folder, and read where another node waits for it.
+    """Permissions of a node: download its bundle, write to its own evidence folder, and read the `rendezvous/` folders of other nodes.
 
-    `${aws:userid}` is `<role's unique id>:<instance id>` for an instance, so that no node can write, read or replace another one's evidence;
-    only what lies below `rendezvous/` is read by others, who meet there for an all-reduce.
+    For an instance, `${aws:userid}` is `<unique id of the role>:<instance id>`, so a node cannot read or replace the evidence of another node.
+    Nodes exchange addresses for an all-reduce in `rendezvous/`.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""What a node is allowed to do: fetch its bundle, write its own evidence, be reached by Session Manager. Nothing else."""
+"""The IAM role of nodes: download the bundle, write their own evidence, and accept Session Manager sessions."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """What the nodes of a cluster work with."""
+    """Arguments of the node role."""
 
     scope: Scope
     bucket_arn: pulumi.Input[str]
-    """ARN of the evidence bucket, which holds the bundles too."""
+    """ARN of the evidence bucket, which also holds the bundles."""
     evidence_prefix: str
-    """Where the cluster's nodes write."""
+    """Folder of the evidence of the cluster."""
     key_arn: pulumi.Input[str]
-    """Key of the evidence bucket."""
+    """KMS key of the evidence bucket."""
     permissions_boundary: str | None = None
-    """ARN of a policy that no role may exceed, where an organisation demands one; left out, none is set."""
+    """ARN of a permissions boundary, which some organizations require; if it is not set, the role has none."""
 
 
 class NodeRole(pulumi.ComponentResource):
-    """The identity of nodes, and the profile that gives it to them."""
+    """The IAM role of nodes, and its instance profile."""
 
     role_name: pulumi.Output[str]
-    """Name of the role: what evidence must be signed by."""
+    """Name of the role, which must have written the evidence."""
     unique_id: pulumi.Output[str]
-    """The role's unique id, first half of a node's evidence folder."""
+    """Unique id of the role, the first half of the name of each node's evidence folder."""
     profile_arn: pulumi.Output[str]
-    """ARN of the instance profile, once its role may do what it must."""
+    """ARN of the instance profile, ready after the role has its policies."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:NodeRole", name, None, opts)
@@ -54,7 +54,7 @@ class NodeRole(pulumi.ComponentResource):
             policy=policies.document(policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region)),
             opts=child(self, rows.NODE_POLICY),
         )
-        # Session Manager is how people reach a node: no port 22, no bastion, every session in the audit trail.
+        # People connect with Session Manager: no open port, no bastion, and every session is in the audit trail.
         sessions = aws.iam.RolePolicyAttachment(
             rows.NODE_SESSIONS.logical(name),
             role=role.name,

@@ -1,7 +1,7 @@
-"""The shared file system: FSx for Lustre, and the bucket that it is fed from.
+"""FSx for Lustre file systems, and the buckets that they are linked to.
 
-A data repository association links a folder of the file system to a bucket: what is in the bucket appears as files, what is written comes back as objects.
-The bucket is the durable side and is kept; whether the file system itself is, the plan says.
+A data repository association imports objects of a bucket as files and exports files as objects.
+`destroy` retains the bucket. The plan states whether it also retains the file system.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Where the file system is, and who encrypts it."""
+    """Arguments of a file system."""
 
     scope: Scope
     plan: FileSystemPlan
     subnet_id: pulumi.Input[str]
-    """The one subnet of its servers; its zone is the file system's zone."""
+    """Subnet of the file servers, in the zone of the file system."""
     security_group_id: pulumi.Input[str]
-    """Group of its servers: Lustre from and to the nodes (`Security.storage_group_id`)."""
+    """Security group of the file servers (`SecurityGroups.storage_group_id`)."""
     key_arn: pulumi.Input[str] | None = None
-    """Key of its content and of its bucket; left out, AWS's own key is used."""
+    """KMS key of the file system and of its bucket; if it is not set, FSx and S3 use their own keys."""
     log_key_arn: pulumi.Input[str] | None = None
-    """Key of its log; left out, CloudWatch's own is used."""
+    """KMS key of its log group; if it is not set, CloudWatch Logs uses its own key."""
     log_to: pulumi.Input[str] | None = None
-    """Bucket that takes the access log of its own bucket; left out, there is none."""
+    """Bucket for the access log of its bucket; if it is not set, the bucket writes none."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Lustre file system, with the bucket it reads from and writes to."""
+    """A Lustre file system, its log group, and the bucket that it is linked to."""
 
     file_system_id: pulumi.Output[str]
     """Id of the file system."""
     dns_name: pulumi.Output[str]
-    """Name that nodes mount it by, once its link to the bucket exists."""
+    """DNS name for the mount, ready after the link to the bucket exists."""
     mount_name: pulumi.Output[str]
-    """Second half of what nodes mount: `<dns_name>@tcp:/<mount_name>`."""
+    """Second part of the mount source `<dns_name>@tcp:/<mount_name>`."""
     bucket: pulumi.Output[str] | None
-    """Bucket that it is linked to, where there is one."""
+    """Bucket that it is linked to, None without a link."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SharedFilesystem", name, None, opts)
@@ -55,7 +55,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         data = plan.lifetime is Lifetime.KEPT
         log = aws.cloudwatch.LogGroup(
             rows.LUSTRE_LOG_GROUP.logical(name),
-            # FSx writes only into groups whose name begins so.
+            # FSx writes only to log groups with this prefix.
             name=f"/aws/fsx/{scope.unique_name(plan.name)}",
             retention_in_days=90,
             kms_key_id=args.log_key_arn,
@@ -123,7 +123,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             rows.DATA_REPOSITORY.logical(name),
             file_system_id=file_system.id,
             file_system_path=plan.bucket_path,
-            # FSx gives the path back without the slash that ends it, and a path that differs is a replacement.
+            # FSx returns the path without a trailing slash, and a different path causes a replacement.
             data_repository_path=pulumi.Output.concat("s3://", bucket, "/", plan.bucket_prefix).apply(
                 lambda path: path.rstrip("/")
             ),

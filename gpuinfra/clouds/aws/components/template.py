@@ -1,7 +1,7 @@
-"""Launch templates: what one node of a group is.
+"""Launch templates of node groups.
 
-Everything here is read off the plan; what the EC2 API wants in an odd form (booleans as strings, user data in base64, security groups in each interface)
-is put into that form here and nowhere else.
+Values come from the plan. This module converts them to the forms that the EC2 API requires: booleans as strings, user data in base64,
+security groups in each network interface.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT_DEVICE = "/dev/sda1"
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateArgs:
-    """What the nodes of one group have in common."""
+    """Arguments of the launch template of one group."""
 
     scope: Scope
     pool: PoolPlan
@@ -33,13 +33,13 @@ class TemplateArgs:
     profile_arn: pulumi.Input[str]
     key_arn: pulumi.Input[str] | None
     user_data: pulumi.Input[str]
-    """What the node runs at its first boot, as plain text."""
+    """User data as plain text."""
 
 
 def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> aws.ec2.LaunchTemplate:
     """The launch template of one group."""
     pool, group = args.pool, args.group
-    marks = node_tags(args.scope, pool, group)
+    tags = node_tags(args.scope, pool, group)
     return aws.ec2.LaunchTemplate(
         name,
         description=f"{pool.machine}, {group.kind}",
@@ -62,7 +62,7 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
         else None,
         user_data=pulumi.Output.from_input(args.user_data).apply(_encoded),
         tag_specifications=[
-            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=marks)
+            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
             for kind in ("instance", "volume", "network-interface")
         ],
         opts=child(parent, rows.LAUNCH_TEMPLATE),
@@ -70,7 +70,7 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
 
 
 def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
-    """Tags of a group's nodes and of what belongs to them; membership is read from them."""
+    """Tags of the instances, volumes and network interfaces of a group."""
     return {
         **scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name),
         **pool.tags,
@@ -78,7 +78,7 @@ def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
-    """One interface. EC2 takes these booleans as text, and an address setting on none of several interfaces (aws.md 1.2, 1.5, 10)."""
+    """One network interface. EC2 accepts no address setting on a template with several interfaces (aws.md 1.2, 1.5, 10)."""
     return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
         network_card_index=nic.card,
         device_index=nic.device,
@@ -90,19 +90,17 @@ def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchT
 
 
 def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """The id of the pool's image: what its reference means on the day it is first used, and the same from then on.
+    """The id of the image of a pool, read once and stored in an SSM parameter of the account.
 
-    A vendor's `latest` moves every few weeks; followed, it would roll the whole fleet in an unrelated `up`.
-    The id is therefore written down once, in a parameter of the account; a new reference in the plan is a new parameter.
+    The image behind `latest` changes every few weeks. Without the stored id, an unrelated `pulumi up` would replace all nodes.
+    Another image reference in the plan creates another parameter.
     """
     image = pool.image
     if image.source == "id":
         return pulumi.Output.from_input(image.ref)
     if image.source != "ssm":
-        raise ValueError(
-            f"the image source {image.source!r} of pool {pool.name!r} does not exist on AWS; allowed are 'id' and 'ssm'"
-        )
-    now = aws.ssm.get_parameter_output(
+        raise ValueError(f"the image source of pool {pool.name!r} is {image.source!r}; allowed on AWS: 'id', 'ssm'")
+    current = aws.ssm.get_parameter_output(
         name=image.ref, region=scope.region, opts=pulumi.InvokeOutputOptions(parent=parent)
     )
     token = naming.text_token(image.ref)
@@ -111,7 +109,7 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
         name=f"/gpuinfra/{scope.unique_name(pool.name)}/image-{token}",
         description=f"Image of pool {pool.name}: {image.ref}",
         type="String",
-        insecure_value=now.value,
+        insecure_value=current.value,
         opts=child(parent, rows.IMAGE, ignore_changes=["insecureValue"]),
     )
     return pin.insecure_value
@@ -136,7 +134,7 @@ def _root_disk(pool: PoolPlan, key_arn: pulumi.Input[str] | None) -> aws.ec2.Lau
 
 
 def _block_target(group: Group) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """A capacity block is named in the template, beside its market type; a plain reservation in the group."""
+    """The Capacity Block of a group. It is in the launch template together with the market type; other reservations are in the Auto Scaling group."""
     if group.kind != "block":
         return None
     return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
