@@ -1,0 +1,103 @@
+"""The read calls of `gpuinfra adopt` against the stand-in cloud."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from gpuinfra.rehearsal import endpoints
+from gpuinfra.rehearsal.cloud.aws import credentials
+from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.cloud.gcp import ids, tokens
+from tests.rehearsal.cloud import stacks
+from tests.rehearsal.cloud.conftest import Client
+
+
+@pytest.fixture
+def server(cloud: Cloud) -> Iterator[Server]:
+    """The HTTP services of the cloud."""
+    server = Server(cloud, "control-token")
+    server.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def session(cloud: Cloud, server: Server, monkeypatch: pytest.MonkeyPatch) -> boto3.Session:
+    """AWS's SDK with the operator's environment."""
+    key = credentials.operator(cloud.store)
+    known = {"aws": {"access_key_id": key.id, "secret_access_key": key.secret}}
+    for name, value in endpoints.of_operator(cloud.endpoint, known, "aws", "us-east-1").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    return boto3.Session(region_name="us-east-1")
+
+
+def test_keys_and_log_groups_are_found_by_name(session: Any, aws: Client) -> None:
+    """A key is found by its alias and a log group by its prefix; a missing key is NotFoundException."""
+    key = aws.create("aws:kms/key:Key", {"description": "data"})
+    aws.create("aws:kms/alias:Alias", {"name": "alias/gpuinfra/train-data", "targetKeyId": key.id})
+    aws.create("aws:cloudwatch/logGroup:LogGroup", {"name": "/gpuinfra/train-trail"})
+    kms, logs = session.client("kms"), session.client("logs")
+    assert kms.describe_key(KeyId="alias/gpuinfra/train-data")["KeyMetadata"]["KeyId"] == key.id
+    with pytest.raises(ClientError) as caught:
+        kms.describe_key(KeyId="alias/gpuinfra/train-other")
+    assert caught.value.response.get("Error", {}).get("Code") == "NotFoundException"
+    found = logs.describe_log_groups(logGroupNamePrefix="/gpuinfra/train")["logGroups"]
+    assert [group["logGroupName"] for group in found] == ["/gpuinfra/train-trail"]
+    assert logs.describe_log_groups(logGroupNamePrefix="/other")["logGroups"] == []
+
+
+def test_networks_and_file_systems_are_found_by_filters_and_tags(session: Any, aws: Client) -> None:
+    """A security group is found by its name, a subnet by VPC and tag; a file system has its tags."""
+    vpc, _ = stacks.network(aws)
+    group = aws.create(
+        "aws:ec2/securityGroup:SecurityGroup", {"name": "train-storage", "description": "storage", "vpcId": vpc.id}
+    )
+    subnet = aws.create(
+        "aws:ec2/subnet:Subnet",
+        {"vpcId": vpc.id, "cidrBlock": "10.0.9.0/24", "tags": {"Name": "train-private-4"}},
+        "other",
+    )
+    lustre = aws.create(
+        "aws:fsx/lustreFileSystem:LustreFileSystem",
+        {
+            "storageCapacity": 4800, "subnetIds": subnet.id, "securityGroupIds": [group.id], "deploymentType": "PERSISTENT_2",
+            "perUnitStorageThroughput": 250, "tags": {"Name": "train-scratch-0"},
+        },
+    )  # fmt: skip
+    ec2 = session.client("ec2")
+    by_name = [{"Name": "group-name", "Values": ["train-storage"]}]
+    assert [g["GroupId"] for g in ec2.describe_security_groups(Filters=by_name)["SecurityGroups"]] == [group.id]
+    tagged = [{"Name": "vpc-id", "Values": [vpc.id]}, {"Name": "tag:Name", "Values": ["train-private-4"]}]
+    assert [s["SubnetId"] for s in ec2.describe_subnets(Filters=tagged)["Subnets"]] == [subnet.id]
+    (found,) = session.client("fsx").describe_file_systems()["FileSystems"]
+    assert (found["FileSystemId"], found["Tags"]) == (lustre.id, [{"Key": "Name", "Value": "train-scratch-0"}])
+
+
+def test_resources_of_google_cloud_are_found_by_name(cloud: Cloud, server: Server, gcp: Client) -> None:
+    """A key ring is found at its name, another name is 404, and a token of no operator is rejected."""
+    ring = gcp.create("gcp:kms/keyRing:KeyRing", {"name": "train-data", "location": "us-central1"})
+    token, _ = tokens.issue(cloud.store, tokens.OPERATOR, scopes=("https://www.googleapis.com/auth/cloud-platform",))
+    base = f"{cloud.endpoint}/.gcp/cloudkms/v1/projects/{ids.PROJECT}/locations/us-central1/keyRings"
+    assert _get(f"{base}/train-data", token) == (200, ring.id)
+    assert _get(f"{base}/train-other", token)[0] == 404
+    assert _get(f"{base}/train-data", "ya29.invented")[0] == 401
+
+
+def _get(url: str, token: str) -> tuple[int, str]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.load(answer)["name"]
+    except urllib.error.HTTPError as error:
+        return error.code, ""
