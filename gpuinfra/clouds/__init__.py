@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,8 @@ def why_not_built(cloud: str) -> str | None:
 
 def why_not_here(cloud: str) -> str | None:
     """None if the packages of the extra of this cloud are installed, else the error message with the command to run."""
+    import importlib.metadata  # slow, and a plan does not need it
+
     try:
         required = importlib.metadata.requires("gpuinfra") or []
     except importlib.metadata.PackageNotFoundError:
@@ -50,6 +51,8 @@ def why_not_here(cloud: str) -> str | None:
 
 
 def _installed(name: str) -> bool:
+    import importlib.metadata
+
     try:
         importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
