@@ -87,6 +87,19 @@ def test_resources_are_kept_and_given_ids(connect: Callable[[str], Client], clou
     assert cloud.store.list(TOKEN) == []
 
 
+def test_a_cloud_needs_no_sdk(connect: Callable[[str], Client], cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no SDK declares a cloud's types, every type takes any input and gives it back."""
+    monkeypatch.setitem(clouds.CLOUDS, "prairie", "gpuinfra.clouds.prairie")
+    assert "prairie" in [one.name for one in registry.installed()]
+    client = connect("prairie")
+    made = client.create("prairie:index:Group", {"count": 3, "zone": "one", "tags": {"a": "b"}})
+    assert (made.id, made.outputs) == ("group-00000000000000001", {"count": 3, "zone": "one", "tags": {"a": "b"}})
+    assert client.preview("prairie:index:Group", {"count": 3}) == {"count": 3}
+    assert list(client.diff(made, {**made.inputs, "zone": "two", "count": 4}).replaces) == ["zone"]
+    assert client.update(made, {"count": 4}).outputs["count"] == 4
+    assert client.invoke("prairie:index:getImage", name="ubuntu") == {"name": "ubuntu"}
+
+
 @pytest.mark.usefixtures("skyward")
 def test_an_unknown_type_is_refused(connect: Callable[[str], Client]) -> None:
     """A type that the SDK does not declare is one clear error."""

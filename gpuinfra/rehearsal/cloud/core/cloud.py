@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviours, ids, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviours, registry, synth, wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
@@ -20,7 +20,7 @@ from gpuinfra.rehearsal.cloud.core.fleet import Fleet
 from gpuinfra.rehearsal.cloud.core.interfaces import Call
 from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.rights import Rights
-from gpuinfra.rehearsal.cloud.core.sdk import Function, ResourceType, sdk
+from gpuinfra.rehearsal.cloud.core.sdk import Function, ResourceType
 from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
 
 _MAKERS = "makers"
@@ -51,11 +51,11 @@ class Cloud:
 
     @staticmethod
     def type(token: str) -> ResourceType:
-        return sdk(ids.package(token)).resource(token)
+        return registry.sdk_of(token).resource(token)
 
     @staticmethod
     def function(token: str) -> Function:
-        return sdk(ids.package(token)).function(token)
+        return registry.sdk_of(token).function(token)
 
     def region_of(self, token: str, inputs: Mapping[str, Any], default: str) -> str:
         """The region of a resource; empty for what has no region, and on clouds whose ids carry it."""

@@ -24,7 +24,7 @@ from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.diff import diff
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.interfaces import Call
-from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, ResourceType, sdk
+from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, ResourceType
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, package: str, cloud: Cloud) -> None:
         self.package, self.cloud = package, cloud
         self._stand_in = registry.of_package(package)
-        self._version = sdk(package).version
+        self._version = registry.sdk_of(f"{package}:").version
         self._configured: dict[str, _Configuration] = {}
         self._latest = _Configuration(self._stand_in.default_region)
         self._lock = threading.Lock()

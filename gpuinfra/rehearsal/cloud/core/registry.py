@@ -13,7 +13,7 @@ from functools import cache
 from gpuinfra import registry as clouds
 from gpuinfra.registry import CLOUDS
 from gpuinfra.rehearsal.cloud.core import ids
-from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, module_of
+from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, Sdk, UntypedSdk, module_of, sdk
 from gpuinfra.rehearsal.cloud.core.stand_in import StandIn
 
 ROOT = __name__.rsplit(".", 2)[0]
@@ -44,10 +44,24 @@ def of_token(token: str) -> StandIn:
 
 
 def installed() -> tuple[StandIn, ...]:
-    """The stand-ins of the clouds whose Pulumi SDK is installed."""
+    """The stand-ins of the clouds that can be rehearsed here: those with an installed Pulumi SDK, and those that need none."""
     return _installed(tuple(CLOUDS))
 
 
 @cache
 def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
-    return tuple(one for one in map(of_cloud, names) if importlib.util.find_spec(module_of(one.package)))
+    return tuple(one for one in map(of_cloud, names) if _has_sdk(one) or _is_generic(one))
+
+
+def sdk_of(token: str) -> Sdk | UntypedSdk:
+    """What declares a resource type or a function. A cloud without a stand-in of its own needs no SDK."""
+    stand_in = of_token(token)
+    return UntypedSdk() if _is_generic(stand_in) and not _has_sdk(stand_in) else sdk(stand_in.package)
+
+
+def _is_generic(stand_in: StandIn) -> bool:
+    return type(stand_in) is StandIn
+
+
+def _has_sdk(stand_in: StandIn) -> bool:
+    return importlib.util.find_spec(module_of(stand_in.package)) is not None

@@ -13,7 +13,6 @@ import re
 from functools import cache
 
 from gpuinfra.rehearsal.cloud.core import registry
-from gpuinfra.rehearsal.cloud.core.sdk import sdk
 
 _SENTENCE = re.compile(
     r"(forces?|will force|force) (the )?(creation of )?(a )?(new resource|replacement|recreation)|forces a new \w+ to be created"
@@ -32,7 +31,7 @@ def replaces(token: str, path: str) -> bool:
 @cache
 def _replacing(token: str) -> frozenset[str]:
     stand_in = registry.of_token(token)
-    inputs = sdk(stand_in.package).resource(token).inputs
+    inputs = registry.sdk_of(token).resource(token).inputs
     found = {name for name in stand_in.identity_inputs if name in inputs}
     found |= {name for name, prop in inputs.items() if _documented(prop.doc)}
     return frozenset((found | stand_in.replacing(token, inputs)) - {"tags", "labels"})

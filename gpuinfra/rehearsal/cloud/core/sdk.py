@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 
 class NotDeclared(LookupError):
@@ -157,6 +158,31 @@ def sdk(package: str) -> Sdk:
     if spec is None or spec.origin is None:
         raise NotDeclared(f"the Pulumi SDK of {package} is not installed here ({module_of(package)})")
     return Sdk(package, Path(spec.origin).parent)
+
+
+class _AnyProperties(dict[str, Property]):
+    """Every name is a property, of any type, and optional. Iteration gives none."""
+
+    def __contains__(self, name: object) -> bool:
+        return name != "tagsAll"  # which a provider adds by itself
+
+    def __missing__(self, name: str) -> Property:
+        return Property(name, Type("any", optional=True))
+
+    def get(self, name: str, default: Any = None) -> Property:
+        return self[name]
+
+
+class UntypedSdk:
+    """In place of a Pulumi SDK that does not exist: any type and function, with any inputs; the outputs are the inputs."""
+
+    version = "0.0.0"
+
+    def resource(self, token: str) -> ResourceType:
+        return ResourceType(token, _AnyProperties(), _AnyProperties())
+
+    def function(self, token: str) -> Function:
+        return Function(token, _AnyProperties(), _AnyProperties())
 
 
 @cache

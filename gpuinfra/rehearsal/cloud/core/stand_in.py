@@ -3,7 +3,8 @@
 `core` calls these methods and names no cloud. A cloud's folder beside `core` supplies a subclass as `STAND_IN` in its
 module `stand_in`, and behaviours in the modules of its package `behaviours`. A cloud without such a folder gets this class:
 
-- its resources are created, read, changed and deleted, with generic ids and outputs (any type that its Pulumi SDK declares);
+- its resources are created, read, changed and deleted, with generic ids and outputs (any type that its Pulumi SDK declares; without an SDK,
+  any type with any inputs, whose outputs are its inputs);
 - it has no HTTP services, so its nodes and its operator cannot reach it; `services` is the hook that adds them;
 - its groups start no nodes; `group_kinds` is the hook that adds them;
 - a rehearsal with least privilege is refused; `permissions` is the hook that adds it.

@@ -23,7 +23,7 @@ _DEPTH = 3
 def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], about: Subject) -> dict[str, Any]:
     """Every declared output. `taken` are the declared inputs."""
     made: dict[str, Any] = {}
-    for name, prop in declared.items():
+    for name, prop in _of(declared, about.inputs):
         given = about.inputs.get(name)
         if given is not None:
             made[name] = _echo(given, prop.type, about, (name,))
@@ -39,12 +39,18 @@ def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], abo
     return made
 
 
+def _of(declared: Mapping[str, Property], inputs: Mapping[str, Any]) -> list[tuple[str, Property]]:
+    """The declared properties; without a declaration, those that were given."""
+    given = [(name, declared[name]) for name in inputs if name in declared and not name.startswith("__")]
+    return list(declared.items()) or given
+
+
 def unknown(
     declared: Mapping[str, Property], inputs: Mapping[str, Any], taken: Mapping[str, Property]
 ) -> dict[str, Any]:
     """The outputs of a resource that a preview would create: what was put in, the rest unknown."""
     made = {}
-    for name, prop in declared.items():
+    for name, prop in _of(declared, inputs):
         if inputs.get(name) is not None:
             made[name] = shaped(inputs[name], prop.type)
         elif name not in taken or not prop.type.optional:
