@@ -1,12 +1,12 @@
 """Compare the stand-in with real providers: `python -m gpuinfra.rehearsal.cloud.compare FILE...`.
 
 FILE is what `PULUMI_DEBUG_GRPC=FILE pulumi up` (or `preview`, `refresh`) wrote against an account. Each recorded call of a
-provider is made again, to a fresh stand-in cloud, and what differs is told: what a provider refuses, fills in, replaces or
-returns, and the stand-in does not - or the other way round. Nothing is asked of any account.
+provider is repeated against an empty stand-in cloud, and differences are listed: what only one of the two refuses, fills in, replaces or
+returns. No account is used.
 
-Values that a cloud makes up (ids, names with a random end, times) are no differences; which properties there are and of what
-kind is. Such a file holds whatever the stack's inputs hold: look through it before giving it to somebody.
-Exit code 0 when nothing differs, 1 when something does, 2 when the file is no recording.
+Values that a cloud generates (ids, names with a random end, times) are not compared; the set of properties and their kinds
+are. A recording holds the inputs of the stack; read it before you pass it on.
+Exit code 0 without differences, 1 with differences, 2 when the file is not a recording.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _REQUESTS = {
     "Invoke": provider_pb2.InvokeRequest,
 }
 _SHORTEST_ID = 8
-"""Shorter texts are words, not ids, and stay as they are."""
+"""Shorter texts are words, not ids, and are not translated."""
 
 
 class NoRecording(Exception):
-    """The file is not what PULUMI_DEBUG_GRPC writes; the text says where."""
+    """The file is not what PULUMI_DEBUG_GRPC writes."""
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Difference:
-    """One way in which the stand-in is not like the provider. Equal ones of several resources are one."""
+    """One difference between the stand-in and the provider. Equal ones of several resources are counted as one."""
 
     type: str
     call: str
@@ -68,12 +68,12 @@ class Recorded:
     call: str
     request: dict[str, Any]
     response: dict[str, Any] | None
-    """None where the provider answered with an error."""
+    """None where the provider returned an error."""
     error: str
 
 
 def read(path: Path) -> Iterator[Recorded]:
-    """The calls of providers that the stand-in plays, in order."""
+    """The calls of providers that the stand-in replaces, in order."""
     packages = {one.package for one in registry.installed()}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -86,8 +86,8 @@ def read(path: Path) -> Iterator[Recorded]:
             entry = json.loads(line)
             method, package = str(entry["method"]), str((entry.get("metadata") or {}).get("name"))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise NoRecording(f"{path}:{number} is no line of PULUMI_DEBUG_GRPC") from None
-        # Older engines write one line a call, newer ones one at its start and one at its end.
+            raise NoRecording(f"{path}:{number} is not a line of PULUMI_DEBUG_GRPC") from None
+        # Older engines write one line per call, newer ones one at its start and one at its end.
         if not method.startswith(SERVICE) or package not in packages or entry.get("progress") == "request_started":
             continue
         yield Recorded(
@@ -100,7 +100,7 @@ def read(path: Path) -> Iterator[Recorded]:
 
 
 def compare(calls: Iterator[Recorded], folder: Path) -> dict[Difference, int]:
-    """What differs -> for how many resources. `folder` is for the stand-in's own files."""
+    """Difference -> number of resources. `folder` is for the stand-in's own files."""
     cloud = Cloud(folder, faults=[], operation="compare")
     cloud.fleet = Fleet(cloud, None, "a comparison has no nodes")
     try:
@@ -116,11 +116,11 @@ def compare(calls: Iterator[Recorded], folder: Path) -> dict[Difference, int]:
 
 
 class _Refused(Exception):
-    """The stand-in answered with an error."""
+    """The stand-in returned an error."""
 
 
 class _Context:
-    """What a servicer needs of gRPC, without gRPC."""
+    """The part of a gRPC context that the provider uses."""
 
     def peer(self) -> str:
         return "recording"
@@ -133,14 +133,14 @@ class _Context:
 
 
 class _Replay:
-    """Makes recorded calls again, with the stand-in's ids in place of the recorded ones."""
+    """Repeats recorded calls with the stand-in's ids in place of the recorded ones."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._providers = {one.package: Provider(one.package, cloud) for one in registry.installed()}
         self._ids: dict[str, str] = {}
 
     def again(self, one: Recorded) -> Iterator[Difference]:
-        """Make one call again and tell what differs."""
+        """Repeat one call and yield the differences."""
         if one.request.get("preview"):
             return
         kind = str(one.request.get("type") or one.request.get("tok") or _token(str(one.request.get("urn") or "")))
@@ -166,7 +166,7 @@ class _Replay:
             self._learn(one.response, ours)
 
     def _learn(self, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-        """What stands for what: the id, and each text of the outputs that others may name it by."""
+        """Map recorded ids to the stand-in's: the id, and each output that other resources may refer to."""
         pairs = {"id": (theirs.get("id"), ours.get("id"))}
         outputs, made = theirs.get("properties") or {}, ours.get("properties") or {}
         pairs |= {
@@ -187,7 +187,7 @@ class _Replay:
 
 
 def _check(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is refused, and what is filled in."""
+    """Rejected and filled-in inputs."""
     refused = {str(one.get("property") or "") for one in theirs.get("failures") or []}
     refuses = {str(one.get("property") or "") for one in ours.get("failures") or []}
     for name in sorted(refused - refuses):
@@ -208,7 +208,7 @@ def _check(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple
 
 
 def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What counts as a change, and what replaces."""
+    """Changed and replacing inputs."""
     for field, words in (("diffs", "counts it as a change"), ("replaces", "replaces because of it")):
         real, played = set(theirs.get(field) or ()), set(ours.get(field) or ())
         for name in sorted(real - played):
@@ -221,7 +221,7 @@ def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _create(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Which outputs there are, and of what kind."""
+    """The set of outputs and their kinds."""
     yield from _shape(theirs.get("properties") or {}, ours.get("properties") or {})
 
 
@@ -250,7 +250,7 @@ def _kind(value: Any) -> str:
 
 
 def _differ(theirs: Any, ours: Any) -> bool:
-    """A redacted secret is nobody's difference."""
+    """Whether two values differ. A redacted secret never does."""
     return REDACTED not in (theirs, ours) and _plain(theirs) != _plain(ours)
 
 
@@ -268,13 +268,13 @@ def _short(value: Any) -> str:
 
 
 def _token(urn: str) -> str:
-    """`aws:ec2/vpc:Vpc`, of a URN; older engines do not write the type beside it."""
+    """`aws:ec2/vpc:Vpc` of a URN. Older engines do not write the type separately."""
     parts = urn.split("::")
     return parts[2].rpartition("$")[2] if len(parts) > 3 else urn
 
 
 def main(argv: list[str]) -> int:
-    """See the module's text."""
+    """Compare recordings; see the module docstring."""
     if not argv or any(word.startswith("-") for word in argv):
         print((__doc__ or "").strip(), file=sys.stderr)
         return 2

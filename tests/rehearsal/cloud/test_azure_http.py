@@ -372,7 +372,7 @@ def test_what_is_not_rehearsed_is_refused_by_name(cloud: Cloud, group: Made, mon
     """An unknown question has an error with its path, never an empty answer."""
     rest = operator(cloud, monkeypatch)
     for path in (f"{group.id}/skus", "/subscriptions/x/resourceGroups", group.id.replace("/gpu", "/none")):
-        with pytest.raises(PortUnavailable, match=r"is not part of a rehearsal|was not found"):
+        with pytest.raises(PortUnavailable, match=r"is not supported in a rehearsal|was not found"):
             rest.arm(path, "2024-11-01")
 
 

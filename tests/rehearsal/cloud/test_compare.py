@@ -116,6 +116,6 @@ def test_a_file_that_is_no_recording_is_refused(text: str, tmp_path: Path, capsy
     file = tmp_path / "other"
     file.write_text(text)
     assert main([str(file)]) == 2
-    assert f"{file}:1 is no line of PULUMI_DEBUG_GRPC" in capsys.readouterr().err
+    assert f"{file}:1 is not a line of PULUMI_DEBUG_GRPC" in capsys.readouterr().err
     assert main([str(tmp_path / "missing")]) == 2
     assert main([]) == 2

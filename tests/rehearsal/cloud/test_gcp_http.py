@@ -314,7 +314,7 @@ def test_what_is_not_part_of_a_rehearsal_is_refused_by_name(cloud: Cloud, gcp: C
             f"{operator}/.gcp/{path}", method, b"" if method == "POST" else None, Authorization=f"Bearer {token}"
         )
         assert status in (404, 501)
-        assert "not part of a rehearsal" in json.loads(body)["error"]["message"]
+        assert "not supported in a rehearsal" in json.loads(body)["error"]["message"]
 
 
 @pytest.mark.parametrize("spoil", ["signature", "issuer", "audience", "time", "grant"])

@@ -309,7 +309,7 @@ def test_a_node_may_not_ask_about_others(cloud: Cloud, server: Server, node: dic
 def test_what_is_not_offered_is_refused_by_name(cloud: Cloud, server: Server) -> None:
     """An action that this cloud does not play is refused, never answered with nothing."""
     ec2 = client(server, "ec2", credentials.operator(cloud.store))
-    with pytest.raises(ClientError, match="DescribeImages of ec2 is not part of a rehearsal"):
+    with pytest.raises(ClientError, match="DescribeImages of ec2 is not supported in a rehearsal"):
         ec2.describe_images()
 
 

@@ -64,7 +64,7 @@ def skyward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path / "sdk"))
-    monkeypatch.setitem(clouds.CLOUDS, "skyward", "gpuinfra.clouds.skyward")
+    monkeypatch.setitem(clouds.CLOUDS, "skyward", "gpuinfra.clouds")
     sdk.cache_clear()
     yield
     sys.modules.pop("pulumi_skyward", None)
@@ -89,7 +89,7 @@ def test_resources_are_kept_and_given_ids(connect: Callable[[str], Client], clou
 
 def test_a_cloud_needs_no_sdk(connect: Callable[[str], Client], cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no SDK declares a cloud's types, every type takes any input and gives it back."""
-    monkeypatch.setitem(clouds.CLOUDS, "prairie", "gpuinfra.clouds.prairie")
+    monkeypatch.setitem(clouds.CLOUDS, "prairie", "gpuinfra.clouds")
     assert "prairie" in [one.name for one in registry.installed()]
     client = connect("prairie")
     made = client.create("prairie:index:Group", {"count": 3, "zone": "one", "tags": {"a": "b"}})

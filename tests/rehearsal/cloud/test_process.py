@@ -97,4 +97,4 @@ def test_a_wrong_fault_is_one_message(tmp_path: Path, fault: str) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"--fault {fault}: no such fault" in done.stderr
+    assert f"--fault {fault}: unknown fault" in done.stderr

@@ -245,7 +245,7 @@ def test_a_lost_answer_leaves_an_orphan(aws: Client, cloud: Cloud) -> None:
 )
 def test_a_fault_that_does_not_exist_is_refused(cloud: Cloud, text: str) -> None:
     """A misspelt fault is told with what may be written."""
-    with pytest.raises(UsageError, match="no such fault; write node:"):
+    with pytest.raises(UsageError, match="unknown fault; allowed: node:"):
         Faults([text], cloud.store)
 
 

@@ -1,6 +1,6 @@
-"""Who is asking: keys that this cloud issued, and whom they speak for.
+"""Keys that the stand-in issued, and their principals.
 
-Keys are random, kept in the store, and good here only. The operator has a fixed pair; an instance gets its role's keys
+Keys are random, kept in the store, and valid here only. The operator has a fixed pair. An instance gets its role's keys
 from the metadata service, for an hour, and new ones before they end.
 """
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 LIFETIME_S = 3600
 _RENEW_S = 600
-"""An instance sees new keys this long before the old ones end, as on EC2 (at least five minutes)."""
+"""An instance gets new keys this long before the old ones end, as on EC2 (at least five minutes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a request's signature speaks for."""
+    """The caller that a signature identifies."""
 
     kind: str
     """operator or instance"""
@@ -50,7 +50,7 @@ class Key:
 
 
 def operator(store: Store) -> Key:
-    """The keys of the person who rehearses."""
+    """The operator's keys."""
     with store.change():
         known = store.get("credential", "operator")
         if known is None:
@@ -63,7 +63,7 @@ def operator(store: Store) -> Key:
 
 
 def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, Any]] | None:
-    """The keys of an instance's role, with when they were issued and end; None when it has no role."""
+    """(keys of an instance's role, times of issue and end); None where it has no role."""
     role = role_of(store, instance)
     if role is None:
         return None
@@ -82,7 +82,7 @@ def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, 
 
 
 def by_id(store: Store, key_id: str) -> Key | None:
-    """The pair that begins with `key_id`."""
+    """The pair of keys with this id."""
     known = store.get("key", key_id)
     if known is None:
         return None
@@ -99,7 +99,7 @@ def by_id(store: Store, key_id: str) -> Key | None:
 
 
 def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:
-    """The role behind an instance's profile."""
+    """The role of an instance's profile."""
     named = instance["profile"].get("name") or str(instance["profile"].get("arn") or "").rsplit("/", 1)[-1]
     profile = store.find("aws:iam/instanceProfile:InstanceProfile", named) if named else None
     role = wire.plain(profile.inputs).get("role") if profile else None

@@ -1,10 +1,10 @@
-"""Derives `replacements.json`: what CloudFormation's resource schemas say cannot be changed after creation.
+"""Derives `replacements.json` from CloudFormation's resource schemas: the inputs that cannot be changed after creation.
 
     python -m gpuinfra.rehearsal.cloud.aws.derive
 
-The schemas come with the package cfn-lint, whose `createOnlyProperties` are AWS's own statement. CloudFormation and Pulumi
-cut services into types differently and name some properties differently, so only what maps by itself, or by the small
-tables below, is taken. `core/replace.py` says what is decided by hand instead, and why.
+The schemas come with the package cfn-lint; their `createOnlyProperties` are AWS's own statement. CloudFormation and Pulumi
+divide services into types differently and name some properties differently, so only properties that map by name, or by the small
+tables below, are used. `replacements.py` holds the other ones, with their sources.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES = {
 
 
 def derive() -> dict[str, Any]:
-    """The table: type to the inputs that force a replacement."""
+    """Type -> inputs that force a replacement."""
     schemas = _schemas()
     aws = sdk("aws")
     table = {}
@@ -89,7 +89,7 @@ def _properties(aws: Sdk, token: str, schema: dict) -> list[str]:
             continue
         first = _lower(parts[0])
         if len(parts) > 1 and first not in inputs:
-            parts, first = parts[1:], _lower(parts[1])  # a wrapper that Terraform does not have: LustreConfiguration
+            parts, first = parts[1:], _lower(parts[1])  # a wrapper that the provider does not have: LustreConfiguration
         options = (first, f"{first}s", f"{first}es", first.removesuffix("s"), first.replace("ID", "Id"))
         if parts[0].lower() in (f"{name}name".lower(), "groupname", "autoscalinggroupname", "name"):
             options += ("name",)

@@ -1,8 +1,8 @@
-"""Machine images: ids are made from what they were looked up by, and remember it.
+"""Machine images. The store keeps the name by which an id was looked up.
 
-A real `ami-...` says nothing about what is in it. Here an id that came out of a lookup (a public parameter, `getAmi`) is kept
-with the name it was looked up by, and the name says which system it is and whether it brings driver and fabric.
-An id that nobody looked up is taken for a plain Ubuntu 22.04.
+The id of a real image does not describe its content. The result of a lookup (a public parameter, `getAmi`) is stored with the name
+of the lookup, which tells the operating system and whether the image contains driver and fabric.
+An id without a lookup is taken for a plain Ubuntu 22.04.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from gpuinfra.rehearsal.cloud.core.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a machine finds on its disk."""
+    """The content of an image."""
 
     os: str
     prebuilt: bool
 
 
 def image_id(store: Store, name: str, region: str) -> str:
-    """The id of the image that `name` leads to."""
+    """The id of the image that a lookup of `name` returns."""
     id = "ami-" + hashlib.sha256(f"{region} {name}".encode()).hexdigest()[:17]
     store.put("image", id, {"name": name})
     return id
 
 
 def image_of(store: Store, id: str) -> Image:
-    """What is in an image."""
+    """The content of an image, by its id."""
     known = store.get("image", id) or {}
     name = str(known.get("name") or id.removeprefix("resolve:ssm:"))
     version = re.search(r"ubuntu[-/\w]*?[-/](\d\d\.\d\d)", name)

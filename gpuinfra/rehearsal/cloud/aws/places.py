@@ -1,7 +1,7 @@
-"""Zones of AWS regions as this account sees them.
+"""Zones of AWS regions in the stand-in's account.
 
-Zone ids are the same for everybody, names differ between accounts; here the names are one letter off, so that whoever
-takes `us-east-1a` for `use1-az1` finds out in a rehearsal.
+Zone ids are the same in all accounts; names differ between accounts. Here the names are shifted by one letter, so that a program
+that takes `us-east-1a` for `use1-az1` fails in a rehearsal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def zone_id(region: str, name: str) -> str | None:
 
 
 def offered(machine: str, region: str) -> list[tuple[str, str]]:
-    """(name, id) of the zones that sell a machine type; a type that the catalogue does not know is sold in all of them."""
+    """(name, id) of the zones that offer a machine type. A type without a record in the catalog is offered in all zones."""
     from gpuinfra.clouds.aws.catalog import MACHINES
 
     record = MACHINES.get(machine)

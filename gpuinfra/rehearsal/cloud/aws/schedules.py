@@ -1,8 +1,8 @@
-"""Scheduled actions of Auto Scaling groups: at their time they change what the group wants.
+"""Scheduled actions of Auto Scaling groups: they change the group's sizes at their time.
 
-That change is made behind the engine's back, as on AWS, so whoever declares a schedule ignores changes of the capacity.
-Recurrences are not played: a rehearsal is over before they come round.
-A rehearsal as of another day plays the actions of that day, at the time of day that it is.
+The engine does not see this change, as on AWS, so a program with a schedule ignores changes of the capacity.
+Recurrences are not played, because a rehearsal ends before they recur.
+A rehearsal as of another day runs the actions of that day, at the current time of day.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEDULE = "aws:autoscaling/schedule:Schedule"
 
 
 def run_due(store: Store) -> None:
-    """Run every action whose time has come and that did not run yet."""
+    """Run every action that is due and has not run."""
     for action in store.list(SCHEDULE):
         start = wire.plain(action.inputs).get("startTime")
         if start and _moment(str(start)) <= _now() and _is_new(store, action):
@@ -28,7 +28,7 @@ def run_due(store: Store) -> None:
 
 
 def run(store: Store, name: str) -> bool:
-    """Run an action now, by its name or id; false when there is none."""
+    """Run an action now, by its name or id. False where none exists."""
     found = [one for one in store.list(SCHEDULE) if name in (one.id, wire.plain(one.inputs).get("scheduledActionName"))]
     for action in found:
         _apply(store, action)
@@ -36,7 +36,7 @@ def run(store: Store, name: str) -> bool:
 
 
 def _is_new(store: Store, action: Resource) -> bool:
-    """Whether the action, as it is now, has not run: an action with another time is another one."""
+    """Whether the action has not run with its current inputs. An action with a new time runs again."""
     return store.get("scheduled", f"{action.region}:{action.id}") != wire.plain(action.inputs)
 
 
@@ -47,7 +47,7 @@ def _apply(store: Store, action: Resource) -> None:
         group = store.find(GROUP, str(wanted.get("autoscalingGroupName")), action.region)
         if group is None:
             return
-        # -1 is how the provider writes "leave as it is".
+        # The provider writes -1 for a size that stays as it is.
         change = {
             key: int(wanted[key])
             for key in ("minSize", "maxSize", "desiredCapacity")
@@ -57,7 +57,7 @@ def _apply(store: Store, action: Resource) -> None:
 
 
 def _now() -> float:
-    """This time of day, on the day that the rehearsal is about."""
+    """The current time of day, on the day of the rehearsal."""
     return time.time() + (today() - date.today()).total_seconds()
 
 

@@ -1,8 +1,8 @@
-"""Conditions of role assignments: enough of Azure's attribute-based language to judge requests about blobs.
+"""Conditions of role assignments: Azure's attribute-based language, as far as requests about blobs need it.
 
-Read: AND, OR, ! and parentheses, ActionMatches, SubOperationMatches, and comparisons of one @Resource or @Request attribute with one or
-several texts. An attribute that a request does not have compares as false. What cannot be read makes the whole condition false,
-so a gap shows as a refusal. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, read 2026-11-21.
+Supported: AND, OR, ! and parentheses, ActionMatches, and comparisons of one @Resource or @Request attribute with one or
+several texts. An attribute that a request does not have compares as false. A condition that cannot be parsed is false,
+so a gap shows as a denial. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, read 2026-11-21.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _Token = tuple[str, str]
 
 
 class Unreadable(Exception):
-    """Not a condition that is read here."""
+    """The condition cannot be parsed."""
 
 
 def holds(condition: str, action: str, attributes: Mapping[str, str]) -> bool:
-    """Whether a condition is true for an action; `attributes` are what the request has of `containers:name`, `blobs:path` and so on."""
+    """Whether a condition is true for an action; `attributes` are those of the request (`containers:name`, `blobs:path`)."""
     try:
         reader = _Reader(_tokens(condition), action, attributes)
         value = reader.either()
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Reader:
-    """Recursive descent; every part is evaluated while it is read."""
+    """Recursive descent; each part is evaluated while it is parsed."""
 
     def __init__(self, tokens: list[_Token], action: str, attributes: Mapping[str, str]) -> None:
         self._tokens, self._at = tokens, 0

@@ -1,7 +1,7 @@
-"""Who is asking on Azure: identities, the access tokens that this cloud issued for them, and what their roles let them do with blobs.
+"""Identities on Azure, their access tokens, and what their roles allow them to do with blobs.
 
-Tokens are random, kept in the store, good for an hour, one audience and one principal; the words in them mean nothing.
-Role assignments are evaluated with their conditions, as far as `conditions` reads them; what it cannot read allows nothing.
+Tokens are random and kept in the store. A token is valid for an hour, one audience and one principal.
+Role assignments are evaluated with their conditions (`conditions`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
 DEFINITION = "azure-native:authorization:RoleDefinition"
 OPERATOR = "00000000-0000-4000-8000-00000000000a"
-"""Object id of the person who rehearses."""
+"""The operator's object id."""
 LIFETIME_S = 3600
 _RENEW_S = 300
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
@@ -42,7 +42,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a token speaks for."""
+    """The identity that a token was issued to."""
 
     object_id: str
     name: str
@@ -50,7 +50,7 @@ class Principal:
 
 
 def operator_secret(store: Store) -> str:
-    """The part of the operator's own metadata address that nobody else knows."""
+    """The secret part of the operator's metadata address."""
     with store.change():
         known = store.get("azure", "operator")
         if known is None:
@@ -66,7 +66,7 @@ def identities_of(store: Store, instance: dict[str, Any]) -> list[Resource]:
 
 
 def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float]:
-    """A token and when it ends; the same one until it is nearly over."""
+    """(token, end). The same token is returned until shortly before its end."""
     place = f"{principal.object_id} {audience.rstrip('/')}"
     with store.change():
         known = store.get("azure-issued", place)
@@ -85,7 +85,7 @@ def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float
 
 
 def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal:
-    """Whom an Authorization header speaks for. Raises CloudError as Azure's services do."""
+    """The identity of an Authorization header. Raises CloudError with the codes of Azure's services."""
     kind, _, token = header.partition(" ")
     known = store.get("azure-token", token) if kind == "Bearer" and token else None
     if known is None:
@@ -98,7 +98,7 @@ def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal
 
 
 def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attributes: dict[str, str]) -> bool:
-    """Whether a role of `who` at `place` (an ARM id), or above it, allows one of the data actions."""
+    """Whether a role of `who` at `place` (an ARM id) or above it allows one of the data actions."""
     for assignment in assignments(cloud.store, who.object_id, place):
         inputs = wire.plain(assignment.inputs)
         allowed = _data_actions(cloud.store, str(inputs.get("roleDefinitionId") or ""))
@@ -118,7 +118,7 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
 
 
 def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
-    """The role assignments of a principal that reach a place."""
+    """The role assignments of a principal that apply to a place."""
     for one in store.list(ASSIGNMENT):
         inputs = wire.plain(one.inputs)
         scope = "/" + str(inputs.get("scope") or "").strip("/")
@@ -131,7 +131,7 @@ def _within(place: str, scope: str) -> bool:
 
 
 def _data_actions(store: Store, definition: str) -> tuple[list[str], list[str]]:
-    """Data actions, and those taken out again, of one of Azure's own roles or of one that was made here."""
+    """(data actions, excluded data actions) of a built-in or custom role."""
     guid = definition.rsplit("/", 1)[-1].lower()
     if guid in _ROLES:
         return _ROLES[guid], []
@@ -150,5 +150,5 @@ def _matches(pattern: str, action: str) -> bool:
 
 
 def tenant() -> str:
-    """The tenant of everything here."""
+    """The tenant of all resources."""
     return SUBSCRIPTION

@@ -1,7 +1,7 @@
-"""The authority behind this cloud's attested documents: a root, an intermediate and a certificate for metadata.azure.com, made once.
+"""The certificate authority of attested documents: a root, an intermediate and a certificate for metadata.azure.com, created once.
 
-They are real, so that the handover's reader verifies here what it verifies on Azure; only the root is another one, and the reader is
-told so by the same kind of variable that names endpoints. Keys stay in the rehearsal's folder and are good for nothing else.
+The handover verifies these documents as it does on Azure, with another root, which a variable of the environment names.
+The keys stay in the rehearsal's folder and have no other use.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(hours=6)
-"""How long a document is good for. https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
+"""How long a document is valid. https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
 _YEARS = timedelta(days=3650)
 
 
 class Signer:
-    """Signs documents; keys are made when the first one is wanted."""
+    """Signs documents. The keys are created with the first document."""
 
     def __init__(self, folder: Path) -> None:
         self._keys, self.certificates = folder / "azure-signer.pem", folder / "azure-attestation.pem"
@@ -33,12 +33,12 @@ class Signer:
         self._loaded: tuple[rsa.RSAPrivateKey, x509.Certificate, x509.Certificate] | None = None
 
     def prepare(self) -> Path:
-        """The file with the certificates to trust, made if it is not there."""
+        """The file with the trusted certificates; created if it does not exist."""
         self._load()
         return self.certificates
 
     def document(self, said: dict[str, Any]) -> str:
-        """A PKCS7 message in base64, as the metadata service gives it."""
+        """A PKCS #7 message in base64, as the metadata service returns it."""
         key, own, between = self._load()
         builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(said).encode())
         signed = builder.add_signer(own, key, hashes.SHA256()).add_certificate(between)

@@ -1,15 +1,15 @@
-"""How machines of a scale set come to another model: one by one where they are, or not at all.
+"""Upgrades of a scale set's machines to a new model, in place.
 
 Azure's own rules, read 2026-11-21 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-policy,
 .../virtual-machine-scale-sets-configure-rolling-upgrades, https://learn.microsoft.com/azure/virtual-machines/custom-data):
 
-- Manual changes nobody, Automatic everybody at once, Rolling a batch, and the next one when the batch is healthy.
-- A machine gets a new disk only for another image, disk or size; its custom data are those of its disk's day.
-- The agent on a machine runs a script extension once for each setting that the machine gets, the first one included, after cloud-init.
-- A machine's upgrade is over when its extensions are: what it answers before its new script ended is an answer about its old model.
-- Health is what the machine itself answers, where the model asks; a machine that does not answer is Unknown, which is not healthy.
+- Manual upgrades no machine, Automatic all at once, Rolling one batch after another, each when the batch before it is healthy.
+- A machine gets a new disk only for another image, disk or size; custom data is read when the disk is made.
+- The agent on a machine runs a script extension once for each setting that the machine gets, including the first one, after cloud-init.
+- A machine's upgrade ends with its extensions: health that it reports before its new script ended is that of its old model.
+- Health is what the machine reports, where the model has the health extension. A machine that does not answer is Unknown, which is not healthy.
 
-Here a machine that is not healthy after PATIENCE_S stops the upgrade where the policy's share is passed; Azure waits longer.
+Here a machine that is not healthy after PATIENCE_S counts as unhealthy; Azure waits longer.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 PATIENCE_S = 120.0
 SCRIPT_LIMIT_S = 900.0
 _ASK_S = 1.0
-"""How often a machine is asked how it is."""
+"""How often the health of a machine is read."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _running: set[str] = set()
 _asked: dict[str, float] = {}
 
 
 def tend(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-    """One look at a scale set's machines."""
+    """One round over a scale set's machines."""
     for one in have:
-        _agent(cloud, one)
-        _ask(cloud, one)
+        _run_agent(cloud, one)
+        _read_health(cloud, one)
     _roll(cloud, group, [cloud.store.get("instance", one["id"]) or one for one in have])
 
 
 def problems(store: Store, group: Resource) -> list[tuple[str, str, float]]:
-    """(code, text, when) of an upgrade that stopped."""
+    """(code, text, time) of an upgrade that stopped."""
     mark = store.get("azure-upgrade", group.id)
     return [(mark["code"], mark["message"], mark["at"])] if mark and mark.get("code") else []
 
@@ -79,8 +79,8 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
     if mark is None:
         cloud.store.put("azure-upgrade", group.id, {"model": wanted, "at": begun})
     done = [one for one in have if one["model"] == wanted and one.get("brought", 0) >= begun]
-    waiting = [one for one in done if not _well(cloud, one)]
-    late = [one for one in waiting if _late(one)]
+    waiting = [one for one in done if not _is_healthy(cloud, one)]
+    late = [one for one in waiting if _is_late(one)]
     if waiting and len(late) < len(waiting):
         return
     share = int(rules.get("maxUnhealthyUpgradedInstancePercent", 20))
@@ -100,7 +100,7 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
 
 
 def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
-    """Bring one machine to the set's model, with a new disk where that is needed."""
+    """Upgrade one machine to the set's model, with a new disk where that is needed."""
     inputs = wire.plain(group.inputs)
     fresh = one["disk"] != disk_of(inputs)
     with cloud.store.change():
@@ -117,21 +117,23 @@ def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
         cloud.fleet.reimage(one["id"])
 
 
-def _well(cloud: Cloud, one: Instance) -> bool:
-    """Whether an upgrade may go on after this machine; where nobody asks, or nothing runs, there is nothing to wait for."""
-    return cloud.fleet.host is None or (_given(one) and (not one["reports_health"] or one.get("health") == "Healthy"))
+def _is_healthy(cloud: Cloud, one: Instance) -> bool:
+    """Whether an upgrade may continue after this machine. Without a health extension or without nodes, it always may."""
+    return cloud.fleet.host is None or (
+        _script_ended(one) and (not one["reports_health"] or one.get("health") == "Healthy")
+    )
 
 
-def _late(one: Instance) -> bool:
-    """Whether an upgrade waits no longer for this machine: its script never ended, or it is ill after it."""
-    if not _given(one):
+def _is_late(one: Instance) -> bool:
+    """Whether an upgrade stops waiting for this machine: its script never ended, or it is unhealthy after the script."""
+    if not _script_ended(one):
         return time.time() - one["brought"] > SCRIPT_LIMIT_S
     begun = max(one["brought"], (one.get("agent") or {}).get("at", 0.0))
     return one.get("health") == "Unhealthy" or time.time() - begun > PATIENCE_S
 
 
-def _given(one: Instance) -> bool:
-    """Whether the machine has what its model's script brings, well or not."""
+def _script_ended(one: Instance) -> bool:
+    """Whether the model's script has ended on the machine, with any result."""
     return not one["script"] or (one.get("agent") or {}).get("script") == _mark(one["script"])
 
 
@@ -139,8 +141,8 @@ def _mark(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()
 
 
-def _agent(cloud: Cloud, one: Instance) -> None:
-    """Run the script that the machine's model wants and that this machine was not given yet."""
+def _run_agent(cloud: Cloud, one: Instance) -> None:
+    """Run the script of the machine's model, unless it has run on this machine."""
     if cloud.fleet.host is None or not one["script"] or one["id"] in _running:
         return
     mark = _mark(one["script"])
@@ -155,36 +157,36 @@ def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
         try:
             text = base64.b64decode(script, validate=True).decode()
         except (binascii.Error, ValueError) as error:
-            _told(cloud.store, id, mark, 1, f"settings.script is not base64 of a text: {error}")
+            _record_result(cloud.store, id, mark, 1, f"settings.script is not base64 of a text: {error}")
             return
         try:
-            code, said = cloud.fleet.host.run(id, ["bash", "-c", text], SCRIPT_LIMIT_S)  # pyright: ignore[reportOptionalMemberAccess]
+            code, output = cloud.fleet.host.run(id, ["bash", "-c", text], SCRIPT_LIMIT_S)  # pyright: ignore[reportOptionalMemberAccess]
         except KeyError:
             return
         except (RuntimeError, OSError) as error:
-            # The machine is not up yet, or went down in the middle; the agent gives a script to a machine once.
+            # The machine is not up yet, or went down meanwhile. The agent runs a script once per machine.
             if "does not run now" in str(error):
                 time.sleep(0.5)
                 return
-            code, said = 1, str(error)
-        _told(cloud.store, id, mark, code, said)
+            code, output = 1, str(error)
+        _record_result(cloud.store, id, mark, code, output)
     finally:
         _running.discard(id)
         with contextlib.suppress(Exception):
             cloud.wake()
 
 
-def _told(store: Store, id: str, mark: str, code: int, said: str) -> None:
+def _record_result(store: Store, id: str, mark: str, code: int, output: str) -> None:
     with store.change():
         now = store.get("instance", id)
         if now is not None:
-            agent = {"script": mark, "code": code, "said": said[-2000:], "at": time.time()}
+            agent = {"script": mark, "code": code, "output": output[-2000:], "at": time.time()}
             store.put("instance", id, {**now, "agent": agent, "health": "Unknown"})
     _asked.pop(id, None)
 
 
-def _ask(cloud: Cloud, one: Instance) -> None:
-    """What the health extension does: ask the machine itself."""
+def _read_health(cloud: Cloud, one: Instance) -> None:
+    """Read the machine's health, as the health extension does."""
     if cloud.fleet.host is None or not one["reports_health"] or time.time() - _asked.get(one["id"], 0.0) < _ASK_S:
         return
     _asked[one["id"]] = time.time()

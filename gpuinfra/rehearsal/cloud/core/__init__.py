@@ -1,1 +1,1 @@
-"""What every cloud has in common: Pulumi's protocol, the store, ids, checks, groups of machines, the HTTP server."""
+"""What all clouds share: Pulumi's protocol, the store, ids, checks, groups of machines, the HTTP server. It names no cloud."""

@@ -16,60 +16,60 @@ from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
 
 
 class Behaviour:
-    """The generic one. Overrides run inside the transaction of the call, unless they say otherwise."""
+    """The generic behaviour. Overrides run inside the transaction of the call, except where noted."""
 
     types: tuple[str, ...] = ()
     unique: tuple[tuple[str, str], ...] = ()
-    """(input, scope): names that nobody else may have; the scope is global, account, region or the name of an input."""
+    """(input, scope) of unique names; the scope is global, account, region or the name of an input."""
     taken: tuple[str, str] = ("", "")
-    """Code and message when such a name is taken; {name} is filled in."""
+    """Code and message of the error for a taken name; {name} is filled in."""
     volatile: tuple[str, ...] = ()
-    """Outputs that an update changes, so a preview of one shows them as unknown."""
+    """Outputs that an update changes, so that a preview shows them as unknown."""
     ignored: tuple[str, ...] = ()
-    """Inputs whose change is none: the cloud cannot read them back."""
+    """Inputs whose changes are ignored, because the cloud cannot read them back."""
     joins: bool = False
-    """Making it where it is there already is no error: an API that is on, a member that has the role."""
+    """A second creation succeeds: an API that is enabled, a member that has the role."""
     stays: bool = False
-    """With `joins`: it goes when the last one who made it lets go of it. False: whoever removes it takes it from all of them."""
+    """With `joins`: the resource is deleted when its last creator deletes it. False: the first deletion removes it for all."""
 
     def check(self, cloud: Cloud, call: Call) -> Iterable[Failure]:
-        """What the SDK's types cannot say. May fill in defaults. Inputs may hold unknowns."""
+        """Validation beyond the SDK's types. May fill in defaults. Inputs may contain unknowns."""
         return ()
 
     def before_create(self, cloud: Cloud, call: Call) -> None: ...
 
     def identify(self, cloud: Cloud, call: Call) -> str | None:
-        """The id, where the generic rule does not give it."""
+        """The id; None where the generic rule gives it."""
         return None
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        """Outputs are synthesised and may be corrected; the resource is not yet in the store."""
+        """Correct the synthesized outputs. The resource is not yet in the store."""
 
     def kept(self, cloud: Cloud, call: Call) -> None:
-        """After a creation or an update, with the resource in the store."""
+        """After a creation or an update; the resource is in the store."""
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """After a creation or an update is safe in the store; may raise CreatedButFailed."""
+        """After the transaction of a creation or an update; may raise CreatedButFailed."""
 
     def before_update(self, cloud: Cloud, call: Call) -> None: ...
 
     def updated(self, cloud: Cloud, call: Call) -> None: ...
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        """Raises CloudError when the cloud would not let go."""
+        """Raises CloudError where the cloud refuses the deletion."""
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None: ...
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
-        """What a refresh sees; None when it is gone."""
+        """The resource that a refresh reads; None where it no longer exists."""
         return resource
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
-        """The resource that people mean by an import id that is not its id."""
+        """The resource of an import id that differs from its id."""
         return None
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
-        """(scope, name) of every name that the resource takes."""
+        """(scope, name) of every unique name of the resource."""
         plain = call.plain
         for key, scope in self.unique:
             if isinstance(name := plain.get(key), str):
@@ -85,7 +85,7 @@ class Behaviour:
 
 
 Answer = Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]
-"""A function's answer, given the cloud, the plain arguments and the region: values that replace what is synthesised."""
+"""A function's answer, from the cloud, the plain arguments and the region: values that replace synthesized ones."""
 
 BEHAVIOURS: dict[str, Behaviour] = {}
 ANSWERS: dict[str, Answer] = {}
@@ -99,7 +99,7 @@ def behaves(cls: type[Behaviour]) -> type[Behaviour]:
 
 
 def answers(*tokens: str) -> Callable[[Answer], Answer]:
-    """Registers what a function says."""
+    """Registers the answer of a function."""
 
     def register(function: Answer) -> Answer:
         ANSWERS.update(dict.fromkeys(tokens, function))

@@ -1,7 +1,6 @@
-"""Whether inputs are what the SDK declares: names, required ones, plain types, enums.
+"""Validates inputs against the SDK: names, required inputs, plain types, enums.
 
-The messages follow the shape that people know from the real providers, so that what they learn in a rehearsal
-is what they will read in a deployment.
+The messages have the form of the real providers' messages.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One input that a provider would refuse."""
+    """One input that a provider rejects."""
 
     path: str
     reason: str
 
 
 def check(inputs: Mapping[str, Any], declared: Mapping[str, Property], path: str = "") -> Iterator[Failure]:
-    """Every failure of a property bag; unknown values pass, because nobody knows them yet."""
+    """Every failure of a set of properties. Unknown values pass, because they are known only after the deployment."""
     for name, value in inputs.items():
         if name.startswith("__"):
             continue
@@ -86,7 +85,7 @@ def _enum(value: Any, type: Type, path: str) -> Iterator[Failure]:
 
 
 def _scalar(value: Any, kind: str) -> bool:
-    """Whether a provider takes `value` for that type: like them, it reads `"8"` as 8 and `true` as "true"."""
+    """Whether a provider accepts `value` for that type. Providers read `"8"` as 8 and `true` as "true"."""
     if kind == "bool":
         return isinstance(value, bool) or value in ("true", "false")
     if kind in ("int", "float"):

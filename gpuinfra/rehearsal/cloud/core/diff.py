@@ -22,7 +22,7 @@ class Change:
 
 
 def diff(token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()) -> list[Change]:
-    """Every difference. An unknown new value counts as a change: nobody can promise that it is the same."""
+    """Every difference. An unknown new value counts as a change, because it may differ."""
     found = []
     for path, kind in _walk(_clean(old), _clean(new), ""):
         top = path.split(".")[0].split("[")[0]

@@ -1,13 +1,13 @@
-"""What a person ordered to go wrong.
+"""The faults that `--fault` injects.
 
-    cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines, in EC2's words
+    cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines; the error is in the cloud's words
     cloud:error:<resource type>:<n>                     the first n creations of that type fail, then they succeed
-    cloud:partial:<resource type>:<n>                   ... are made, and the call fails all the same
-    cloud:lost:<resource type>:<n>                      ... are made, and the answer never arrives
+    cloud:partial:<resource type>:<n>                   ... create the resource, but the call fails
+    cloud:lost:<resource type>:<n>                      ... create the resource, but the answer never arrives
     node:<pool>-<number>:<fault>                        passed on to that node
 
 A resource type is a token (`aws:fsx/lustreFileSystem:LustreFileSystem`) or the end of one (`LustreFileSystem`).
-Counts persist in the store, so a rehearsal that was killed goes on counting. Faults change what the cloud answers, never the judgement.
+Counts persist in the store, so a rehearsal that was killed continues to count. Faults change the cloud's answers, never the verdict on a node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Faults:
         elif where == "cloud" and kind in _CALLS and (found := re.fullmatch(r"(.+):(\d+)", target)):
             self._calls.append(_CallFault(text, kind, found.group(1), int(found.group(2))))
         else:
-            raise UsageError(f"--fault {text}: no such fault; write {_SHAPE}")
+            raise UsageError(f"--fault {text}: unknown fault; allowed: {_SHAPE}")
 
     def of_node(self, name: str) -> tuple[str, ...]:
         """The faults of `gpu-1`."""
@@ -67,7 +67,7 @@ class Faults:
         return any(word.replace("-", "_") in self._no_capacity for word in words if word)
 
     def of_call(self, token: str) -> str | None:
-        """What befalls this creation: error, partial, lost or nothing. Asking counts."""
+        """The fault of this creation: error, partial, lost or None. The call counts."""
         for fault in self._calls:
             meant = token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}"))
             if meant and self._store.next(f"fault {fault.text}") <= fault.times:

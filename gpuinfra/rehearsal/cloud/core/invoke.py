@@ -1,4 +1,4 @@
-"""Functions of the SDKs: what they take is checked, what they give is synthesised, and what a cloud would know is answered."""
+"""Functions of the SDKs: arguments are validated, results are synthesized, and a cloud's own answers replace them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 
 
 class Refused(Exception):
-    """The arguments are not what the function takes."""
+    """The arguments are not valid."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """What the function says. Raises Refused, NotDeclared or CloudError."""
+    """The result of the function. Raises Refused, NotDeclared or CloudError."""
     declared = cloud.function(token)
     given = {key: value for key, value in args.items() if value is not None}
     if failures := list(check(given, declared.inputs)):
@@ -34,7 +34,7 @@ def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> di
 
 
 def _identity(token: str, plain: Mapping[str, Any]) -> str:
-    """Same question, same answer."""
+    """The same arguments give the same result."""
     given = [f"{key}={plain[key]}" for key in sorted(plain)]
     return (
         "/".join(str(plain[key]) for key in ("id", "name") if plain.get(key))

@@ -1,10 +1,10 @@
 """What the installed Pulumi SDKs declare: resource types, functions, inputs, outputs, enums.
 
 The wheels carry no schema, so the generated Python is read as text: importing `pulumi_aws` whole costs seconds and
-hundreds of megabytes, cutting one class out of a file costs milliseconds. The generated code is regular, one property
-after another, each under a `pulumi.getter` with its name on the wire.
+hundreds of megabytes; extracting one class from a file costs milliseconds. The generated code is regular: each property
+is under a `pulumi.getter` with its name in the protocol.
 
-Everything is lazy and cached; nothing here knows any single resource type.
+Everything is lazy and cached. No resource type is named here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Type:
     """The type of a property.
 
     `kind` is str, int, float, bool, any, asset, list, map, object, enum or union. `name` is the class of an object or
-    an enum and `folder` where to look for it. A `loose` enum takes any string: the SDK's list is a help for editors,
-    and clouds sell machine types that it does not know yet.
+    an enum and `folder` its place. A `loose` enum accepts any string: the SDK's list helps editors, and clouds sell
+    machine types that it does not list yet.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One input or output: its name on the wire, its type and what the SDK says about it."""
+    """One input or output: its name in the protocol, its type and its documentation."""
 
     name: str
     type: Type
@@ -56,13 +56,13 @@ class Property:
 
 @dataclass(frozen=True)
 class ResourceType:
-    """A resource type: what it takes and what it gives."""
+    """A resource type with its inputs and outputs."""
 
     token: str
     inputs: dict[str, Property]
     outputs: dict[str, Property]
     secrets: frozenset[str] = frozenset()
-    """Outputs that are secret whatever goes in."""
+    """Outputs that are always secret."""
 
     @property
     def required(self) -> list[str]:
@@ -71,7 +71,7 @@ class ResourceType:
 
 @dataclass(frozen=True)
 class Function:
-    """A function: what it takes and what it gives."""
+    """A function with its inputs and outputs."""
 
     token: str
     inputs: dict[str, Property]
@@ -118,7 +118,7 @@ class Sdk:
 
     @cached_property
     def functions(self) -> list[str]:
-        """Every function, found by the call that each of them makes."""
+        """Every function, found by the `invoke` call in its code."""
         pattern = re.compile(r"pulumi\.runtime\.invoke\('([^']+)'")
         found: dict[str, None] = {}
         for path in sorted(self.root.rglob("*.py")):
@@ -135,7 +135,7 @@ class Sdk:
         return _function(self, token)
 
     def file_of(self, folder: Path, name: str) -> Path | None:
-        """The module in `folder` that holds what is called `name`: spelling differs by underscores only."""
+        """The module in `folder` that contains `name`; the spelling differs by underscores only."""
         listing = self._listings.get(folder)
         if listing is None:
             listing = {path.stem.replace("_", ""): path for path in folder.glob("*.py")}
@@ -153,7 +153,7 @@ def module_of(package: str) -> str:
 
 @cache
 def sdk(package: str) -> Sdk:
-    """The installed SDK of a Pulumi package; raises NotDeclared when it is not installed."""
+    """The installed SDK of a Pulumi package. Raises NotDeclared where it is not installed."""
     spec = importlib.util.find_spec(module_of(package))
     if spec is None or spec.origin is None:
         raise NotDeclared(f"the Pulumi SDK of {package} is not installed here ({module_of(package)})")
@@ -195,7 +195,7 @@ def _resource(owner: Sdk, token: str) -> ResourceType:
         raise NotDeclared(f"{token}: the SDK registers it but has no class {name} in {folder}")
     return ResourceType(
         token=token,
-        # A nested type may have taken the name `SubnetArgs`; then the resource's is `SubnetInitArgs`.
+        # Where a nested type has the name `SubnetArgs`, the resource's inputs are `SubnetInitArgs`.
         inputs=_properties(_class(path, f"{name}InitArgs") or _class(path, f"{name}Args"), folder),
         outputs=_properties(body, folder),
         secrets=frozenset(re.findall(r'"(\w+)"', "".join(_SECRETS.findall(path.read_text(encoding="utf-8"))))),
@@ -227,7 +227,7 @@ def fields(folder: Path, name: str) -> dict[str, Property]:
 
 
 def has(folder: Path, name: str) -> bool:
-    """Whether a nested type exists, be it without properties."""
+    """Whether a nested type exists, even without properties."""
     return any(_class(folder / file, name) for file in ("_inputs.py", "outputs.py"))
 
 
@@ -245,7 +245,7 @@ def _text(path: Path) -> str:
 
 
 def _class(path: Path, name: str) -> str:
-    """The body of one class, cut out of its file; empty when it is not there."""
+    """The body of one class in a file; empty where it does not exist."""
     text = _text(path)
     start = next((at for mark in (":", "(") if (at := text.find(f"\nclass {name}{mark}")) >= 0), -1)
     if start < 0:
@@ -273,9 +273,9 @@ def _properties(body: str, folder: Path) -> dict[str, Property]:
 
 
 def _arguments(path: Path, folder: Path) -> dict[str, Property]:
-    """What a function takes: names on the wire come from the body, types from the signature.
+    """The arguments of a function: names in the protocol come from the body, types from the signature.
 
-    The signature is that of the form that takes outputs: there `Optional` twice means optional, once means required.
+    The signature is that of the `_output` form. In it, `Optional` twice means optional, and once means required.
     """
     text = _text(path)
     names = dict((python, wire) for wire, python in re.findall(r"__args__\['([^']+)'\] = (\w+)", text))
@@ -333,7 +333,7 @@ def _of(node: ast.expr, folder: Path) -> Type:
 
 
 def _union(options: list[Type]) -> Type:
-    """A union; twins of one object (class, typed dict, output) collapse, a string beside an enum loosens it."""
+    """A union. Forms of one object (class, typed dict, output) become one type; an enum with a string becomes loose."""
     kinds: list[Type] = []
     for option in options:
         twin = option.kind == "object" and any(

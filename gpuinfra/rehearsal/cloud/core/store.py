@@ -1,10 +1,10 @@
-"""What the stand-in cloud holds: one SQLite file that is whole after any kill.
+"""The contents of the stand-in cloud: one SQLite file that is consistent after any kill.
 
-A change of the cloud is one transaction: the resource, its names, its instances and its line in the log of calls appear
-together or not at all. Write-ahead logging makes a `kill -9` harmless; a power cut may lose the last change, never half of one.
+A change of the cloud is one transaction: the resource, its names, its instances and its line in the log of calls are written
+together or not at all. Write-ahead logging survives a `kill -9`; a power cut may lose the last change, never a part of one.
 
-Contents are kept as the cloud knows them, by type, region and id. The engine's own name for a resource (its URN) is only in the
-log of calls: a cloud does not know it, yet somebody who looks for orphans wants to.
+Resources are keyed by type, region and id, as in a cloud. The engine's URN of a resource serves the log of calls and the search for
+orphans; a real cloud does not store it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS calls (
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource in the cloud. `inputs` and `outputs` keep the envelopes of secrets."""
+    """One resource. `inputs` and `outputs` keep the envelopes of secrets."""
 
     type: str
     region: str
@@ -74,7 +74,7 @@ class StoredObject:
 
 
 class Taken(Exception):
-    """Another resource has that name already."""
+    """Another resource has the name or the id."""
 
     def __init__(self, name: str, holder_type: str, holder_id: str) -> None:
         super().__init__(f"{name} is taken by {holder_type} {holder_id}")
@@ -82,7 +82,7 @@ class Taken(Exception):
 
 
 class Store:
-    """The cloud's contents. One lock: changes are short, and a cloud that serialises them is easy to reason about."""
+    """The contents of a cloud. One lock serializes all changes, which are short."""
 
     def __init__(self, path: Path, *, operation: str = "") -> None:
         self.operation = operation
@@ -101,7 +101,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """All or nothing; a change inside a change belongs to the outer one."""
+        """A transaction. A nested one belongs to the outer one."""
         with self._lock:
             if self._depth == 0:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -128,7 +128,7 @@ class Store:
     # Resources
 
     def insert(self, resource: Resource) -> None:
-        """A new resource; raises Taken when its id is in use in that region."""
+        """Add a resource. Raises Taken where its id exists in that region."""
         now = time.time()
         try:
             self._run(
@@ -146,7 +146,7 @@ class Store:
         )  # fmt: skip
 
     def remove(self, resource: Resource) -> None:
-        """The resource and every name that it holds."""
+        """Remove a resource and its unique names."""
         key = (resource.type, resource.region, resource.id)
         with self.change():
             self._run("DELETE FROM resources WHERE type=? AND region=? AND id=?", *key)
@@ -176,18 +176,18 @@ class Store:
     # Counters and things
 
     def next(self, name: str) -> int:
-        """1, 2, 3 ... for ids that are visibly synthetic and never used twice."""
+        """The next number of a series, from 1. No number is given twice."""
         with self.change():
             self._run("INSERT INTO counters VALUES (?, 0) ON CONFLICT(name) DO NOTHING", name)
             self._run("UPDATE counters SET value = value + 1 WHERE name=?", name)
             return int(self._rows("SELECT value FROM counters WHERE name=?", name)[0][0])
 
     def reset(self, name: str) -> None:
-        """The next number of a series is 1 again."""
+        """Start a series at 1 again."""
         self._run("DELETE FROM counters WHERE name=?", name)
 
     def put(self, kind: str, id: str, data: Any) -> None:
-        """Keep a thing that is no Pulumi resource: an instance, an activity, a credential."""
+        """Store what is not a Pulumi resource: an instance, an activity, a credential."""
         self._run(
             "INSERT INTO things VALUES (?,?,?) ON CONFLICT(kind, id) DO UPDATE SET data=excluded.data",
             kind,
@@ -227,7 +227,7 @@ class Store:
         return StoredObject(*rows[0][:5], meta=json.loads(rows[0][5])) if rows else None
 
     def objects(self, bucket: str, prefix: str = "") -> list[tuple[str, int, str, float]]:
-        """(key, size, etag, modified) in the order of keys' bytes, as object stores list them."""
+        """(key, size, etag, modified), sorted by the bytes of the keys as object stores list them."""
         rows = self._rows("SELECT key, length(body), etag, modified FROM objects WHERE bucket=?", bucket)
         return sorted((row for row in rows if row[0].startswith(prefix)), key=lambda row: row[0].encode())
 

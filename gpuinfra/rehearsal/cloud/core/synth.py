@@ -1,7 +1,7 @@
-"""Every output that the SDK declares, for a resource or a function, in the right type and visibly synthetic.
+"""Generates every output that the SDK declares, for a resource or a function, in the right type and visibly synthetic.
 
-What was put in comes out under the same name. What a cloud would add is made from the output's type and name: the
-same resource gets the same values every time. An optional output whose input nobody gave stays out, as in the cloud.
+An input comes back under the same name. Other outputs are generated from their type and name; the same resource gets the
+same values every time. An optional output whose input is absent is absent, as in the cloud.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 _MOMENT = "2026-01-01T00:00:00Z"
-"""The birthday of everything here: synthetic, and the same in every rehearsal."""
+"""The creation time of every resource, the same in every rehearsal."""
 
 _DEPTH = 3
-"""Nested types refer to each other and to themselves; below this, lists and maps are empty."""
+"""Depth of nested values. Nested types refer to each other and to themselves; below this depth, lists and maps are empty."""
 
 
 def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], about: Subject) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _of(declared: Mapping[str, Property], inputs: Mapping[str, Any]) -> list[tup
 def unknown(
     declared: Mapping[str, Property], inputs: Mapping[str, Any], taken: Mapping[str, Property]
 ) -> dict[str, Any]:
-    """The outputs of a resource that a preview would create: what was put in, the rest unknown."""
+    """The outputs of a resource in a preview: the inputs, and the rest unknown."""
     made = {}
     for name, prop in _of(declared, inputs):
         if inputs.get(name) is not None:
@@ -59,7 +59,7 @@ def unknown(
 
 
 def shaped(given: Any, type: Type) -> Any:
-    """An input in the shape of the output of that name: what is named in a list and read back as a map is not known yet."""
+    """An input in the shape of the output of that name. A list that is read back as a map is unknown."""
     inner = wire.peel(given)
     if type.kind == "map" and isinstance(inner, list):
         return wire.UNKNOWN
@@ -70,7 +70,7 @@ def shaped(given: Any, type: Type) -> Any:
 
 
 def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
-    """An input as the cloud reads it back: nested objects gain what the cloud fills in."""
+    """An input as the cloud reads it back: nested objects get the fields that the cloud fills in."""
     inner = wire.peel(given)
     if inner is not given:
         return (
@@ -87,9 +87,9 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
                 made[key] = _default(key, prop.type, about, (*path, key))
         return made
     if type.kind in ("int", "float") and isinstance(given, str):
-        return float(given) if "." in given else int(given)  # a number in a path is text on the way in
+        return float(given) if "." in given else int(given)  # a number in a path is a string among the inputs
     if type.kind == "map" and isinstance(given, list):
-        # Azure's identities are named in a list and read back as a map, each with what the cloud knows of it.
+        # Azure's identities are a list among the inputs and a map among the outputs.
         item = type.item or Type("any")
         return {str(one): _value(_singular(path[-1]), item, about, (*path, str(one))) for one in map(wire.peel, given)}
     if type.kind == "list" and isinstance(given, list) and type.item:
@@ -98,7 +98,7 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
 
 
 def _default(name: str, type: Type, about: Subject, path: tuple[str, ...] = ()) -> Any:
-    """What the cloud fills in where nobody said anything: nothing in lists and maps, a made-up value elsewhere."""
+    """The value of an absent input: empty lists and maps, and a generated value elsewhere."""
     if type.kind == "list":
         return []
     if type.kind == "map":
@@ -148,7 +148,7 @@ def _string(name: str, about: Subject, path: tuple[str, ...]) -> str:
 
 
 def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
-    """A string that says what it is by the end of its name, whatever the cloud."""
+    """A string in the form that the end of its name suggests, on every cloud."""
     lower = name.lower()
     made = about.digest(path)
     if name == "id":

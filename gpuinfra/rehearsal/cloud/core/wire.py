@@ -1,10 +1,10 @@
-"""Property values as Pulumi's engine sends them, and what this stand-in needs to ask of them.
+"""Property values in Pulumi's protocol, and functions that inspect them.
 
-A property bag travels as a protobuf `Struct`. Values that JSON cannot say (secrets, unknowns, assets) are marked by
+Properties are sent as a protobuf `Struct`. Values that JSON cannot express (secrets, unknowns, assets) are marked by
 envelopes: objects with one well-known signature key, and one well-known string for an unknown. The signatures are
 constants of Pulumi's protocol (`sdk/proto/go`, `sdk/go/common/resource/properties.go`).
 
-Envelopes are kept as they came, so that a secret that goes in comes out as a secret.
+Envelopes are kept, so that a secret input is a secret output.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OTHER_UNKNOWNS = frozenset(
 
 
 def read(struct: Struct) -> dict[str, Any]:
-    """A property bag as plain Python; whole numbers become `int`, because that is how people wrote them."""
+    """Properties as plain Python. Whole numbers become `int`, as people wrote them."""
     return {key: _read(value) for key, value in struct.fields.items()}
 
 
@@ -58,7 +58,7 @@ def _read(value: Value) -> Any:
 
 
 def write(properties: Mapping[str, Any]) -> Struct:
-    """A property bag for the engine."""
+    """Properties for the engine."""
     struct = Struct()
     for key, value in properties.items():
         _write(struct.fields[key], value)
@@ -102,7 +102,7 @@ def is_asset(value: Any) -> bool:
 
 
 def has_unknown(value: Any) -> bool:
-    """Whether anything inside is known only after the deployment."""
+    """Whether any value inside is known only after the deployment."""
     value = peel(value)
     if isinstance(value, Mapping):
         return any(has_unknown(item) for item in value.values())
@@ -135,7 +135,7 @@ def peel(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """`value` without any envelope of a secret; assets stay what they are."""
+    """`value` without envelopes of secrets. Assets are kept."""
     value = peel(value)
     if is_asset(value):
         return dict(value)
@@ -162,8 +162,7 @@ def strings(value: Any) -> Iterator[str]:
 def asset_bytes(value: Mapping[str, Any]) -> bytes:
     """The content of an asset, or of an archive that is one file.
 
-    Raises ValueError with the reason where the content cannot be had here: a URL (a rehearsal fetches nothing)
-    or an archive made of parts.
+    Raises ValueError with the reason where the content is not available, as for a URL: a rehearsal downloads nothing.
     """
     if value.get("text") is not None:
         return str(value["text"]).encode()
@@ -173,9 +172,7 @@ def asset_bytes(value: Mapping[str, Any]) -> bytes:
         except OSError as error:
             raise ValueError(f"reading the asset {path}: {error.strerror or error}") from error
     if uri := value.get("uri"):
-        raise ValueError(
-            f"the asset {uri} is an address, and a rehearsal fetches nothing from the internet; use a file or a string"
-        )
+        raise ValueError(f"the asset {uri} is a URL, and a rehearsal downloads nothing; use a file or a string")
     if assets := value.get("assets"):
         return _zip(assets)
     raise ValueError(
@@ -194,5 +191,5 @@ def _zip(assets: Mapping[str, Any]) -> bytes:
 
 
 def asset_hash(value: Mapping[str, Any]) -> str:
-    """What tells one asset from another: the hash that the engine computed, else that of its content."""
+    """The hash that identifies an asset: the engine's, or that of its content."""
     return str(value.get("hash") or "") or hashlib.sha256(asset_bytes(value)).hexdigest()

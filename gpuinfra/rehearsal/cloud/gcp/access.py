@@ -1,7 +1,7 @@
-"""Who may do what with Cloud Storage: roles, grants on the bucket and on the project, their conditions, and retention.
+"""Access to Cloud Storage: roles, grants on the bucket and the project, their conditions, and retention.
 
-Roles and what they allow: https://cloud.google.com/storage/docs/access-control/iam-roles, read 2026-11-21. A role that is not here
-and not made in the rehearsal allows nothing: a gap shows as a refusal.
+Roles and what they allow: https://cloud.google.com/storage/docs/access-control/iam-roles, read 2026-11-21. A role that is neither in
+this table nor created in the rehearsal allows nothing, so a gap shows as a denial.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROLES: dict[str, frozenset[str]] = {
 
 
 def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "") -> bool:
-    """Whether a service account may; a listing is of the bucket, and no condition on object names lets it through."""
+    """Whether a service account has a permission. A listing concerns the bucket, so a condition on object names never allows it."""
     member = f"serviceAccount:{email}"
     place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
     known = {
@@ -60,7 +60,7 @@ def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = 
 
 
 def permissions(store: Store, role: str) -> frozenset[str]:
-    """What a role allows, Google's own or one made here."""
+    """The permissions of a built-in or custom role."""
     if role in ROLES:
         return ROLES[role]
     made = store.find(CUSTOM_ROLE, role)
@@ -68,7 +68,7 @@ def permissions(store: Store, role: str) -> frozenset[str]:
 
 
 def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(URN, inputs) of what is granted on a bucket and on the project."""
+    """(URN, inputs) of the grants on a bucket and on the project."""
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
         for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
             plain = wire.plain(one.inputs)
@@ -84,7 +84,7 @@ def _members(grant: dict[str, Any]) -> list[str]:
 
 
 def retained_until(store: Store, bucket: str, found: StoredObject | None) -> float:
-    """Until when an object may be neither deleted nor replaced; 0 where it may."""
+    """When an object's retention ends; 0 where it is not retained."""
     made = store.find(BUCKET, bucket)
     policy = (wire.plain(made.inputs).get("retentionPolicy") or {}) if made else {}
     if found is None or not policy:
@@ -93,5 +93,5 @@ def retained_until(store: Store, bucket: str, found: StoredObject | None) -> flo
 
 
 def is_retained(store: Store, bucket: str, found: StoredObject | None) -> bool:
-    """Whether it may be neither deleted nor replaced now."""
+    """Whether retention forbids to delete and to replace an object now."""
     return retained_until(store, bucket, found) > time.time()

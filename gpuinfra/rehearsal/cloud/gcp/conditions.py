@@ -1,7 +1,7 @@
 """Conditions of Google's grants: the part of the Common Expression Language that object names need.
 
 `resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`, `!`, brackets and strings.
-Anything else cannot be read, and a grant that cannot be read allows nothing: a gap shows as a refusal.
+A grant whose condition cannot be parsed allows nothing, so a gap shows as a denial.
 https://cloud.google.com/iam/docs/conditions-overview, read 2026-11-21.
 """
 
@@ -19,16 +19,16 @@ _TOKEN = re.compile(r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Expression:
-    """The condition as a function of the resource's attributes; raises ValueError with what cannot be read."""
+    """The condition as a function of the resource's attributes. Raises ValueError with the part that cannot be parsed."""
     parser = _Parser(text)
     found = parser.either()
     if parser.left():
-        raise ValueError(f"{parser.left()[:40]!r} is not part of the language that is understood here")
+        raise ValueError(f"{parser.left()[:40]!r} is not supported here")
     return found
 
 
 def holds(text: str, attributes: Mapping[str, str]) -> bool:
-    """Whether a condition holds; one that cannot be read does not."""
+    """Whether a condition holds. One that cannot be parsed does not."""
     try:
         return parse(text)(attributes) is True
     except ValueError:
@@ -94,7 +94,7 @@ class _Parser:
                 (lambda known: value == "true") if value in ("true", "false") else (lambda known: known.get(value, ""))
             )
         else:
-            raise ValueError(f"{value or 'the end'!r} stands where a value should")
+            raise ValueError(f"{value or 'the end'!r} is not a value")
         while self._peek("call"):
             found = self._call(found)
         return found
@@ -131,7 +131,7 @@ class _Parser:
 
 
 def _extracted(text: str, template: str) -> str:
-    """What stands for the braces of a template: `"a/b/c/d".extract("b/{x}/")` is `c`; nothing where it does not fit."""
+    """The part of a text that the braces of a template match: `"a/b/c/d".extract("b/{x}/")` is `c`; empty where it does not match."""
     before, _, rest = template.partition("{")
     after = rest.partition("}")[2]
     found = text.partition(before)[2] if before in text else ""

@@ -25,7 +25,7 @@ TRAILS_PER_REGION = 5
 
 @behaves
 class Trail(Behaviour):
-    """A trail checks that it may write into its bucket, and writes its first record at once."""
+    """A trail checks that it can write to its bucket, and writes its first record at once."""
 
     types = (TRAIL,)
 
@@ -125,7 +125,7 @@ class Parameter(Behaviour):
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         value: Any = plain.get("value") if plain.get("value") is not None else plain.get("insecureValue")
-        # The value is secret whichever way it came in; `insecureValue` is the one that shows.
+        # `value` is always secret; `insecureValue` is readable.
         call.outputs |= {"value": wire.secret(value), "version": 1, "dataType": plain.get("dataType", "text")}
         if plain.get("insecureValue") is None:
             call.outputs["insecureValue"] = (
@@ -145,7 +145,7 @@ class Parameter(Behaviour):
 
 
 def parameter_value(store: Store, name: str, region: str) -> str | None:
-    """What a parameter says: one that was made here, or AWS's public ones, which name images."""
+    """The value of a parameter: one created here, or a public one of AWS, which names an image."""
     found = store.find("aws:ssm/parameter:Parameter", name, region)
     if found is not None:
         return str(wire.plain(found.outputs["value"]))

@@ -1,4 +1,4 @@
-"""What lookups say: the account, the region, zones, images, parameters, and resources that this cloud holds."""
+"""Lookups: the account, the region, zones, images, parameters, and resources of the stand-in."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def offerings(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 
 
 def _held(token: str, *keys: str, code: str = "NotFound"):
-    """A lookup of what this cloud holds, by its id or name; anything else is somebody's and synthesised."""
+    """A lookup of a resource by id or name. What the account held before is synthesized."""
 
     def find(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
         wanted = next((str(args[key]) for key in keys if args.get(key)), None)

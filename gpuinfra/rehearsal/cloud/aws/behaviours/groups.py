@@ -1,4 +1,4 @@
-"""Launch templates and Auto Scaling groups. What the groups then do is `fleet.py`."""
+"""Launch templates and Auto Scaling groups. `core/fleet.py` runs the groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_VERSIONED = frozenset(
 
 @behaves
 class LaunchTemplate(Behaviour):
-    """Every change of what it launches is a new version; older ones stay."""
+    """Every change of a launch setting creates a version; older versions stay."""
 
     types = (TEMPLATE,)
     unique = (("name", "region"),)
@@ -83,7 +83,7 @@ def _keep_version(store: Store, call: Call, number: int) -> None:
 
 @behaves
 class AutoScalingGroup(Behaviour):
-    """Wants a number of instances of one template."""
+    """A number of instances of one template."""
 
     types = (GROUP,)
     unique = (("name", "region"),)
@@ -161,7 +161,7 @@ class AutoScalingGroup(Behaviour):
             cloud.store.put("refresh", f"{call.region}:{call.id}", {"status": "InProgress"})
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The provider waits for the instances unless it is told not to; a rehearsal does not wait ten minutes to fail."""
+        """The provider waits for the instances unless `waitForCapacityTimeout` is 0. A rehearsal fails at once instead of after ten minutes."""
         plain = call.plain
         patience = str(plain.get("waitForCapacityTimeout") or "10m")
         if re.fullmatch(r"0[a-z]*", patience) or not desired(plain):

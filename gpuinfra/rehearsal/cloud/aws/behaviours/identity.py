@@ -1,4 +1,4 @@
-"""Roles, profiles, policies and keys."""
+"""Roles, instance profiles, policies and keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy
 
 
 def _document(call: Call) -> Iterator[Failure]:
-    """A policy is a JSON object with statements, given as text or as an object."""
+    """A policy has to be a JSON object with statements."""
     key = _DOCUMENTS[call.token]
     text = wire.peel(call.inputs.get(key))
     if not isinstance(text, str) or wire.is_unknown(text):
@@ -60,7 +60,7 @@ class Role(_Named):
         }
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        """The provider detaches policies that `forceDetachPolicies` covers; profiles it never does."""
+        """`forceDetachPolicies` detaches policies; the provider never removes a role from an instance profile."""
         for one in cloud.store.list(PROFILE):
             if wire.plain(one.inputs).get("role") == resource.id:
                 raise CloudError(
@@ -122,7 +122,7 @@ class RolePart(Behaviour):
             )
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
-        """`<role>/<policy arn>` and `<role>:<policy>`, as people import them."""
+        """`<role>/<policy arn>` and `<role>:<policy>`, the forms of import ids."""
         return next(
             (one for one in cloud.store.list(token) if one.id.replace("/", ":", 1) == id.replace("/", ":", 1)), None
         )

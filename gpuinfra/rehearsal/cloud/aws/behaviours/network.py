@@ -1,4 +1,4 @@
-"""Networks: what belongs to what, in which zone, and who does not let go of whom."""
+"""Networks: required resources, zones, and what blocks deletion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _violation(what: str, id: str, operation: str) -> CloudError:
 
 
 def _using(store: Store, keys: dict[str, tuple[str, ...]], id: str) -> bool:
-    """Whether any resource of these types names the id in one of these inputs."""
+    """Whether a resource of these types refers to the id in one of these inputs."""
     for token, inputs in keys.items():
         for one in store.list(token):
             plain = wire.plain(one.inputs)
@@ -41,7 +41,7 @@ def _using(store: Store, keys: dict[str, tuple[str, ...]], id: str) -> bool:
 
 
 def _need(cloud: Cloud, token: str, id: Any, code: str, what: str) -> Resource | None:
-    """What another resource stands on must exist; what the account had before is believed."""
+    """A resource that another one needs. Raises CloudError where it does not exist; what the account held before is believed."""
     if not isinstance(id, str) or cloud.external(id) is not None:
         return None
     found = cloud.store.find(token, id)
@@ -175,7 +175,7 @@ class Eip(Behaviour):
     types = ("aws:ec2/eip:Eip",)
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        # 203.0.113.0/24 is TEST-NET-3 (RFC 5737): an address that nobody has.
+        # 203.0.113.0/24 is TEST-NET-3 (RFC 5737), which is not assigned.
         address = f"203.0.113.{cloud.store.next('public address') % 254 + 1}"
         call.outputs |= {"publicIp": address, "allocationId": call.id, "domain": "vpc"}
 
@@ -222,7 +222,7 @@ class SecurityGroup(Behaviour):
             raise CloudError("DependencyViolation", text, service="EC2", operation="DeleteSecurityGroup")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        """A group's own rules are part of it."""
+        """A group's own rules are deleted with it."""
         for kind in ("Ingress", "Egress"):
             for one in cloud.store.list(f"aws:vpc/securityGroup{kind}Rule:SecurityGroup{kind}Rule"):
                 if wire.plain(one.inputs).get("securityGroupId") == resource.id:

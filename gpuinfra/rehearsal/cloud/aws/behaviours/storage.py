@@ -76,7 +76,7 @@ class Bucket(Behaviour):
 
 @behaves
 class BucketPart(Behaviour):
-    """Settings that belong to a bucket: there is one of each kind, and it ends with the bucket."""
+    """Settings of a bucket; a bucket has one of each kind."""
 
     types = tuple(f"aws:s3/{name[0].lower()}{name[1:]}:{name}" for name in _S3_PARTS)
 
@@ -109,12 +109,12 @@ class BucketPart(Behaviour):
             and access.lock_of(cloud.store, resource.id)
             and cloud.store.objects(resource.id)
         ):
-            return  # the provider forgets the configuration; the lock on what is there stays with each object
+            return  # the provider forgets the configuration; each object keeps its lock
 
 
 @behaves
 class BucketObject(Behaviour):
-    """Content from an asset or a string goes into the bucket, where nodes fetch it."""
+    """An object with content from an asset or a string, which nodes can download."""
 
     types = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
     volatile = ("etag", "versionId")

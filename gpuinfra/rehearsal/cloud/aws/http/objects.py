@@ -175,7 +175,7 @@ class Objects:
 
     def _put(self, request: Request, bucket: str, key: str) -> Response:
         if "x-amz-copy-source" in request.headers:
-            raise CloudError("NotImplemented", "copies are not part of a rehearsal", status=501)
+            raise CloudError("NotImplemented", "copies are not supported in a rehearsal", status=501)
         body = _unchunked(request)
         digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
         if request.headers.get("content-md5", digest) != digest:

@@ -63,7 +63,7 @@ class Queries:
             found = self._actions.get((service, action))
             if found is None:
                 raise CloudError(
-                    "InvalidAction", f"The action {action} of {service} is not part of a rehearsal", status=400
+                    "InvalidAction", f"The action {action} of {service} is not supported in a rehearsal", status=400
                 )
             if verified.key.principal.kind == "operator" and service != "sts":
                 self.cloud.operator.check(operator, operator.http(f"{service}:{action}", "*", verified.region))
@@ -80,7 +80,7 @@ class Queries:
             self._read_only(verified)
             action = describe.JSON_ACTIONS.get(target)
             if action is None:
-                raise CloudError("UnknownOperationException", f"The action {target} is not part of a rehearsal")
+                raise CloudError("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
             answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)
             return Response(200, json.dumps(answer).encode(), kind)
         except CloudError as error:
@@ -282,7 +282,7 @@ def _passes(one: Mapping[str, Any], filters: Mapping[str, Sequence[str]]) -> boo
                 "image-id": one["image_id"], "subnet-id": one["subnet"], "availability-zone": one["zone"], "private-ip-address": one["address"],
             }.get(name, _REFUSED)  # fmt: skip
         if given is _REFUSED:
-            raise CloudError("InvalidParameterValue", f"The filter '{name}' is not part of a rehearsal")
+            raise CloudError("InvalidParameterValue", f"The filter '{name}' is not supported in a rehearsal")
         if given not in values:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Scale sets, disk encryption and resource groups. What scale sets then do is `azure_groups.py` and `azure_upgrade.py`."""
+"""Scale sets and resource groups. `groups.py` and `upgrade.py` run the scale sets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SCRIPT = 256 * 1024
 
 
 def missing(cloud: Cloud, token: str, id: str, kind: str) -> AzureError | None:
-    """The error where a thing that is named does not exist; what the account had before is believed."""
+    """The error where a referenced resource does not exist; what the account held before is believed."""
     if cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token)):
         return None
     if not id.lower().startswith("/subscriptions/00000000-0000-0000-0000-000000000000/"):
@@ -39,7 +39,7 @@ def missing(cloud: Cloud, token: str, id: str, kind: str) -> AzureError | None:
 
 @behaves
 class ScaleSet(Behaviour):
-    """Wants a number of machines of one model."""
+    """A number of machines of one model."""
 
     types = (GROUP,)
 
@@ -82,7 +82,7 @@ class ScaleSet(Behaviour):
         call.outputs |= {"provisioningState": "Succeeded", "uniqueId": call.outputs.get("uniqueId")}
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The operation ends when the machines are there, and fails where there are none to be had."""
+        """The operation ends when the machines exist, and fails without capacity."""
         plain = call.plain
         wanted = desired(plain)
         have = len(cloud.fleet.of_group(call.resource()))
@@ -101,7 +101,7 @@ def _probe(profile: dict[str, Any]) -> bool:
 
 
 def _named(plain: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(type, id, ARM's name of the type) of what a scale set names."""
+    """(type, id, ARM's name of the type) of each resource that a scale set refers to."""
     profile = profile_of(plain)
     for identity in (plain.get("identity") or {}).get("userAssignedIdentities") or []:
         yield IDENTITY, str(identity), "Microsoft.ManagedIdentity/userAssignedIdentities"
@@ -129,7 +129,7 @@ def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[
 
 @behaves
 class ResourceGroup(Behaviour):
-    """What is in it goes with it, whoever made it."""
+    """A resource group is deleted with everything in it."""
 
     types = (RESOURCE_GROUP,)
 

@@ -1,4 +1,4 @@
-"""Identities, role assignments, key vaults, diagnostic settings, and what lookups say of the person who rehearses."""
+"""Identities, role assignments, key vaults, diagnostic settings, and lookups of the operator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Identity(Behaviour):
 
 @behaves
 class RoleAssignment(Behaviour):
-    """One of a kind for principal, role and place; a name is a GUID."""
+    """Unique by principal, role and scope; its name is a GUID."""
 
     types = (ASSIGNMENT,)
 
@@ -80,7 +80,7 @@ class RoleAssignment(Behaviour):
 
 @behaves
 class Vault(Behaviour):
-    """A deleted vault keeps its name and its keys until its days are over, and with purge protection nobody shortens them."""
+    """A deleted vault keeps its name until its retention period ends."""
 
     types = (VAULT,)
     unique = (("vaultName", "global"),)
@@ -110,7 +110,7 @@ class Vault(Behaviour):
 
 @behaves
 class Key(Behaviour):
-    """The provider makes keys through ARM and cannot delete them: Azure has no such call."""
+    """The provider creates keys through ARM and cannot delete them, because ARM has no such call."""
 
     types = (KEY,)
 
@@ -131,7 +131,7 @@ class Key(Behaviour):
 
 @behaves
 class SubscriptionLog(Behaviour):
-    """A setting begins to write at once, into the one container that Azure Monitor writes into."""
+    """A setting starts to write at once, into the container of Azure Monitor."""
 
     types = (SUBSCRIPTION_LOG,)
 

@@ -33,7 +33,7 @@ _IMPORTER_ROLES = ("17d1049b-9a84-46fb-8f53-869881c3d3ab", "ba92f5b4-2d11-453d-a
 
 @behaves
 class StorageAccount(Behaviour):
-    """Its name is one of all of Azure's; what is in it goes with it, unless a policy holds it."""
+    """Its name is globally unique; it is deleted with its content, unless a policy holds a blob."""
 
     types = (ACCOUNT,)
     unique = (("accountName", "global"),)
@@ -99,7 +99,7 @@ class Container(Behaviour):
 
 @behaves
 class Lock(Behaviour):
-    """Until somebody locks it, a policy may be removed; what it holds is held as long as it is there."""
+    """An unlocked policy can be removed; it holds blobs while it exists."""
 
     types = (LOCK,)
 
@@ -119,7 +119,7 @@ class Lock(Behaviour):
 
 @behaves
 class Blob(Behaviour):
-    """The provider's own upload, which signs with the account's key."""
+    """The provider uploads with the account's key."""
 
     types = ("azure-native:storage:Blob",)
 
@@ -180,7 +180,7 @@ class ManagedLustre(Behaviour):
         call.outputs["clientInfo"] = call.old.outputs.get("clientInfo")
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """What is wrong with the container that it imports from shows late: as a creation that failed."""
+        """A problem with the container that it imports from shows late, as a failed creation."""
         settings = (call.plain.get("hsm") or {}).get("settings") or {}
         if settings and call.old is None and (problem := _import_problem(cloud, settings)):
             raise AzureCreatedButFailed("AmlFilesystemHsmValidationFailed", problem)

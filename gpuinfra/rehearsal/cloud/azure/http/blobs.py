@@ -50,7 +50,7 @@ class Blobs:
         held = self.cloud.store.object(stores.bucket(account, container), name) if name else None
         verbs = _verbs(request.method, held is not None)
         if not name and not listing:
-            raise AzureError("InvalidQueryParameterValue", "Only listing is part of a rehearsal's containers.")
+            raise AzureError("InvalidQueryParameterValue", "A rehearsal supports only listing of containers.")
         attributes = {f"{identity.BLOBS.rpartition('/')[0]}:name": container}
         if name:
             attributes[f"{identity.BLOBS}:path"] = name
@@ -91,7 +91,7 @@ class Blobs:
 
     def _put(self, request: Request, account: str, container: str, name: str) -> Response:
         if request.headers.get("x-ms-blob-type") != "BlockBlob" or request.query.get("comp"):
-            raise AzureError("InvalidHeaderValue", "Only block blobs in one request are part of a rehearsal.")
+            raise AzureError("InvalidHeaderValue", "A rehearsal supports only block blobs in one request.")
         bucket = stores.bucket(account, container)
         with self.cloud.store.change():
             there = self.cloud.store.object(bucket, name)

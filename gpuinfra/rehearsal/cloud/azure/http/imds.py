@@ -57,7 +57,7 @@ class Imds:
             return json_response(whole if place.endswith("instance") else whole["compute"])
         if instance and place == "metadata/attested/document":
             return self._attested(instance, request.query)
-        return _error(404, "Not found", f"{place} is not part of a rehearsal")
+        return _error(404, "Not found", f"{place} is not supported in a rehearsal")
 
     def _provisioning(self, instance: dict[str, Any]) -> Response:
         """The provisioning disk of a machine, which cloud-init reads from a virtual drive on Azure."""

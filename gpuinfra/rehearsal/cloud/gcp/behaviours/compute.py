@@ -1,4 +1,4 @@
-"""Instance templates, managed instance groups and resize requests. What the groups then do is `fleet.py`."""
+"""Instance templates, managed instance groups and resize requests. `core/fleet.py` runs the groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METADATA_LIMIT = 256 * 1024
 
 @behaves
 class InstanceTemplate(Behaviour):
-    """Immutable: what it says is what its instances are made of."""
+    """Immutable."""
 
     types = TEMPLATES
 
@@ -80,7 +80,7 @@ class InstanceTemplate(Behaviour):
 
 @behaves
 class InstanceGroupManager(Behaviour):
-    """Wants a number of instances of one or two templates."""
+    """A number of instances of one or two templates."""
 
     types = (GROUP,)
 
@@ -149,7 +149,7 @@ class InstanceGroupManager(Behaviour):
             }
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The provider waits for the instances when it is told to; a rehearsal does not wait a quarter of an hour to fail."""
+        """The provider waits for the instances with `waitForInstances`. A rehearsal fails at once instead of after 15 minutes."""
         wanted = int(call.plain.get("targetSize") or 0)
         if not call.plain.get("waitForInstances") or not wanted:
             return
@@ -175,7 +175,7 @@ class InstanceGroupManager(Behaviour):
 
 @behaves
 class ResizeRequest(Behaviour):
-    """Asks for all of a number of instances at once; the group grows when there is room for all of them."""
+    """Requests a number of instances at once; the group grows when all of them are available."""
 
     types = (REQUEST,)
 
@@ -199,7 +199,7 @@ class ResizeRequest(Behaviour):
         return replace(resource, outputs={**resource.outputs, "state": state})
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        """One that waits is cancelled; the machines of one that was served stay."""
+        """A waiting request is cancelled; the machines of a served one stay."""
         cloud.store.drop("gcp-request", resource.id)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What Google's lookups say: the project, zones, images, and things that this cloud holds."""
+"""Lookups: the project, zones, images, and reservations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def zones(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 
 @answers("gcp:compute/getImage:getImage")
 def image(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    """A family leads to one image, whose name begins with the family's, as Google's do."""
+    """A family has one image, whose name begins with that of the family."""
     where = str(args.get("project") or PROJECT)
     name = str(args.get("name") or f"{args.get('family')}-v20260101")
     path = f"projects/{where}/global/images/{name}"

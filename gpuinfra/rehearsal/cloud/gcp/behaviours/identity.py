@@ -62,7 +62,7 @@ class Account(Behaviour):
 
 @behaves
 class Grant(Member):
-    """One role for one member. A member of this project has to exist; a condition has to be one that can be read."""
+    """One role for one member. A member of this project has to exist, and the condition has to be supported."""
 
     types = GRANTS
 
@@ -76,7 +76,7 @@ class Grant(Member):
             try:
                 conditions.parse(text)
             except ValueError as error:
-                yield Failure("condition.expression", f"cannot be read: {error}")
+                yield Failure("condition.expression", f"cannot be parsed: {error}")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         member = str(call.plain.get("member") or "")
@@ -104,7 +104,7 @@ class Grant(Member):
 
 @behaves
 class Key(Behaviour):
-    """Key rings and keys are never gone: the provider forgets them, their names stay taken, and a key's versions are destroyed."""
+    """Key rings and keys are never deleted: the provider forgets them, their names stay taken, and a key's versions are destroyed."""
 
     types = KEYS
 
@@ -130,7 +130,7 @@ class Key(Behaviour):
 
 @behaves
 class LogBucket(Behaviour):
-    """A locked log bucket stays as it is."""
+    """A locked log bucket cannot be changed."""
 
     types = ("gcp:logging/projectBucketConfig:ProjectBucketConfig",)
 
@@ -150,7 +150,7 @@ class LogBucket(Behaviour):
 
 @behaves
 class Sink(Behaviour):
-    """A sink writes as an account of its own."""
+    """A sink writes with its own account."""
 
     types = ("gcp:logging/projectSink:ProjectSink",)
 
@@ -163,7 +163,7 @@ class Sink(Behaviour):
 
 @behaves
 class ServiceIdentity(Behaviour):
-    """The account of one of Google's services in this project."""
+    """The account of a Google service in this project."""
 
     types = ("gcp:projects/serviceIdentity:ServiceIdentity",)
     joins = stays = True
@@ -176,7 +176,7 @@ class ServiceIdentity(Behaviour):
 
 @behaves
 class Api(Behaviour):
-    """An API of a project: it is on or off, whoever turned it on."""
+    """An API of a project, which several programs can enable."""
 
     types = ("gcp:projects/service:Service",)
     joins = stays = True

@@ -1,4 +1,4 @@
-"""Networks, subnets, routers, addresses and the connection to Google's own services: what may be where, and what holds on to what."""
+"""Networks, subnets, routers, addresses and private service access: required resources, overlaps, and what blocks deletion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONNECTION = "gcp:servicenetworking/connection:Connection"
 LUSTRE = "gcp:lustre/instance:Instance"
 FILESTORE = "gcp:filestore/instance:Instance"
 QUOTA = "quota:NETWORKS"
-"""Under this id the control interface is told how many networks the project may have; Google shows its figure in the console alone."""
+"""The id under which the control interface takes the quota of networks; Google shows its number in the console only."""
 
 
 def exists(store: Store, token: str, path: str) -> bool:
@@ -44,7 +44,7 @@ def network_of(store: Store, value: Any) -> Resource | None:
 
 
 def with_profile(network: Resource | None) -> bool:
-    """Whether it is a network for RDMA."""
+    """Whether a network has a profile for RDMA."""
     return bool(network and wire.plain(network.inputs).get("networkProfile"))
 
 
@@ -59,7 +59,7 @@ def _in(store: Store, kind: str, network: str) -> list[Resource]:
 
 
 def _needs_network(store: Store, call: Call) -> Resource | None:
-    """The network that a call names; refused where there is none."""
+    """The network that a call refers to. Raises GoogleError where it does not exist."""
     text = str(call.plain.get("network") or "")
     found = network_of(store, text)
     if found is None and text and not exists(store, NETWORK, path_of(text)):
@@ -142,7 +142,7 @@ class Subnetwork(Behaviour):
 
 @behaves
 class OnNetworks(Behaviour):
-    """What an ordinary network takes and one for RDMA does not."""
+    """Resources that a network with an RDMA profile does not accept."""
 
     types = (FIREWALL, ROUTER)
 
@@ -157,7 +157,7 @@ class OnNetworks(Behaviour):
         call.outputs["selfLink"] = link(call.id)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        """A router's gateways are part of it."""
+        """A router's gateways are deleted with it."""
         for one in cloud.store.list(NAT) if resource.type == ROUTER else []:
             plain = wire.plain(one.inputs)
             if last(str(plain.get("router"))) == last(resource.id):
@@ -182,7 +182,7 @@ class RouterNat(Behaviour):
 
 @behaves
 class GlobalAddress(Behaviour):
-    """A range that is set aside, here for Google's own services."""
+    """A reserved range, here for private service access."""
 
     types = (ADDRESS,)
 
@@ -222,7 +222,7 @@ def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 @behaves
 class Connection(Behaviour):
-    """Private service access: Lustre and Filestore live on the other side."""
+    """Private service access, which Lustre and Filestore need."""
 
     types = (CONNECTION,)
 
@@ -258,7 +258,7 @@ class Connection(Behaviour):
 
 
 def connected(store: Store, network: Any) -> bool:
-    """Whether a network reaches Google's own services; one that is not the stand-in's is believed to."""
+    """Whether a network has private service access. A network of another project is believed to have it."""
     found = network_of(store, network)
     if found is None:
         return exists(store, NETWORK, path_of(str(network or "")))

@@ -1,4 +1,4 @@
-"""Buckets with real objects, Managed Lustre and Filestore."""
+"""Buckets, objects, Managed Lustre and Filestore."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class BucketObject(Behaviour):
 
 @behaves
 class Lustre(Behaviour):
-    """Managed Lustre: sold in steps by tier, reached over private service access."""
+    """Managed Lustre has sizes by tier and needs private service access."""
 
     types = (LUSTRE,)
 
@@ -194,7 +194,7 @@ class Lustre(Behaviour):
 
 @behaves
 class Filestore(Behaviour):
-    """Filestore: one share, an address in the network."""
+    """One share with an address in the network."""
 
     types = (FILESTORE,)
 

@@ -51,7 +51,7 @@ class Google:
                 return self._token(request)
             if request.raw_path == tokens.KEYS_PATH:
                 return json_response(tokens.keys(self.cloud.store))
-            return error(CloudError("notFound", f"{request.path[:200]} is not part of a rehearsal", status=404))
+            return error(CloudError("notFound", f"{request.path[:200]} is not supported in a rehearsal", status=404))
         except CloudError as refusal:
             if refusal.status in (400, 401, 403):
                 self.cloud.store.log(request.method, "google", request.path[:500], "", refusal.code)

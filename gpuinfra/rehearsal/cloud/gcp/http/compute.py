@@ -51,7 +51,7 @@ class Compute:
         at = _ZONAL.fullmatch(unquote(rest))
         answer = self._answers.get((request.method, at["what"], at["action"] or "")) if at else None
         if at is None or answer is None:
-            raise GoogleError("notFound", f"{request.method} {rest[:160]} is not part of a rehearsal", status=404)
+            raise GoogleError("notFound", f"{request.method} {rest[:160]} is not supported in a rehearsal", status=404)
         if not who.is_operator:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)

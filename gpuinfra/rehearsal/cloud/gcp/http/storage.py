@@ -40,7 +40,7 @@ class Storage:
         who = tokens.principal(self.cloud.store, request.headers.get("authorization", ""))
         match = _PATH.fullmatch(rest)
         if match is None or not match["bucket"]:
-            raise GoogleError("notFound", f"{rest[:120]} is not part of a rehearsal", status=404)
+            raise GoogleError("notFound", f"{rest[:120]} is not supported in a rehearsal", status=404)
         if not who.may_use_storage():
             raise GoogleError("insufficientPermissions", "Request had insufficient authentication scopes.", status=403)
         bucket, name = unquote(match["bucket"]), unquote(match["name"] or "")
@@ -83,7 +83,7 @@ class Storage:
             self.cloud.store.remove_object(bucket, name)
             return Response(204)
         if request.method != "GET":
-            raise GoogleError("methodNotAllowed", f"{request.method} is not part of a rehearsal", status=405)
+            raise GoogleError("methodNotAllowed", f"{request.method} is not supported in a rehearsal", status=405)
         self._allow(who, access.GET, bucket, name)
         if found is None:
             raise _gone(bucket, name)
@@ -174,7 +174,7 @@ def _upload(request: Request) -> tuple[str, str, bytes]:
     if how == "media":
         return name, kind, request.body
     if how != "multipart":
-        raise GoogleError("notImplemented", f"an upload of type {how} is not part of a rehearsal", status=501)
+        raise GoogleError("notImplemented", f"an upload of type {how} is not supported in a rehearsal", status=501)
     whole = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + request.body)
     parts = whole.get_payload()
     if not isinstance(parts, list) or len(parts) != 2:
