@@ -308,7 +308,7 @@ def test_a_condition_that_cannot_be_read_is_found_early(gcp: Client) -> None:
         "bucket": "b", "role": "r", "member": "user:me@example.com",
         "condition": {"title": "x", "expression": 'request.time < timestamp("2027-01-01T00:00:00Z")'},
     }  # fmt: skip
-    assert any("cannot be read" in one for one in gcp.failures("gcp:storage/bucketIAMMember:BucketIAMMember", inputs))
+    assert any("cannot be parsed" in one for one in gcp.failures("gcp:storage/bucketIAMMember:BucketIAMMember", inputs))
 
 
 @pytest.mark.parametrize(
