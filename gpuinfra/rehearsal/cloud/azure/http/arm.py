@@ -131,7 +131,9 @@ class ResourceManager:
     def _act(self, group: Resource, rest: str) -> dict[str, Any]:
         match = re.fullmatch(r"virtualMachines/(\d+)/(retrieveBootDiagnosticsData|simulateEviction)", rest, re.I)
         if match is None:
-            raise AzureError("InvalidResourceType", f"{rest} of a scale set is not supported in a rehearsal", status=404)
+            raise AzureError(
+                "InvalidResourceType", f"{rest} of a scale set is not supported in a rehearsal", status=404
+            )
         one = next((one for one in self._members(group) if one["index"] == int(match[1])), None)
         if one is None:
             raise AzureError(
