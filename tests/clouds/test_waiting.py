@@ -43,7 +43,7 @@ def _groups(recording: Recording) -> Pairs:
                 yield one, rules[group]
 
 
-def _walls(recording: Recording) -> Pairs:
+def _firewalls(recording: Recording) -> Pairs:
     """A machine relies on every firewall rule of the networks that it is in."""
     rules: dict[str, list[Registered]] = {}
     for one in recording.of("gcp:compute/firewall:Firewall"):
@@ -66,9 +66,9 @@ def _apis(recording: Recording) -> Pairs:
 RELIES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
     "aws-p4d": {"buckets": _buckets, "groups": _groups},
     "aws-p5-block": {"buckets": _buckets, "groups": _groups},
-    "gcp-a3mega": {"walls": _walls, "apis": _apis},
-    "gcp-a3high": {"walls": _walls, "apis": _apis},
-    "gcp-a3ultra": {"walls": _walls, "apis": _apis},
+    "gcp-a3mega": {"firewalls": _firewalls, "apis": _apis},
+    "gcp-a3high": {"firewalls": _firewalls, "apis": _apis},
+    "gcp-a3ultra": {"firewalls": _firewalls, "apis": _apis},
 }
 
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.clouds.walls import OUTSIDE, TOP, Rule, ends, let_in
+from tests.clouds.reachability import MAX_PORT, OUTSIDE, Rule, allowed_packets, remote_addresses
 
 State = Iterable[Mapping[str, Any]]
 _WAYS_IN = (
     "VirtualNetworkPeering", "VirtualNetworkGateway", "LoadBalancer", "ApplicationGateway", "InboundNatRule", "P2sVpnGateway", "VpnGateway", "AzureFirewall",
     "PrivateLinkService",
 )  # fmt: skip
-_DENIED = Rule(name="default", priority=TOP, allows=False, far=("*",), protocol="*", ports=((0, TOP),))
+_DENIED = Rule(name="default", priority=MAX_PORT, allows=False, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +91,8 @@ def _nodes(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
         walls = _walls(have, nic)
         every = [rule for rules in walls for rule in rules]
         # A packet has to pass the group of its subnet and that of its interface.
-        for rule, packet in let_in(walls, near, _DENIED, (*OUTSIDE, *ends(every, _space(have)))):
-            yield f"{rule.name} lets {packet.far} in by {packet.protocol} {packet.port}"
+        for rule, packet in allowed_packets(walls, near, _DENIED, (*OUTSIDE, *remote_addresses(every, _space(have)))):
+            yield f"{rule.name} lets {packet.remote} in by {packet.protocol} {packet.port}"
 
 
 def _subnets(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
@@ -185,7 +185,7 @@ def _walls(
     for one in _groups(have, nic):
         rules = [*(one.get("securityRules") or []), *have.get("SecurityRule", [])]
         own = [_rule(rule, "source") for rule in rules if rule["direction"] == direction]
-        network = Rule(name="AllowVnetInBound", priority=65000, allows=True, far=tuple(_space(have)), protocol="*", ports=((0, TOP),))  # fmt: skip
+        network = Rule(name="AllowVnetInBound", priority=65000, allows=True, remote=tuple(_space(have)), protocol="*", ports=((0, MAX_PORT),))  # fmt: skip
         found.append([*own, network])
     return found
 
@@ -196,7 +196,7 @@ def _rule(rule: Mapping[str, Any], end: str) -> Rule:
         name=str(rule.get("name") or rule.get("securityRuleName")),
         priority=int(rule["priority"]),
         allows=rule["access"] == "Allow",
-        far=_far(rule, end),
+        remote=_far(rule, end),
         protocol={"Tcp": "tcp", "Udp": "udp", "Icmp": "icmp"}.get(rule["protocol"], "*"),
         ports=tuple(_span(str(one)) for one in ports),
     )
@@ -210,4 +210,4 @@ def _far(rule: Mapping[str, Any], end: str) -> tuple[str, ...]:
 
 def _span(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
-    return (0, TOP) if text == "*" else (int(low), int(high or low))
+    return (0, MAX_PORT) if text == "*" else (int(low), int(high or low))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.clouds.walls import OUTSIDE, TOP, Packet, Rule, decides, ends, let_in
+from tests.clouds.reachability import MAX_PORT, OUTSIDE, Packet, Rule, allowed_packets, deciding_rule, remote_addresses
 
 State = Iterable[Mapping[str, Any]]
 _WAYS_IN = (
@@ -18,8 +18,8 @@ _WAYS_IN = (
     "TargetPool", "ServiceAttachment", "PacketMirroring",
 )  # fmt: skip
 _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
-_DENIED = Rule(name="implied", priority=TOP + 1, allows=False, far=("*",), protocol="*", ports=((0, TOP),))
-_ALLOWED = Rule(name="implied", priority=TOP + 1, allows=True, far=("*",), protocol="*", ports=((0, TOP),))
+_DENIED = Rule(name="implied", priority=MAX_PORT + 1, allows=False, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
+_ALLOWED = Rule(name="implied", priority=MAX_PORT + 1, allows=True, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ def outwards(state: State) -> set[Out]:
                 for allow in rule.get("allows") or []:
                     ports = ",".join(sorted(allow.get("ports") or ["*"], key=lambda text: (len(text), text)))
                     found.add(Out(to=to, protocol=allow["protocol"], ports=ports))
-        web = Packet(far=OUTSIDE[0], near="10.0.0.1", protocol="udp", port=53)
-        if decides(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
+        web = Packet(remote=OUTSIDE[0], local="10.0.0.1", protocol="udp", port=53)
+        if deciding_rule(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
             found.add(Out(to="0.0.0.0/0", protocol="*", ports="*"))
     return found
 
@@ -115,8 +115,8 @@ def _doors(have: dict[str, list[dict[str, Any]]], tunnels: frozenset[str]) -> It
         rules = _rules(have, network, "INGRESS")
         own = [*ranges.get(network, []), *tunnels]
         near = str(own[0]).split("/")[0] if own else "10.0.0.2"
-        for rule, packet in let_in([rules], near, _DENIED, (*OUTSIDE, *ends(rules, own))):
-            yield f"rule {rule.name} lets {packet.far} in by {packet.protocol} {packet.port}"
+        for rule, packet in allowed_packets([rules], near, _DENIED, (*OUTSIDE, *remote_addresses(rules, own))):
+            yield f"rule {rule.name} lets {packet.remote} in by {packet.protocol} {packet.port}"
 
 
 def _routes(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
@@ -127,8 +127,8 @@ def _routes(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
             yield f"route {one.get('name')} leads out of {_tail(one.get('network'))}"
     for network in _networks(have):
         made = next((one for one in have.get("Network", []) if _tail(one["id"]) == network), None)
-        web = Packet(far=OUTSIDE[0], near="10.0.0.1", protocol="tcp", port=22)
-        if made and _way_out(have, network) and decides(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
+        web = Packet(remote=OUTSIDE[0], local="10.0.0.1", protocol="tcp", port=22)
+        if made and _way_out(have, network) and deciding_rule(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
             yield f"network {network} has a way out and no rule that closes it"
 
 
@@ -186,7 +186,7 @@ def _rules(have: dict[str, list[dict[str, Any]]], network: str, direction: str) 
                 protocol = {"all": "*"}.get(entry["protocol"], entry["protocol"])
                 found.append(
                     Rule(
-                        name=str(one.get("name")), priority=int(one.get("priority", 1000)), allows=allows, far=prefixes,
+                        name=str(one.get("name")), priority=int(one.get("priority", 1000)), allows=allows, remote=prefixes,
                         protocol=protocol, ports=ports,
                     )
                 )  # fmt: skip
