@@ -1,4 +1,4 @@
-"""Read and show text from clouds and nodes."""
+"""Parse texts in the clouds' answers."""
 
 from __future__ import annotations
 
