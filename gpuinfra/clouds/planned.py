@@ -88,7 +88,7 @@ class Instance:
     """True if the plan retains data in it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ResourceKind(Generic[K]):
     """One row: a kind of resource that a component creates."""
 

@@ -95,601 +95,223 @@ _LOG_GROUP_ACTIONS = Actions(
     "logs:DeleteLogGroup",
 )
 
+# fmt: off
 # Audit.
-TRAIL = ResourceKind(
-    type="aws:cloudtrail/trail:Trail",
-    name="{component}-trail",
-    each=instances.trails,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=Actions(
-        "cloudtrail:CreateTrail cloudtrail:AddTags?tags cloudtrail:StartLogging "
-        "cloudtrail:PutEventSelectors?advancedEventSelectors iam:PassRole?cloudWatchLogsRoleArn "
-        "iam:GetRole?cloudWatchLogsRoleArn",
-        "cloudtrail:DescribeTrails cloudtrail:GetTrailStatus cloudtrail:GetEventSelectors "
-        "cloudtrail:GetInsightSelectors cloudtrail:ListTags",
-        "cloudtrail:UpdateTrail iam:PassRole?cloudWatchLogsRoleArn cloudtrail:PutEventSelectors?advancedEventSelectors "
-        "cloudtrail:AddTags?tags cloudtrail:RemoveTags?-tags",
-        "cloudtrail:DeleteTrail",
-    ),
-)
-TRAIL_LOG_GROUP = ResourceKind(
-    type="aws:cloudwatch/logGroup:LogGroup",
-    name="{component}-log-group",
-    each=instances.trails,
-    lifetime=retained(AUDIT),
-    price=BY_USAGE,
-    actions=_LOG_GROUP_ACTIONS,
-    lookup=find("log-group"),
-)
-TRAIL_LOG_ROLE = ResourceKind(
-    type="aws:iam/role:Role",
-    name="{component}-log-role",
-    each=instances.trails,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROLE_ACTIONS,
-)
-TRAIL_LOG_POLICY = ResourceKind(
-    type="aws:iam/rolePolicy:RolePolicy",
-    name="{component}-log-policy",
-    each=instances.trails,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROLE_POLICY_ACTIONS,
-)
-BUDGET = ResourceKind(
-    type="aws:budgets/budget:Budget",
-    name="{component}-month",
-    each=instances.budgets,
-    lifetime=REMOVED,
-    price=Price(item=None, reason="billed by the day beyond the free budgets of an account"),
-    actions=Actions(
-        # One action covers every change of a budget; tags have actions of their own.
-        "budgets:ModifyBudget budgets:TagResource?tags",
-        "budgets:ViewBudget budgets:ListTagsForResource",
-        "budgets:ModifyBudget budgets:TagResource?tags budgets:UntagResource?-tags",
-        "budgets:ModifyBudget",
-    ),
-)
+TRAIL = ResourceKind("aws:cloudtrail/trail:Trail", "{component}-trail", instances.trails, REMOVED, BY_USAGE, Actions(
+    "cloudtrail:CreateTrail cloudtrail:AddTags?tags cloudtrail:StartLogging "
+    "cloudtrail:PutEventSelectors?advancedEventSelectors iam:PassRole?cloudWatchLogsRoleArn "
+    "iam:GetRole?cloudWatchLogsRoleArn",
+    "cloudtrail:DescribeTrails cloudtrail:GetTrailStatus cloudtrail:GetEventSelectors "
+    "cloudtrail:GetInsightSelectors cloudtrail:ListTags",
+    "cloudtrail:UpdateTrail iam:PassRole?cloudWatchLogsRoleArn cloudtrail:PutEventSelectors?advancedEventSelectors "
+    "cloudtrail:AddTags?tags cloudtrail:RemoveTags?-tags",
+    "cloudtrail:DeleteTrail",
+))
+TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.trails, retained(AUDIT), BY_USAGE,
+    _LOG_GROUP_ACTIONS, find("log-group"))
+TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
+TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
+BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", instances.budgets, REMOVED, Price(item=None, reason="billed by the day beyond the free budgets of an account"), Actions(
+    # One action covers every change of a budget; tags have actions of their own.
+    "budgets:ModifyBudget budgets:TagResource?tags",
+    "budgets:ViewBudget budgets:ListTagsForResource",
+    "budgets:ModifyBudget budgets:TagResource?tags budgets:UntagResource?-tags",
+    "budgets:ModifyBudget",
+))
 # Keys.
-KEY = ResourceKind(
-    type="aws:kms/key:Key",
-    name="{component}-key",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=Price(item=None, reason="billed by the month and by use; no price is in the catalog"),
-    actions=Actions(
-        "kms:CreateKey kms:TagResource?tags kms:PutKeyPolicy?policy kms:EnableKeyRotation?enableKeyRotation",
-        "kms:DescribeKey kms:GetKeyPolicy kms:GetKeyRotationStatus kms:ListResourceTags",
-        "kms:PutKeyPolicy?policy kms:UpdateKeyDescription?description kms:TagResource?tags kms:UntagResource?-tags",
-        "kms:ScheduleKeyDeletion",
-    ),
-    lookup=find("key"),
-)
-KEY_ALIAS = ResourceKind(
-    type="aws:kms/alias:Alias",
-    name="{component}-alias",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=FREE,
-    actions=Actions(
-        "kms:CreateAlias",
-        "kms:ListAliases",
-        "kms:UpdateAlias?targetKeyId",
-        "kms:DeleteAlias",
-    ),
-    lookup=find("alias"),
-)
+KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed by the month and by use; no price is in the catalog"), Actions(
+    "kms:CreateKey kms:TagResource?tags kms:PutKeyPolicy?policy kms:EnableKeyRotation?enableKeyRotation",
+    "kms:DescribeKey kms:GetKeyPolicy kms:GetKeyRotationStatus kms:ListResourceTags",
+    "kms:PutKeyPolicy?policy kms:UpdateKeyDescription?description kms:TagResource?tags kms:UntagResource?-tags",
+    "kms:ScheduleKeyDeletion",
+), find("key"))
+KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.keys, retained(KEY_REASON), FREE,
+    Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), find("alias"))
 # Buckets; the id of a setting is the name of its bucket.
-BUCKET = ResourceKind(
-    type="aws:s3/bucket:Bucket",
-    name="{component}-bucket",
-    each=instances.buckets,
-    lifetime=retained("{why}"),
-    price=BY_USAGE,
-    actions=Actions(
-        "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
-        "s3:PutBucketObjectLockConfiguration?objectLockEnabled",
-        "s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl s3:GetBucketCORS s3:GetBucketLogging "
-        "s3:GetBucketObjectLockConfiguration s3:GetBucketPolicy s3:GetBucketRequestPayment s3:GetBucketTagging "
-        "s3:ListTagsForResource s3:GetBucketVersioning s3:GetBucketWebsite s3:GetAccelerateConfiguration "
-        "s3:GetEncryptionConfiguration s3:GetLifecycleConfiguration s3:GetReplicationConfiguration",
-        "s3:PutBucketTagging?tags s3:TagResource?tags s3:UntagResource?-tags",
-        "s3:DeleteBucket",
-    ),
-    lookup=find("bucket"),
-)
-BUCKET_PUBLIC_ACCESS = ResourceKind(
-    type="aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
-    name="{component}-public-access-block",
-    each=instances.buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetBucketPublicAccessBlock", "PutBucketPublicAccessBlock"),
-    lookup=find("bucket"),
-)
-BUCKET_OWNERSHIP = ResourceKind(
-    type="aws:s3/bucketOwnershipControls:BucketOwnershipControls",
-    name="{component}-ownership",
-    each=instances.buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetBucketOwnershipControls", "PutBucketOwnershipControls"),
-    lookup=find("bucket"),
-)
-BUCKET_VERSIONING = ResourceKind(
-    type="aws:s3/bucketVersioning:BucketVersioning",
-    name="{component}-versioning",
-    each=instances.buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetBucketVersioning", "PutBucketVersioning"),
-    lookup=find("bucket"),
-)
-BUCKET_ENCRYPTION = ResourceKind(
-    type="aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
-    name="{component}-encryption",
-    each=instances.buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetEncryptionConfiguration", "PutEncryptionConfiguration"),
-    lookup=find("bucket"),
-)
-BUCKET_LIFECYCLE = ResourceKind(
-    type="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
-    name="{component}-lifecycle",
-    each=instances.buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetLifecycleConfiguration", "PutLifecycleConfiguration"),
-    lookup=find("bucket"),
-)
-BUCKET_OBJECT_LOCK = ResourceKind(
-    type="aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",
-    name="{component}-object-lock",
-    each=instances.locked_buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetBucketObjectLockConfiguration", "PutBucketObjectLockConfiguration"),
-    lookup=find("bucket"),
-)
-BUCKET_LOGGING = ResourceKind(
-    type="aws:s3/bucketLogging:BucketLogging",
-    name="{component}-access-logging",
-    each=instances.logged_buckets,
-    lifetime=retained(SETTINGS),
-    price=BY_USAGE,
-    actions=_setting("GetBucketLogging", "PutBucketLogging"),
-    lookup=find("bucket"),
-)
-BUCKET_POLICY = ResourceKind(
-    type="aws:s3/bucketPolicy:BucketPolicy",
-    name="{component}-policy",
-    each=instances.buckets,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_setting("GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"),
-    lookup=find("bucket"),
-)
+BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
+    "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
+    "s3:PutBucketObjectLockConfiguration?objectLockEnabled",
+    "s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl s3:GetBucketCORS s3:GetBucketLogging "
+    "s3:GetBucketObjectLockConfiguration s3:GetBucketPolicy s3:GetBucketRequestPayment s3:GetBucketTagging "
+    "s3:ListTagsForResource s3:GetBucketVersioning s3:GetBucketWebsite s3:GetAccelerateConfiguration "
+    "s3:GetEncryptionConfiguration s3:GetLifecycleConfiguration s3:GetReplicationConfiguration",
+    "s3:PutBucketTagging?tags s3:TagResource?tags s3:UntagResource?-tags",
+    "s3:DeleteBucket",
+), find("bucket"))
+BUCKET_PUBLIC_ACCESS = ResourceKind("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "{component}-public-access-block", instances.buckets, retained(SETTINGS), FREE,
+    _setting("GetBucketPublicAccessBlock", "PutBucketPublicAccessBlock"), find("bucket"))
+BUCKET_OWNERSHIP = ResourceKind("aws:s3/bucketOwnershipControls:BucketOwnershipControls", "{component}-ownership", instances.buckets, retained(SETTINGS), FREE,
+    _setting("GetBucketOwnershipControls", "PutBucketOwnershipControls"), find("bucket"))
+BUCKET_VERSIONING = ResourceKind("aws:s3/bucketVersioning:BucketVersioning", "{component}-versioning", instances.buckets, retained(SETTINGS), FREE,
+    _setting("GetBucketVersioning", "PutBucketVersioning"), find("bucket"))
+BUCKET_ENCRYPTION = ResourceKind("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", "{component}-encryption", instances.buckets, retained(SETTINGS), FREE,
+    _setting("GetEncryptionConfiguration", "PutEncryptionConfiguration"), find("bucket"))
+BUCKET_LIFECYCLE = ResourceKind("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "{component}-lifecycle", instances.buckets, retained(SETTINGS), FREE,
+    _setting("GetLifecycleConfiguration", "PutLifecycleConfiguration"), find("bucket"))
+BUCKET_OBJECT_LOCK = ResourceKind("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", "{component}-object-lock", instances.locked_buckets, retained(SETTINGS), FREE,
+    _setting("GetBucketObjectLockConfiguration", "PutBucketObjectLockConfiguration"), find("bucket"))
+BUCKET_LOGGING = ResourceKind("aws:s3/bucketLogging:BucketLogging", "{component}-access-logging", instances.logged_buckets, retained(SETTINGS), BY_USAGE,
+    _setting("GetBucketLogging", "PutBucketLogging"), find("bucket"))
+BUCKET_POLICY = ResourceKind("aws:s3/bucketPolicy:BucketPolicy", "{component}-policy", instances.buckets, retained(SETTINGS), FREE,
+    _setting("GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"), find("bucket"))
 # Network.
-VPC = ResourceKind(
-    type="aws:ec2/vpc:Vpc",
-    name="{component}-vpc",
-    each=instances.networks,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=Actions(
-        "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",
-        "ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:DescribeNetworkAcls ec2:DescribeRouteTables "
-        "ec2:DescribeSecurityGroups",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifyVpcAttribute?enableDnsHostnames "
-        "ec2:ModifyVpcAttribute?enableDnsSupport",
-        "ec2:DeleteVpc",
-    ),
-    lookup=find("vpc"),
-)
-DEFAULT_SECURITY_GROUP = ResourceKind(
-    type="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
-    name="{component}-default-security-group",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "ec2:CreateTags?tags ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
-        "ec2:DescribeSecurityGroups",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-    ),
-)
-SUBNET = ResourceKind(
-    type="aws:ec2/subnet:Subnet",
-    name="{component}-{subnet}",
-    each=instances.subnets,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=Actions(
-        "ec2:CreateSubnet ec2:CreateTags?tags",
-        "ec2:DescribeSubnets",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch",
-        "ec2:DeleteSubnet ec2:DescribeNetworkInterfaces",
-    ),
-    lookup=find("subnet"),
-)
-SUBNET_ROUTES = ResourceKind(
-    type="aws:ec2/routeTableAssociation:RouteTableAssociation",
-    name="{component}-{subnet}-route-table",
-    each=instances.subnets,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "ec2:AssociateRouteTable",
-        "ec2:DescribeRouteTables",
-        "ec2:ReplaceRouteTableAssociation",
-        "ec2:DisassociateRouteTable",
-    ),
-)
-INTERNET_GATEWAY = ResourceKind(
-    type="aws:ec2/internetGateway:InternetGateway",
-    name="{component}-internet-gateway",
-    each=instances.nat_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "ec2:CreateInternetGateway ec2:CreateTags?tags ec2:AttachInternetGateway?vpcId",
-        "ec2:DescribeInternetGateways",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:AttachInternetGateway?vpcId ec2:DetachInternetGateway?vpcId",
-        "ec2:DetachInternetGateway ec2:DeleteInternetGateway",
-    ),
-)
-NAT_ADDRESS = ResourceKind(
-    type="aws:ec2/eip:Eip",
-    name="{component}-{subnet}-address",
-    each=instances.nat_subnets,
-    lifetime=REMOVED,
-    price=priced("address_hour"),
-    actions=Actions(
-        "ec2:AllocateAddress ec2:CreateTags?tags",
-        "ec2:DescribeAddresses ec2:DescribeAddressesAttribute",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-        "ec2:ReleaseAddress",
-    ),
-)
-NAT_GATEWAY = ResourceKind(
-    type="aws:ec2/natGateway:NatGateway",
-    name="{component}-{subnet}-gateway",
-    each=instances.nat_subnets,
-    lifetime=REMOVED,
-    price=priced("nat_hour"),
-    actions=Actions(
-        "ec2:CreateNatGateway ec2:CreateTags?tags",
-        "ec2:DescribeNatGateways",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-        "ec2:DeleteNatGateway",
-    ),
-)
-NAT_ROUTE_TABLE = ResourceKind(
-    type="aws:ec2/routeTable:RouteTable",
-    name="{component}-nat-route-table",
-    each=instances.nat_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROUTE_TABLE_ACTIONS,
-)
-NAT_ROUTE = ResourceKind(
-    type="aws:ec2/route:Route",
-    name="{component}-nat-default-route",
-    each=instances.nat_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROUTE_ACTIONS,
-)
-PRIVATE_ROUTE_TABLE = ResourceKind(
-    type="aws:ec2/routeTable:RouteTable",
-    name="{component}-private-route-table-{index}",
-    each=instances.zones,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROUTE_TABLE_ACTIONS,
-)
-PRIVATE_ROUTE = ResourceKind(
-    type="aws:ec2/route:Route",
-    name="{component}-private-default-route-{index}",
-    each=instances.nat_zones,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROUTE_ACTIONS,
-)
-GATEWAY_ENDPOINT = ResourceKind(
-    type="aws:ec2/vpcEndpoint:VpcEndpoint",
-    name="{component}-endpoint-{service}",
-    each=instances.gateway_endpoints,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_VPC_ENDPOINT_ACTIONS,
-)
-INTERFACE_ENDPOINT = ResourceKind(
-    type="aws:ec2/vpcEndpoint:VpcEndpoint",
-    name="{component}-endpoint-{service}",
-    each=instances.interface_endpoints,
-    lifetime=REMOVED,
-    price=priced("endpoint_hour"),
-    actions=_VPC_ENDPOINT_ACTIONS,
-)
-ENDPOINTS_GROUP = ResourceKind(
-    type="aws:ec2/securityGroup:SecurityGroup",
-    name="{component}-endpoints",
-    each=instances.endpoint_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_ACTIONS,
-)
-ENDPOINTS_RULE = ResourceKind(
-    type="aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
-    name="{component}-endpoints-allow-https",
-    each=instances.endpoint_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_INGRESS_RULE_ACTIONS,
-)
-FLOW_LOG = ResourceKind(
-    type="aws:ec2/flowLog:FlowLog",
-    name="{component}-flow-log",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=Actions(
-        "ec2:CreateFlowLogs ec2:CreateTags?tags iam:PassRole?iamRoleArn",
-        "ec2:DescribeFlowLogs",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-        "ec2:DeleteFlowLogs",
-    ),
-)
-FLOW_LOG_GROUP = ResourceKind(
-    type="aws:cloudwatch/logGroup:LogGroup",
-    name="{component}-flow-log-group",
-    each=instances.networks,
-    lifetime=retained(AUDIT),
-    price=BY_USAGE,
-    actions=_LOG_GROUP_ACTIONS,
-    lookup=find("log-group"),
-)
-FLOW_LOG_ROLE = ResourceKind(
-    type="aws:iam/role:Role",
-    name="{component}-flow-log-role",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROLE_ACTIONS,
-)
-FLOW_LOG_POLICY = ResourceKind(
-    type="aws:iam/rolePolicy:RolePolicy",
-    name="{component}-flow-log-policy",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROLE_POLICY_ACTIONS,
-)
+VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, retained(CONTAINS, with_data=True), FREE, Actions(
+    "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",
+    "ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:DescribeNetworkAcls ec2:DescribeRouteTables "
+    "ec2:DescribeSecurityGroups",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifyVpcAttribute?enableDnsHostnames "
+    "ec2:ModifyVpcAttribute?enableDnsSupport",
+    "ec2:DeleteVpc",
+), find("vpc"))
+DEFAULT_SECURITY_GROUP = ResourceKind("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "{component}-default-security-group", instances.networks, REMOVED, FREE, Actions(
+    "ec2:CreateTags?tags ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
+    "ec2:DescribeSecurityGroups",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags",
+))
+SUBNET = ResourceKind("aws:ec2/subnet:Subnet", "{component}-{subnet}", instances.subnets, retained(CONTAINS, with_data=True), FREE, Actions(
+    "ec2:CreateSubnet ec2:CreateTags?tags",
+    "ec2:DescribeSubnets",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch",
+    "ec2:DeleteSubnet ec2:DescribeNetworkInterfaces",
+), find("subnet"))
+SUBNET_ROUTES = ResourceKind("aws:ec2/routeTableAssociation:RouteTableAssociation", "{component}-{subnet}-route-table", instances.subnets, REMOVED, FREE, Actions(
+    "ec2:AssociateRouteTable",
+    "ec2:DescribeRouteTables",
+    "ec2:ReplaceRouteTableAssociation",
+    "ec2:DisassociateRouteTable",
+))
+INTERNET_GATEWAY = ResourceKind("aws:ec2/internetGateway:InternetGateway", "{component}-internet-gateway", instances.nat_networks, REMOVED, FREE, Actions(
+    "ec2:CreateInternetGateway ec2:CreateTags?tags ec2:AttachInternetGateway?vpcId",
+    "ec2:DescribeInternetGateways",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:AttachInternetGateway?vpcId ec2:DetachInternetGateway?vpcId",
+    "ec2:DetachInternetGateway ec2:DeleteInternetGateway",
+))
+NAT_ADDRESS = ResourceKind("aws:ec2/eip:Eip", "{component}-{subnet}-address", instances.nat_subnets, REMOVED, priced("address_hour"), Actions(
+    "ec2:AllocateAddress ec2:CreateTags?tags",
+    "ec2:DescribeAddresses ec2:DescribeAddressesAttribute",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags",
+    "ec2:ReleaseAddress",
+))
+NAT_GATEWAY = ResourceKind("aws:ec2/natGateway:NatGateway", "{component}-{subnet}-gateway", instances.nat_subnets, REMOVED, priced("nat_hour"), Actions(
+    "ec2:CreateNatGateway ec2:CreateTags?tags",
+    "ec2:DescribeNatGateways",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags",
+    "ec2:DeleteNatGateway",
+))
+NAT_ROUTE_TABLE = ResourceKind("aws:ec2/routeTable:RouteTable", "{component}-nat-route-table", instances.nat_networks, REMOVED, FREE,
+    _ROUTE_TABLE_ACTIONS)
+NAT_ROUTE = ResourceKind("aws:ec2/route:Route", "{component}-nat-default-route", instances.nat_networks, REMOVED, FREE, _ROUTE_ACTIONS)
+PRIVATE_ROUTE_TABLE = ResourceKind("aws:ec2/routeTable:RouteTable", "{component}-private-route-table-{index}", instances.zones, REMOVED, FREE,
+    _ROUTE_TABLE_ACTIONS)
+PRIVATE_ROUTE = ResourceKind("aws:ec2/route:Route", "{component}-private-default-route-{index}", instances.nat_zones, REMOVED, FREE, _ROUTE_ACTIONS)
+GATEWAY_ENDPOINT = ResourceKind("aws:ec2/vpcEndpoint:VpcEndpoint", "{component}-endpoint-{service}", instances.gateway_endpoints, REMOVED, FREE,
+    _VPC_ENDPOINT_ACTIONS)
+INTERFACE_ENDPOINT = ResourceKind("aws:ec2/vpcEndpoint:VpcEndpoint", "{component}-endpoint-{service}", instances.interface_endpoints, REMOVED, priced("endpoint_hour"),
+    _VPC_ENDPOINT_ACTIONS)
+ENDPOINTS_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-endpoints", instances.endpoint_networks, REMOVED, FREE,
+    _SECURITY_GROUP_ACTIONS)
+ENDPOINTS_RULE = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-endpoints-allow-https", instances.endpoint_networks, REMOVED, FREE,
+    _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
+FLOW_LOG = ResourceKind("aws:ec2/flowLog:FlowLog", "{component}-flow-log", instances.networks, REMOVED, BY_USAGE, Actions(
+    "ec2:CreateFlowLogs ec2:CreateTags?tags iam:PassRole?iamRoleArn",
+    "ec2:DescribeFlowLogs",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags",
+    "ec2:DeleteFlowLogs",
+))
+FLOW_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-flow-log-group", instances.networks, retained(AUDIT), BY_USAGE,
+    _LOG_GROUP_ACTIONS, find("log-group"))
+FLOW_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-flow-log-role", instances.networks, REMOVED, FREE, _ROLE_ACTIONS)
+FLOW_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-flow-log-policy", instances.networks, REMOVED, FREE,
+    _ROLE_POLICY_ACTIONS)
 # Security groups.
-NODES_GROUP = ResourceKind(
-    type="aws:ec2/securityGroup:SecurityGroup",
-    name="{component}-nodes",
-    each=instances.security_groups,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_ACTIONS,
-)
-STORAGE_GROUP = ResourceKind(
-    type="aws:ec2/securityGroup:SecurityGroup",
-    name="{component}-storage",
-    each=instances.storage_groups,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=_SECURITY_GROUP_ACTIONS,
-    lookup=find("security-group"),
-)
-PEER_INGRESS = ResourceKind(
-    type="aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
-    name="{component}-{rule}-ingress",
-    each=instances.peer_rules,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_INGRESS_RULE_ACTIONS,
-)
-PEER_EGRESS = ResourceKind(
-    type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
-    name="{component}-{rule}-egress",
-    each=instances.peer_rules,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_EGRESS_RULE_ACTIONS,
-)
-WEB_EGRESS = ResourceKind(
-    type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
-    name="{component}-allow-web-{port}-egress",
-    each=instances.web_ports,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_EGRESS_RULE_ACTIONS,
-)
+NODES_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-nodes", instances.security_groups, REMOVED, FREE,
+    _SECURITY_GROUP_ACTIONS)
+STORAGE_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-storage", instances.storage_groups, retained(CONTAINS, with_data=True), FREE,
+    _SECURITY_GROUP_ACTIONS, find("security-group"))
+PEER_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-{rule}-ingress", instances.peer_rules, REMOVED, FREE,
+    _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
+PEER_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-{rule}-egress", instances.peer_rules, REMOVED, FREE,
+    _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
+WEB_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-web-{port}-egress", instances.web_ports, REMOVED, FREE,
+    _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 # File systems.
-LUSTRE_LOG_GROUP = ResourceKind(
-    type="aws:cloudwatch/logGroup:LogGroup",
-    name="{component}-log-group",
-    each=instances.file_systems,
-    lifetime=retained(WRITES, with_data=True),
-    price=BY_USAGE,
-    actions=_LOG_GROUP_ACTIONS,
-    lookup=find("file-system-log-group"),
-)
-LUSTRE = ResourceKind(
-    type="aws:fsx/lustreFileSystem:LustreFileSystem",
-    name="{component}-lustre",
-    each=instances.file_systems,
-    lifetime=retained("{why}", with_data=True),
-    price=priced("lustre_gib_month"),
-    actions=Actions(
-        "fsx:CreateFileSystem fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
-        "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
-        "fsx:DescribeFileSystems",
-        "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
-        "fsx:DeleteFileSystem",
-    ),
-    lookup=find("file-system"),
-)
-DATA_REPOSITORY = ResourceKind(
-    type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
-    name="{component}-data-repository",
-    each=instances.linked_file_systems,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        # FSx creates a service-linked role for the bucket with the permissions of the caller
-        # (Amazon FSx for Lustre guide, "Adding permissions to use data repositories").
-        "fsx:CreateDataRepositoryAssociation fsx:TagResource?tags iam:CreateServiceLinkedRole iam:AttachRolePolicy "
-        "iam:PutRolePolicy s3:ListBucket",
-        "fsx:DescribeDataRepositoryAssociations fsx:ListTagsForResource",
-        "fsx:UpdateDataRepositoryAssociation fsx:TagResource?tags fsx:UntagResource?-tags",
-        "fsx:DeleteDataRepositoryAssociation",
-    ),
-)
+LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.file_systems, retained(WRITES, with_data=True), BY_USAGE,
+    _LOG_GROUP_ACTIONS, find("file-system-log-group"))
+LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), Actions(
+    "fsx:CreateFileSystem fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
+    "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
+    "fsx:DescribeFileSystems",
+    "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
+    "fsx:DeleteFileSystem",
+), find("file-system"))
+DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", "{component}-data-repository", instances.linked_file_systems, REMOVED, FREE, Actions(
+    # FSx creates a service-linked role for the bucket with the permissions of the caller
+    # (Amazon FSx for Lustre guide, "Adding permissions to use data repositories").
+    "fsx:CreateDataRepositoryAssociation fsx:TagResource?tags iam:CreateServiceLinkedRole iam:AttachRolePolicy "
+    "iam:PutRolePolicy s3:ListBucket",
+    "fsx:DescribeDataRepositoryAssociations fsx:ListTagsForResource",
+    "fsx:UpdateDataRepositoryAssociation fsx:TagResource?tags fsx:UntagResource?-tags",
+    "fsx:DeleteDataRepositoryAssociation",
+))
 # Nodes.
-NODE_ROLE = ResourceKind(
-    type="aws:iam/role:Role",
-    name="{component}-role",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROLE_ACTIONS,
-)
-NODE_POLICY = ResourceKind(
-    type="aws:iam/rolePolicy:RolePolicy",
-    name="{component}-policy",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_ROLE_POLICY_ACTIONS,
-)
-NODE_SESSIONS = ResourceKind(
-    type="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-    name="{component}-session-manager",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "iam:AttachRolePolicy",
-        "iam:ListAttachedRolePolicies",
-        "",
-        "iam:DetachRolePolicy",
-    ),
-)
-NODE_PROFILE = ResourceKind(
-    type="aws:iam/instanceProfile:InstanceProfile",
-    name="{component}-profile",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "iam:CreateInstanceProfile iam:TagInstanceProfile?tags iam:AddRoleToInstanceProfile?role iam:PassRole?role",
-        "iam:GetInstanceProfile iam:ListInstanceProfileTags",
-        "iam:TagInstanceProfile?tags iam:UntagInstanceProfile?-tags",
-        "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile",
-    ),
-)
-BUNDLE = ResourceKind(
-    type="aws:s3/bucketObjectv2:BucketObjectv2",
-    name="{component}-bundle",
-    each=planned.pools,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=Actions(
-        "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
-        "s3:GetObject s3:GetObjectTagging",
-        "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
-        # Buckets have versions, and the provider deletes all versions of an object.
-        "s3:DeleteObject s3:DeleteObjectVersion s3:ListBucketVersions",
-    ),
-)
-IMAGE = ResourceKind(
-    type="aws:ssm/parameter:Parameter",
-    name="{component}-image-{token}",
-    each=instances.pinned_pools,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "ssm:PutParameter ssm:AddTagsToResource?tags",
-        "ssm:GetParameter ssm:DescribeParameters ssm:ListTagsForResource",
-        "ssm:PutParameter ssm:AddTagsToResource?tags ssm:RemoveTagsFromResource?-tags",
-        "ssm:DeleteParameter",
-    ),
-)
-PLACEMENT_GROUP = ResourceKind(
-    type="aws:ec2/placementGroup:PlacementGroup",
-    name="{component}-placement-group-{index}",
-    each=instances.placement_groups,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "ec2:CreatePlacementGroup ec2:CreateTags?tags",
-        "ec2:DescribePlacementGroups",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-        "ec2:DeletePlacementGroup",
-    ),
-)
-LAUNCH_TEMPLATE = ResourceKind(
-    type="aws:ec2/launchTemplate:LaunchTemplate",
-    name="{component}-template",
-    each=planned.groups,
-    lifetime=REMOVED,
-    price=priced("disk_gib_month"),
-    actions=Actions(
-        "ec2:CreateLaunchTemplate ec2:CreateTags?tags",
-        "ec2:DescribeLaunchTemplates ec2:DescribeLaunchTemplateVersions",
-        "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:CreateLaunchTemplateVersion ec2:ModifyLaunchTemplate",
-        "ec2:DeleteLaunchTemplate",
-    ),
-)
-GROUP = ResourceKind(
-    type="aws:autoscaling/group:Group",
-    name="{component}",
-    each=planned.groups,
-    lifetime=REMOVED,
-    price=priced("node"),
-    actions=Actions(
-        # With a launch template, Auto Scaling starts instances with the permissions of the caller.
-        "autoscaling:CreateAutoScalingGroup autoscaling:CreateOrUpdateTags?tags ec2:RunInstances ec2:CreateTags "
-        "iam:PassRole iam:CreateServiceLinkedRole",
-        "autoscaling:DescribeAutoScalingGroups autoscaling:DescribeScalingActivities "
-        "autoscaling:DescribeInstanceRefreshes",
-        "autoscaling:UpdateAutoScalingGroup ec2:RunInstances iam:PassRole "
-        "autoscaling:StartInstanceRefresh?launchTemplate autoscaling:StartInstanceRefresh?mixedInstancesPolicy "
-        "autoscaling:CancelInstanceRefresh?launchTemplate autoscaling:CancelInstanceRefresh?mixedInstancesPolicy "
-        "autoscaling:CreateOrUpdateTags?tags autoscaling:DeleteTags?-tags",
-        "autoscaling:UpdateAutoScalingGroup autoscaling:DeleteAutoScalingGroup",
-    ),
-)
-SCHEDULE = ResourceKind(
-    type="aws:autoscaling/schedule:Schedule",
-    name="{component}-{action}",
-    each=instances.schedules,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "autoscaling:PutScheduledUpdateGroupAction",
-        "autoscaling:DescribeScheduledActions",
-        "autoscaling:PutScheduledUpdateGroupAction",
-        "autoscaling:DeleteScheduledAction",
-    ),
-)
+NODE_ROLE = ResourceKind("aws:iam/role:Role", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
+NODE_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-policy", instances.node_roles, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
+NODE_SESSIONS = ResourceKind("aws:iam/rolePolicyAttachment:RolePolicyAttachment", "{component}-session-manager", instances.node_roles, REMOVED, FREE,
+    Actions("iam:AttachRolePolicy", "iam:ListAttachedRolePolicies", "", "iam:DetachRolePolicy"))
+NODE_PROFILE = ResourceKind("aws:iam/instanceProfile:InstanceProfile", "{component}-profile", instances.node_roles, REMOVED, FREE, Actions(
+    "iam:CreateInstanceProfile iam:TagInstanceProfile?tags iam:AddRoleToInstanceProfile?role iam:PassRole?role",
+    "iam:GetInstanceProfile iam:ListInstanceProfileTags",
+    "iam:TagInstanceProfile?tags iam:UntagInstanceProfile?-tags",
+    "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile",
+))
+BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions(
+    "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
+    "s3:GetObject s3:GetObjectTagging",
+    "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
+    # Buckets have versions, and the provider deletes all versions of an object.
+    "s3:DeleteObject s3:DeleteObjectVersion s3:ListBucketVersions",
+))
+IMAGE = ResourceKind("aws:ssm/parameter:Parameter", "{component}-image-{token}", instances.pinned_pools, REMOVED, FREE, Actions(
+    "ssm:PutParameter ssm:AddTagsToResource?tags",
+    "ssm:GetParameter ssm:DescribeParameters ssm:ListTagsForResource",
+    "ssm:PutParameter ssm:AddTagsToResource?tags ssm:RemoveTagsFromResource?-tags",
+    "ssm:DeleteParameter",
+))
+PLACEMENT_GROUP = ResourceKind("aws:ec2/placementGroup:PlacementGroup", "{component}-placement-group-{index}", instances.placement_groups, REMOVED, FREE, Actions(
+    "ec2:CreatePlacementGroup ec2:CreateTags?tags",
+    "ec2:DescribePlacementGroups",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags",
+    "ec2:DeletePlacementGroup",
+))
+LAUNCH_TEMPLATE = ResourceKind("aws:ec2/launchTemplate:LaunchTemplate", "{component}-template", planned.groups, REMOVED, priced("disk_gib_month"), Actions(
+    "ec2:CreateLaunchTemplate ec2:CreateTags?tags",
+    "ec2:DescribeLaunchTemplates ec2:DescribeLaunchTemplateVersions",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:CreateLaunchTemplateVersion ec2:ModifyLaunchTemplate",
+    "ec2:DeleteLaunchTemplate",
+))
+GROUP = ResourceKind("aws:autoscaling/group:Group", "{component}", planned.groups, REMOVED, priced("node"), Actions(
+    # With a launch template, Auto Scaling starts instances with the permissions of the caller.
+    "autoscaling:CreateAutoScalingGroup autoscaling:CreateOrUpdateTags?tags ec2:RunInstances ec2:CreateTags "
+    "iam:PassRole iam:CreateServiceLinkedRole",
+    "autoscaling:DescribeAutoScalingGroups autoscaling:DescribeScalingActivities "
+    "autoscaling:DescribeInstanceRefreshes",
+    "autoscaling:UpdateAutoScalingGroup ec2:RunInstances iam:PassRole "
+    "autoscaling:StartInstanceRefresh?launchTemplate autoscaling:StartInstanceRefresh?mixedInstancesPolicy "
+    "autoscaling:CancelInstanceRefresh?launchTemplate autoscaling:CancelInstanceRefresh?mixedInstancesPolicy "
+    "autoscaling:CreateOrUpdateTags?tags autoscaling:DeleteTags?-tags",
+    "autoscaling:UpdateAutoScalingGroup autoscaling:DeleteAutoScalingGroup",
+))
+SCHEDULE = ResourceKind("aws:autoscaling/schedule:Schedule", "{component}-{action}", instances.schedules, REMOVED, FREE, Actions(
+    "autoscaling:PutScheduledUpdateGroupAction",
+    "autoscaling:DescribeScheduledActions",
+    "autoscaling:PutScheduledUpdateGroupAction",
+    "autoscaling:DeleteScheduledAction",
+))
 
-NODES_READY = ResourceKind[Lookup](
-    type="gpuinfra:index:NodesReady",
-    name="{component}-ready",
-    each=planned.nodes_ready,
-    lifetime=REMOVED,
-    price=Price(item=None, reason="it waits, and creates nothing in the account"),
-    actions=Actions("", ""),
-)
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it waits, and creates nothing in the account"),
+    Actions("", ""))
 
+# fmt: on
 RESOURCES = planned.rows(globals())
 """The table."""
 

@@ -65,395 +65,114 @@ _CONTAINER_ACTIONS = _actions(_CONTAINERS)
 _ADDRESS_ACTIONS = _actions("Microsoft.Network/publicIPAddresses")
 _SECURITY_GROUP_ACTIONS = _actions("Microsoft.Network/networkSecurityGroups")
 
+# fmt: off
 # Resource groups, one for each layer.
-FOUNDATION_GROUP = ResourceKind(
-    type="azure-native:resources:ResourceGroup",
-    name="{component}-group",
-    each=instances.foundations,
-    lifetime=retained(HOLDS),
-    price=FREE,
-    actions=_GROUP_ACTIONS,
-    lookup=find("group"),
-)
-SITE_GROUP = ResourceKind(
-    type="azure-native:resources:ResourceGroup",
-    name="{component}-site",
-    each=instances.sites,
-    lifetime=retained(HOLDS),
-    price=FREE,
-    actions=_GROUP_ACTIONS,
-    lookup=find("group"),
-)
-CLUSTER_GROUP = ResourceKind(
-    type="azure-native:resources:ResourceGroup",
-    name="{component}-nodes",
-    each=instances.clusters,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_GROUP_ACTIONS,
-)
+FOUNDATION_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-group", instances.foundations, retained(HOLDS), FREE,
+    _GROUP_ACTIONS, find("group"))
+SITE_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-site", instances.sites, retained(HOLDS), FREE,
+    _GROUP_ACTIONS, find("group"))
+CLUSTER_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-nodes", instances.clusters, REMOVED, FREE, _GROUP_ACTIONS)
 # Keys.
-VAULT = ResourceKind(
-    type="azure-native:keyvault:Vault",
-    name="{component}-vault",
-    each=instances.vaults,
-    lifetime=retained(KEY_REASON),
-    price=BY_USAGE,
-    actions=_actions("Microsoft.KeyVault/vaults"),
-    lookup=find("vault"),
-)
-VAULT_LOG = ResourceKind(
-    type="azure-native:monitor:DiagnosticSetting",
-    name="{component}-requests",
-    each=instances.audited_vaults,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_DIAGNOSTIC_ACTIONS,
-)
-KEY = ResourceKind(
-    type="azure-native:keyvault:Key",
-    name="{component}-key",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=BY_USAGE,
-    actions=Actions("Microsoft.KeyVault/vaults/keys/write", _READ_KEY, "Microsoft.KeyVault/vaults/keys/write"),
-    lookup=find("key"),
-)
-KEY_IDENTITY = ResourceKind(
-    type="azure-native:managedidentity:UserAssignedIdentity",
-    name="{component}-user",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=FREE,
-    actions=_IDENTITY_ACTIONS,
-    lookup=find("identity"),
-)
-KEY_GRANT = ResourceKind(
-    type="azure-native:authorization:RoleAssignment",
-    name="{component}-use",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=FREE,
-    actions=_GRANT_ACTIONS,
-    lookup=find("grant"),
-)
-DISK_ENCRYPTION_SET = ResourceKind(
-    type="azure-native:compute:DiskEncryptionSet",
-    name="{component}-disks",
-    each=instances.foundations,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_actions("Microsoft.Compute/diskEncryptionSets", f"{_ASSIGN}?identity {_READ_KEY}"),
-)
+VAULT = ResourceKind("azure-native:keyvault:Vault", "{component}-vault", instances.vaults, retained(KEY_REASON), BY_USAGE,
+    _actions("Microsoft.KeyVault/vaults"), find("vault"))
+VAULT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.audited_vaults, REMOVED, BY_USAGE,
+    _DIAGNOSTIC_ACTIONS)
+KEY = ResourceKind("azure-native:keyvault:Key", "{component}-key", instances.keys, retained(KEY_REASON), BY_USAGE,
+    Actions("Microsoft.KeyVault/vaults/keys/write", _READ_KEY, "Microsoft.KeyVault/vaults/keys/write"), find("key"))
+KEY_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-user", instances.keys, retained(KEY_REASON), FREE,
+    _IDENTITY_ACTIONS, find("identity"))
+KEY_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-use", instances.keys, retained(KEY_REASON), FREE,
+    _GRANT_ACTIONS, find("grant"))
+DISK_ENCRYPTION_SET = ResourceKind("azure-native:compute:DiskEncryptionSet", "{component}-disks", instances.foundations, REMOVED, FREE,
+    _actions("Microsoft.Compute/diskEncryptionSets", f"{_ASSIGN}?identity {_READ_KEY}"))
 # Audit.
-WORKSPACE = ResourceKind(
-    type="azure-native:operationalinsights:Workspace",
-    name="{component}-logs",
-    each=instances.trails,
-    lifetime=retained(AUDIT),
-    price=BY_USAGE,
-    actions=_actions("Microsoft.OperationalInsights/workspaces"),
-    lookup=find("workspace"),
-)
-ACTIVITY_LOG = ResourceKind(
-    type="azure-native:monitor:SubscriptionDiagnosticSetting",
-    name="{component}-activity",
-    each=instances.trails,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_actions(
-        "Microsoft.Insights/diagnosticSettings",
-        f"{_SEND_LOGS}?workspaceId {_ACCOUNTS}/listKeys/action?storageAccountId",
-    ),
-)
-OPERATOR_GRANT = ResourceKind(
-    type="azure-native:authorization:RoleAssignment",
-    name="{component}-operator-{index}",
-    each=instances.operators,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_GRANT_ACTIONS,
-)
-BUDGET = ResourceKind(
-    type="azure-native:consumption:Budget",
-    name="{component}-month",
-    each=instances.budgets,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_actions("Microsoft.Consumption/budgets"),
-)
+WORKSPACE = ResourceKind("azure-native:operationalinsights:Workspace", "{component}-logs", instances.trails, retained(AUDIT), BY_USAGE,
+    _actions("Microsoft.OperationalInsights/workspaces"), find("workspace"))
+ACTIVITY_LOG = ResourceKind("azure-native:monitor:SubscriptionDiagnosticSetting", "{component}-activity", instances.trails, REMOVED, BY_USAGE, _actions(
+    "Microsoft.Insights/diagnosticSettings",
+    f"{_SEND_LOGS}?workspaceId {_ACCOUNTS}/listKeys/action?storageAccountId",
+))
+OPERATOR_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-operator-{index}", instances.operators, REMOVED, FREE,
+    _GRANT_ACTIONS)
+BUDGET = ResourceKind("azure-native:consumption:Budget", "{component}-month", instances.budgets, REMOVED, FREE,
+    _actions("Microsoft.Consumption/budgets"))
 # Storage accounts with their settings.
-ACCOUNT = ResourceKind(
-    type="azure-native:storage:StorageAccount",
-    name="{component}-account",
-    each=instances.stores,
-    lifetime=retained("{why}"),
-    price=BY_USAGE,
-    actions=_actions(_ACCOUNTS, f"{_ASSIGN}?identity"),
-    lookup=find("account"),
-)
-BLOB_SERVICE = ResourceKind(
-    type="azure-native:storage:BlobServiceProperties",
-    name="{component}-blobs",
-    each=instances.stores,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_actions(f"{_ACCOUNTS}/blobServices", delete=False),
-    lookup=find("blobs"),
-)
-LIFECYCLE = ResourceKind(
-    type="azure-native:storage:ManagementPolicy",
-    name="{component}-lifecycle",
-    each=instances.stores,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_actions(f"{_ACCOUNTS}/managementPolicies"),
-    lookup=find("lifecycle"),
-)
-CONTAINER = ResourceKind(
-    type="azure-native:storage:BlobContainer",
-    name="{component}-{part}",
-    each=instances.containers,
-    lifetime=retained("{why}"),
-    price=FREE,
-    actions=_CONTAINER_ACTIONS,
-    lookup=find("container"),
-)
-CONTAINER_LOCK = ResourceKind(
-    type="azure-native:storage:BlobContainerImmutabilityPolicy",
-    name="{component}-{part}-lock",
-    each=instances.locked_containers,
-    lifetime=retained(SETTINGS),
-    price=FREE,
-    actions=_actions(f"{_CONTAINERS}/immutabilityPolicies"),
-    lookup=find("lock"),
-)
-ACCOUNT_LOG = ResourceKind(
-    type="azure-native:monitor:DiagnosticSetting",
-    name="{component}-requests",
-    each=instances.logged_stores,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_DIAGNOSTIC_ACTIONS,
-)
+ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.stores, retained("{why}"), BY_USAGE,
+    _actions(_ACCOUNTS, f"{_ASSIGN}?identity"), find("account"))
+BLOB_SERVICE = ResourceKind("azure-native:storage:BlobServiceProperties", "{component}-blobs", instances.stores, retained(SETTINGS), FREE,
+    _actions(f"{_ACCOUNTS}/blobServices", delete=False), find("blobs"))
+LIFECYCLE = ResourceKind("azure-native:storage:ManagementPolicy", "{component}-lifecycle", instances.stores, retained(SETTINGS), FREE,
+    _actions(f"{_ACCOUNTS}/managementPolicies"), find("lifecycle"))
+CONTAINER = ResourceKind("azure-native:storage:BlobContainer", "{component}-{part}", instances.containers, retained("{why}"), FREE,
+    _CONTAINER_ACTIONS, find("container"))
+CONTAINER_LOCK = ResourceKind("azure-native:storage:BlobContainerImmutabilityPolicy", "{component}-{part}-lock", instances.locked_containers, retained(SETTINGS), FREE,
+    _actions(f"{_CONTAINERS}/immutabilityPolicies"), find("lock"))
+ACCOUNT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.logged_stores, REMOVED, BY_USAGE,
+    _DIAGNOSTIC_ACTIONS)
 # Network.
-NETWORK = ResourceKind(
-    type="azure-native:network:VirtualNetwork",
-    name="{component}-network",
-    each=instances.networks,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=_actions("Microsoft.Network/virtualNetworks"),
-    lookup=find("network"),
-)
-SUBNET = ResourceKind(
-    type="azure-native:network:Subnet",
-    name="{component}-{part}",
-    each=instances.subnets,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=_actions(
-        "Microsoft.Network/virtualNetworks/subnets",
-        f"{_JOIN_GROUP}?networkSecurityGroup Microsoft.Network/natGateways/join/action?natGateway",
-    ),
-    lookup=find("subnet"),
-)
-NAT_GATEWAY = ResourceKind(
-    type="azure-native:network:NatGateway",
-    name="{component}-nat-gateway",
-    each=instances.nat_gateways,
-    lifetime=retained("the subnet of a retained file system uses it", with_data=True),
-    price=priced("nat_hour"),
-    actions=_actions("Microsoft.Network/natGateways", f"{_JOIN_ADDRESS}?publicIpAddresses"),
-    lookup=find("gateway"),
-)
-NAT_ADDRESS = ResourceKind(
-    type="azure-native:network:PublicIPAddress",
-    name="{component}-nat-address",
-    each=instances.nat_addresses,
-    lifetime=retained("the subnet of a retained file system uses it", with_data=True),
-    price=priced("address_hour"),
-    actions=_ADDRESS_ACTIONS,
-    lookup=find("address"),
-)
-FLOW_LOG = ResourceKind(
-    type="azure-native:network:FlowLog",
-    name="{component}-flow",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_actions(
-        "Microsoft.Network/networkWatchers/flowLogs",
-        f"Microsoft.Network/virtualNetworks/read {_SEND_LOGS}?flowAnalyticsConfiguration"
-        f" {_ACCOUNTS}/read Microsoft.Network/networkWatchers/read",
-    ),
-)
-FLOW_IDENTITY = ResourceKind(
-    type="azure-native:managedidentity:UserAssignedIdentity",
-    name="{component}-flow",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_IDENTITY_ACTIONS,
-)
-FLOW_GRANT = ResourceKind(
-    type="azure-native:authorization:RoleAssignment",
-    name="{component}-flow",
-    each=instances.networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_GRANT_ACTIONS,
-)
-BASTION = ResourceKind(
-    type="azure-native:network:BastionHost",
-    name="{component}-bastion",
-    each=instances.bastions,
-    lifetime=REMOVED,
-    price=BASTION_PRICE,
-    actions=_actions("Microsoft.Network/bastionHosts", f"{_JOIN_SUBNET} {_JOIN_ADDRESS}"),
-)
-BASTION_ADDRESS = ResourceKind(
-    type="azure-native:network:PublicIPAddress",
-    name="{component}-bastion-address",
-    each=instances.bastions,
-    lifetime=REMOVED,
-    price=BASTION_PRICE,
-    actions=_ADDRESS_ACTIONS,
-)
-SECURITY_GROUP = ResourceKind(
-    type="azure-native:network:NetworkSecurityGroup",
-    name="{component}-{purpose}",
-    each=instances.security_groups,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SECURITY_GROUP_ACTIONS,
-)
-STORAGE_GROUP = ResourceKind(
-    type="azure-native:network:NetworkSecurityGroup",
-    name="{component}-storage",
-    each=instances.storage_security_groups,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=_SECURITY_GROUP_ACTIONS,
-    lookup=find("security-group"),
-)
+NETWORK = ResourceKind("azure-native:network:VirtualNetwork", "{component}-network", instances.networks, retained(CONTAINS, with_data=True), FREE,
+    _actions("Microsoft.Network/virtualNetworks"), find("network"))
+SUBNET = ResourceKind("azure-native:network:Subnet", "{component}-{part}", instances.subnets, retained(CONTAINS, with_data=True), FREE, _actions(
+    "Microsoft.Network/virtualNetworks/subnets",
+    f"{_JOIN_GROUP}?networkSecurityGroup Microsoft.Network/natGateways/join/action?natGateway",
+), find("subnet"))
+NAT_GATEWAY = ResourceKind("azure-native:network:NatGateway", "{component}-nat-gateway", instances.nat_gateways, retained("the subnet of a retained file system uses it", with_data=True), priced("nat_hour"),
+    _actions("Microsoft.Network/natGateways", f"{_JOIN_ADDRESS}?publicIpAddresses"), find("gateway"))
+NAT_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{component}-nat-address", instances.nat_addresses, retained("the subnet of a retained file system uses it", with_data=True), priced("address_hour"),
+    _ADDRESS_ACTIONS, find("address"))
+FLOW_LOG = ResourceKind("azure-native:network:FlowLog", "{component}-flow", instances.networks, REMOVED, BY_USAGE, _actions(
+    "Microsoft.Network/networkWatchers/flowLogs",
+    f"Microsoft.Network/virtualNetworks/read {_SEND_LOGS}?flowAnalyticsConfiguration"
+    f" {_ACCOUNTS}/read Microsoft.Network/networkWatchers/read",
+))
+FLOW_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-flow", instances.networks, REMOVED, FREE,
+    _IDENTITY_ACTIONS)
+FLOW_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-flow", instances.networks, REMOVED, FREE, _GRANT_ACTIONS)
+BASTION = ResourceKind("azure-native:network:BastionHost", "{component}-bastion", instances.bastions, REMOVED, BASTION_PRICE,
+    _actions("Microsoft.Network/bastionHosts", f"{_JOIN_SUBNET} {_JOIN_ADDRESS}"))
+BASTION_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{component}-bastion-address", instances.bastions, REMOVED, BASTION_PRICE,
+    _ADDRESS_ACTIONS)
+SECURITY_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-{purpose}", instances.security_groups, REMOVED, FREE,
+    _SECURITY_GROUP_ACTIONS)
+STORAGE_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-storage", instances.storage_security_groups, retained(CONTAINS, with_data=True), FREE,
+    _SECURITY_GROUP_ACTIONS, find("security-group"))
 # Private endpoints.
-DNS_ZONE = ResourceKind(
-    type="azure-native:privatedns:PrivateZone",
-    name="{component}-{purpose}-zone",
-    each=instances.dns_zones,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_actions("Microsoft.Network/privateDnsZones"),
-)
-DNS_LINK = ResourceKind(
-    type="azure-native:privatedns:VirtualNetworkLink",
-    name="{component}-{purpose}-link",
-    each=instances.dns_zones,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_actions(
-        "Microsoft.Network/privateDnsZones/virtualNetworkLinks", "Microsoft.Network/virtualNetworks/join/action"
-    ),
-)
-PRIVATE_ENDPOINT = ResourceKind(
-    type="azure-native:network:PrivateEndpoint",
-    name="{component}-endpoint",
-    each=instances.private_endpoints,
-    lifetime=REMOVED,
-    price=priced("endpoint_hour"),
-    actions=_actions(
-        "Microsoft.Network/privateEndpoints",
-        f"{_JOIN_SUBNET} {_ACCOUNTS}/privateEndpointConnectionsApproval/action"
-        " Microsoft.KeyVault/vaults/privateEndpointConnectionsApproval/action",
-    ),
-)
-ENDPOINT_NAMES = ResourceKind(
-    type="azure-native:network:PrivateDnsZoneGroup",
-    name="{component}-names",
-    each=instances.private_endpoints,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_actions(
-        "Microsoft.Network/privateEndpoints/privateDnsZoneGroups", "Microsoft.Network/privateDnsZones/join/action"
-    ),
-)
+DNS_ZONE = ResourceKind("azure-native:privatedns:PrivateZone", "{component}-{purpose}-zone", instances.dns_zones, REMOVED, BY_USAGE,
+    _actions("Microsoft.Network/privateDnsZones"))
+DNS_LINK = ResourceKind("azure-native:privatedns:VirtualNetworkLink", "{component}-{purpose}-link", instances.dns_zones, REMOVED, FREE, _actions(
+    "Microsoft.Network/privateDnsZones/virtualNetworkLinks", "Microsoft.Network/virtualNetworks/join/action"
+))
+PRIVATE_ENDPOINT = ResourceKind("azure-native:network:PrivateEndpoint", "{component}-endpoint", instances.private_endpoints, REMOVED, priced("endpoint_hour"), _actions(
+    "Microsoft.Network/privateEndpoints",
+    f"{_JOIN_SUBNET} {_ACCOUNTS}/privateEndpointConnectionsApproval/action"
+    " Microsoft.KeyVault/vaults/privateEndpointConnectionsApproval/action",
+))
+ENDPOINT_NAMES = ResourceKind("azure-native:network:PrivateDnsZoneGroup", "{component}-names", instances.private_endpoints, REMOVED, FREE, _actions(
+    "Microsoft.Network/privateEndpoints/privateDnsZoneGroups", "Microsoft.Network/privateDnsZones/join/action"
+))
 # File systems.
-LUSTRE = ResourceKind(
-    type="azure-native:storagecache:AmlFilesystem",
-    name="{component}-lustre",
-    each=instances.file_systems,
-    lifetime=retained("{why}", with_data=True),
-    price=priced("lustre_gib_month"),
-    actions=_actions(
-        "Microsoft.StorageCache/amlFilesystems",
-        f"{_JOIN_SUBNET} {_ASSIGN}?identity {_READ_KEY} {_CONTAINERS}/read?hsm",
-    ),
-    lookup=find("file-system"),
-)
-IMPORT_LOG = ResourceKind(
-    type="azure-native:storage:BlobContainer",
-    name="{component}-import-log",
-    each=instances.existing_data,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_CONTAINER_ACTIONS,
-)
-IMPORTER_GRANT = ResourceKind(
-    type="azure-native:authorization:RoleAssignment",
-    name="{component}-importer-{at}",
-    each=instances.importers,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_GRANT_ACTIONS,
-)
+LUSTRE = ResourceKind("azure-native:storagecache:AmlFilesystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), _actions(
+    "Microsoft.StorageCache/amlFilesystems",
+    f"{_JOIN_SUBNET} {_ASSIGN}?identity {_READ_KEY} {_CONTAINERS}/read?hsm",
+), find("file-system"))
+IMPORT_LOG = ResourceKind("azure-native:storage:BlobContainer", "{component}-import-log", instances.existing_data, REMOVED, BY_USAGE,
+    _CONTAINER_ACTIONS)
+IMPORTER_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-importer-{at}", instances.importers, REMOVED, FREE,
+    _GRANT_ACTIONS)
 # Nodes.
-NODE_IDENTITY = ResourceKind(
-    type="azure-native:managedidentity:UserAssignedIdentity",
-    name="{component}-identity",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_IDENTITY_ACTIONS,
-)
-NODE_GRANT = ResourceKind(
-    type="azure-native:authorization:RoleAssignment",
-    name="{component}-own",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_GRANT_ACTIONS,
-)
-BUNDLE = ResourceKind(
-    type="gpuinfra:index:Upload",
-    name="{component}-bundle",
-    each=planned.pools,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    # A request for data, which the role of `OPERATOR_GRANT` allows.
-    actions=Actions("", ""),
-)
-SCALE_SET = ResourceKind(
-    type="azure-native:compute:VirtualMachineScaleSet",
-    name="{component}",
-    each=planned.groups,
-    lifetime=REMOVED,
-    price=priced("node"),
-    actions=_actions(
-        "Microsoft.Compute/virtualMachineScaleSets",
-        f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read",
-    ),
-)
+NODE_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-identity", instances.node_roles, REMOVED, FREE,
+    _IDENTITY_ACTIONS)
+NODE_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-own", instances.node_roles, REMOVED, FREE, _GRANT_ACTIONS)
+BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions("", ""))
+SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{component}", planned.groups, REMOVED, priced("node"), _actions(
+    "Microsoft.Compute/virtualMachineScaleSets",
+    f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read",
+))
 
-NODES_READY = ResourceKind[Lookup](
-    type="gpuinfra:index:NodesReady",
-    name="{component}-ready",
-    each=planned.nodes_ready,
-    lifetime=REMOVED,
-    price=Price(item=None, reason="it waits, and creates nothing in the account"),
-    actions=Actions("", ""),
-)
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it waits, and creates nothing in the account"),
+    Actions("", ""))
 
+# fmt: on
 RESOURCES = planned.rows(globals())
 """The table."""
 

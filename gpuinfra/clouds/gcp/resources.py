@@ -57,409 +57,123 @@ _BUCKET_GRANT_ACTIONS = _iam_policy("storage.buckets")
 _LOG_BUCKET_ACTIONS = _crud("logging.buckets")
 _SINK_ACTIONS = _crud("logging.sinks")
 
+# fmt: off
 # APIs.
-SERVICE = ResourceKind(
-    type="gcp:projects/service:Service",
-    name="{component}-{api}",
-    each=instances.services,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "serviceusage.services.enable serviceusage.operations.get",
-        "serviceusage.services.get serviceusage.services.list",
-    ),
-)
+SERVICE = ResourceKind("gcp:projects/service:Service", "{component}-{api}", instances.services, REMOVED, FREE, Actions(
+    "serviceusage.services.enable serviceusage.operations.get",
+    "serviceusage.services.get serviceusage.services.list",
+))
 # Audit and budget.
-AUDIT_CONFIG = ResourceKind(
-    type="gcp:projects/iAMAuditConfig:IAMAuditConfig",
-    name="{component}-config",
-    each=instances.audit_trails,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", _PROJECT_POLICY, _PROJECT_POLICY),
-)
-AUDIT_LOG_BUCKET = ResourceKind(
-    type="gcp:logging/projectBucketConfig:ProjectBucketConfig",
-    name="{component}-log-bucket",
-    each=instances.audit_trails,
-    lifetime=retained(AUDIT),
-    price=BY_USAGE,
-    actions=_LOG_BUCKET_ACTIONS,
-    lookup=find("logs"),
-)
-ALL_LOGS_SINK = ResourceKind(
-    type="gcp:logging/projectSink:ProjectSink",
-    name="{component}-all-logs",
-    each=instances.audit_trails,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SINK_ACTIONS,
-)
-RECORDS_SINK = ResourceKind(
-    type="gcp:logging/projectSink:ProjectSink",
-    name="{component}-records",
-    each=instances.audit_trails,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SINK_ACTIONS,
-)
-RECORDS_WRITER = ResourceKind(
-    type="gcp:storage/bucketIAMMember:BucketIAMMember",
-    name="{component}-writer",
-    each=instances.audit_trails,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_BUCKET_GRANT_ACTIONS,
-)
-BUDGET = ResourceKind(
-    type="gcp:billing/budget:Budget",
-    name="{component}-month",
-    each=instances.budgets,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_crud("billing.budgets"),
-)
-BUDGET_EMAIL = ResourceKind(
-    type="gcp:monitoring/notificationChannel:NotificationChannel",
-    name="{component}-email-{index}",
-    each=instances.recipients,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_crud("monitoring.notificationChannels"),
-)
+AUDIT_CONFIG = ResourceKind("gcp:projects/iAMAuditConfig:IAMAuditConfig", "{component}-config", instances.audit_trails, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", _PROJECT_POLICY, _PROJECT_POLICY))
+AUDIT_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-log-bucket", instances.audit_trails, retained(AUDIT), BY_USAGE,
+    _LOG_BUCKET_ACTIONS, find("logs"))
+ALL_LOGS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-all-logs", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
+RECORDS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-records", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
+RECORDS_WRITER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-writer", instances.audit_trails, REMOVED, FREE,
+    _BUCKET_GRANT_ACTIONS)
+BUDGET = ResourceKind("gcp:billing/budget:Budget", "{component}-month", instances.budgets, REMOVED, FREE, _crud("billing.budgets"))
+BUDGET_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChannel", "{component}-email-{index}", instances.recipients, REMOVED, FREE,
+    _crud("monitoring.notificationChannels"))
 # Keys.
-KEY_RING = ResourceKind(
-    type="gcp:kms/keyRing:KeyRing",
-    name="{component}-ring",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=FREE,
-    actions=Actions("cloudkms.keyRings.create", "cloudkms.keyRings.get"),
-    lookup=find("ring"),
-)
-KEY = ResourceKind(
-    type="gcp:kms/cryptoKey:CryptoKey",
-    name="{component}-key",
-    each=instances.keys,
-    lifetime=retained(KEY_REASON),
-    price=Price(item=None, reason="billed by the month and by use; no price is in the catalog"),
-    actions=Actions(
-        "cloudkms.cryptoKeys.create",
-        "cloudkms.cryptoKeys.get",
-        "cloudkms.cryptoKeys.update",
-        "cloudkms.cryptoKeyVersions.destroy cloudkms.cryptoKeyVersions.list",
-    ),
-    lookup=find("key"),
-)
-KEY_GRANT = ResourceKind(
-    type="gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
-    name="{component}-{user}",
-    each=instances.key_users,
-    lifetime=retained(GRANT_REASON),
-    price=FREE,
-    actions=_KEY_GRANT_ACTIONS,
-)
+KEY_RING = ResourceKind("gcp:kms/keyRing:KeyRing", "{component}-ring", instances.keys, retained(KEY_REASON), FREE,
+    Actions("cloudkms.keyRings.create", "cloudkms.keyRings.get"), find("ring"))
+KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed by the month and by use; no price is in the catalog"), Actions(
+    "cloudkms.cryptoKeys.create",
+    "cloudkms.cryptoKeys.get",
+    "cloudkms.cryptoKeys.update",
+    "cloudkms.cryptoKeyVersions.destroy cloudkms.cryptoKeyVersions.list",
+), find("key"))
+KEY_GRANT = ResourceKind("gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember", "{component}-{user}", instances.key_users, retained(GRANT_REASON), FREE,
+    _KEY_GRANT_ACTIONS)
 # Buckets.
-BUCKET = ResourceKind(
-    type="gcp:storage/bucket:Bucket",
-    name="{component}-bucket",
-    each=instances.buckets,
-    lifetime=retained("{why}"),
-    price=BY_USAGE,
-    actions=_crud("storage.buckets"),
-    lookup=find("bucket"),
-)
-EVIDENCE_READER = ResourceKind(
-    type="gcp:storage/bucketIAMMember:BucketIAMMember",
-    name="{component}-reader-{index}",
-    each=instances.evidence_readers,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_BUCKET_GRANT_ACTIONS,
-)
+BUCKET = ResourceKind("gcp:storage/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE,
+    _crud("storage.buckets"), find("bucket"))
+EVIDENCE_READER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-reader-{index}", instances.evidence_readers, REMOVED, FREE,
+    _BUCKET_GRANT_ACTIONS)
 # Network.
-MAIN_NETWORK = ResourceKind(
-    type="gcp:compute/network:Network",
-    name="{component}-main",
-    each=instances.main_networks,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=_NETWORK_ACTIONS,
-    lookup=find("network", "main"),
-)
-DATA_NETWORK = ResourceKind(
-    type="gcp:compute/network:Network",
-    name="{component}-{network}",
-    each=instances.data_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_NETWORK_ACTIONS,
-)
-SUBNET = ResourceKind(
-    type="gcp:compute/subnetwork:Subnetwork",
-    name="{component}-{subnet}",
-    each=instances.subnets,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SUBNET_ACTIONS,
-)
-FIREWALL_RULE = ResourceKind(
-    type="gcp:compute/firewall:Firewall",
-    name="{component}-{rule}",
-    each=instances.firewall_rules,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_FIREWALL_ACTIONS,
-)
-SERVICES_RANGE = ResourceKind(
-    type="gcp:compute/globalAddress:GlobalAddress",
-    name="{component}-services",
-    each=instances.peered_networks,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=Actions(
-        f"compute.globalAddresses.createInternal compute.globalAddresses.setLabels?labels compute.networks.use {_GLOBAL}",
-        "compute.globalAddresses.get",
-        f"compute.globalAddresses.setLabels?labels {_GLOBAL}",
-        f"compute.globalAddresses.deleteInternal compute.networks.use {_GLOBAL}",
-    ),
-    lookup=find("address", "services"),
-)
-SERVICES_PEERING = ResourceKind(
-    type="gcp:servicenetworking/connection:Connection",
-    name="{component}-services",
-    each=instances.peered_networks,
-    lifetime=retained(CONTAINS, with_data=True),
-    price=FREE,
-    actions=Actions(
-        "servicenetworking.services.addPeering compute.networks.addPeering compute.globalAddresses.list servicenetworking.operations.get",
-        "servicenetworking.services.get compute.networks.get",
-        "servicenetworking.services.addPeering servicenetworking.operations.get",
-        "compute.networks.removePeering servicenetworking.services.deleteConnection servicenetworking.operations.get",
-    ),
-    lookup=find("connection", "services"),
-)
-ROUTER = ResourceKind(
-    type="gcp:compute/router:Router",
-    name="{component}-router",
-    each=instances.nat_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_crud("compute.routers", _UPDATE_POLICY, wait=_REGION),
-)
-NAT = ResourceKind(
-    type="gcp:compute/routerNat:RouterNat",
-    name="{component}-nat",
-    each=instances.nat_networks,
-    lifetime=REMOVED,
-    price=priced("nat_vm_hour"),
-    actions=Actions(
-        f"compute.routers.get compute.routers.update compute.subnetworks.use {_REGION}",
-        "compute.routers.get",
-        f"compute.routers.update {_REGION}",
-        f"compute.routers.update {_REGION}",
-    ),
-)
-DNS_POLICY = ResourceKind(
-    type="gcp:dns/policy:Policy",
-    name="{component}-dns-policy",
-    each=instances.main_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_crud("dns.policies", "dns.networks.bindPrivateDNSPolicy"),
-)
-DNS_ZONE = ResourceKind(
-    type="gcp:dns/managedZone:ManagedZone",
-    name="{component}-apis-{domain}",
-    each=instances.private_domains,
-    lifetime=REMOVED,
-    price=Price(item=None, reason="billed by the month and by use; no price is in the catalog"),
-    actions=_crud("dns.managedZones", "dns.networks.bindPrivateDNSZone"),
-)
-DNS_RECORD = ResourceKind(
-    type="gcp:dns/recordSet:RecordSet",
-    name="{component}-apis-{domain}-{record}",
-    each=instances.private_records,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        "dns.resourceRecordSets.create dns.changes.create dns.changes.get",
-        "dns.resourceRecordSets.list",
-        "dns.resourceRecordSets.update dns.changes.create dns.changes.get",
-        "dns.resourceRecordSets.delete dns.changes.create dns.changes.get",
-    ),
-)
-FLOW_LOG_BUCKET = ResourceKind(
-    type="gcp:logging/projectBucketConfig:ProjectBucketConfig",
-    name="{component}-flow-logs",
-    each=instances.main_networks,
-    lifetime=retained(AUDIT),
-    price=BY_USAGE,
-    actions=_LOG_BUCKET_ACTIONS,
-    lookup=find("logs"),
-)
-FLOW_LOG_SINK = ResourceKind(
-    type="gcp:logging/projectSink:ProjectSink",
-    name="{component}-flow-logs",
-    each=instances.main_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SINK_ACTIONS,
-)
-NODE_FIREWALL_RULE = ResourceKind(
-    type="gcp:compute/firewall:Firewall",
-    name="{component}-allow-nodes",
-    each=instances.existing_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_FIREWALL_ACTIONS,
-)
-RDMA_NETWORK = ResourceKind(
-    type="gcp:compute/network:Network",
-    name="{component}",
-    each=instances.rdma_networks,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_NETWORK_ACTIONS,
-)
-RDMA_SUBNET = ResourceKind(
-    type="gcp:compute/subnetwork:Subnetwork",
-    name="{component}-{index}",
-    each=instances.rdma_subnets,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_SUBNET_ACTIONS,
-)
+MAIN_NETWORK = ResourceKind("gcp:compute/network:Network", "{component}-main", instances.main_networks, retained(CONTAINS, with_data=True), FREE,
+    _NETWORK_ACTIONS, find("network", "main"))
+DATA_NETWORK = ResourceKind("gcp:compute/network:Network", "{component}-{network}", instances.data_networks, REMOVED, FREE, _NETWORK_ACTIONS)
+SUBNET = ResourceKind("gcp:compute/subnetwork:Subnetwork", "{component}-{subnet}", instances.subnets, REMOVED, FREE, _SUBNET_ACTIONS)
+FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-{rule}", instances.firewall_rules, REMOVED, FREE, _FIREWALL_ACTIONS)
+SERVICES_RANGE = ResourceKind("gcp:compute/globalAddress:GlobalAddress", "{component}-services", instances.peered_networks, retained(CONTAINS, with_data=True), FREE, Actions(
+    f"compute.globalAddresses.createInternal compute.globalAddresses.setLabels?labels compute.networks.use {_GLOBAL}",
+    "compute.globalAddresses.get",
+    f"compute.globalAddresses.setLabels?labels {_GLOBAL}",
+    f"compute.globalAddresses.deleteInternal compute.networks.use {_GLOBAL}",
+), find("address", "services"))
+SERVICES_PEERING = ResourceKind("gcp:servicenetworking/connection:Connection", "{component}-services", instances.peered_networks, retained(CONTAINS, with_data=True), FREE, Actions(
+    "servicenetworking.services.addPeering compute.networks.addPeering compute.globalAddresses.list servicenetworking.operations.get",
+    "servicenetworking.services.get compute.networks.get",
+    "servicenetworking.services.addPeering servicenetworking.operations.get",
+    "compute.networks.removePeering servicenetworking.services.deleteConnection servicenetworking.operations.get",
+), find("connection", "services"))
+ROUTER = ResourceKind("gcp:compute/router:Router", "{component}-router", instances.nat_networks, REMOVED, FREE,
+    _crud("compute.routers", _UPDATE_POLICY, wait=_REGION))
+NAT = ResourceKind("gcp:compute/routerNat:RouterNat", "{component}-nat", instances.nat_networks, REMOVED, priced("nat_vm_hour"), Actions(
+    f"compute.routers.get compute.routers.update compute.subnetworks.use {_REGION}",
+    "compute.routers.get",
+    f"compute.routers.update {_REGION}",
+    f"compute.routers.update {_REGION}",
+))
+DNS_POLICY = ResourceKind("gcp:dns/policy:Policy", "{component}-dns-policy", instances.main_networks, REMOVED, FREE,
+    _crud("dns.policies", "dns.networks.bindPrivateDNSPolicy"))
+DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, Price(item=None, reason="billed by the month and by use; no price is in the catalog"),
+    _crud("dns.managedZones", "dns.networks.bindPrivateDNSZone"))
+DNS_RECORD = ResourceKind("gcp:dns/recordSet:RecordSet", "{component}-apis-{domain}-{record}", instances.private_records, REMOVED, FREE, Actions(
+    "dns.resourceRecordSets.create dns.changes.create dns.changes.get",
+    "dns.resourceRecordSets.list",
+    "dns.resourceRecordSets.update dns.changes.create dns.changes.get",
+    "dns.resourceRecordSets.delete dns.changes.create dns.changes.get",
+))
+FLOW_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-flow-logs", instances.main_networks, retained(AUDIT), BY_USAGE,
+    _LOG_BUCKET_ACTIONS, find("logs"))
+FLOW_LOG_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-flow-logs", instances.main_networks, REMOVED, FREE, _SINK_ACTIONS)
+NODE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-nodes", instances.existing_networks, REMOVED, FREE,
+    _FIREWALL_ACTIONS)
+RDMA_NETWORK = ResourceKind("gcp:compute/network:Network", "{component}", instances.rdma_networks, REMOVED, FREE, _NETWORK_ACTIONS)
+RDMA_SUBNET = ResourceKind("gcp:compute/subnetwork:Subnetwork", "{component}-{index}", instances.rdma_subnets, REMOVED, FREE, _SUBNET_ACTIONS)
 # File systems.
-SERVICE_AGENT = ResourceKind(
-    type="gcp:projects/serviceIdentity:ServiceIdentity",
-    name="{component}-agent",
-    each=instances.file_systems,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions("serviceusage.services.enable", "serviceusage.services.get"),
-)
-FILE_SYSTEM_KEY_GRANT = ResourceKind(
-    type="gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
-    name="{component}-key",
-    each=instances.file_systems,
-    lifetime=retained(GRANT_REASON),
-    price=FREE,
-    actions=_KEY_GRANT_ACTIONS,
-)
-LUSTRE = ResourceKind(
-    type="gcp:lustre/instance:Instance",
-    name="{component}-lustre",
-    each=instances.lustre,
-    lifetime=retained("{why}", with_data=True),
-    price=priced("lustre_gib_month"),
-    actions=_crud("lustre.instances", wait="lustre.operations.get"),
-    lookup=find("lustre"),
-)
-FILESTORE = ResourceKind(
-    type="gcp:filestore/instance:Instance",
-    name="{component}-home",
-    each=instances.filestores,
-    lifetime=retained("{why}", with_data=True),
-    price=Price(item=None, reason="billed by capacity; no price is in the catalog"),
-    actions=_crud("file.instances", wait="file.operations.get"),
-    lookup=find("filestore"),
-)
-DATA_BUCKET_GRANT = ResourceKind(
-    type="gcp:storage/bucketIAMMember:BucketIAMMember",
-    name="{component}-data-{access}",
-    each=instances.bucket_grants,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_BUCKET_GRANT_ACTIONS,
-)
+SERVICE_AGENT = ResourceKind("gcp:projects/serviceIdentity:ServiceIdentity", "{component}-agent", instances.file_systems, REMOVED, FREE,
+    Actions("serviceusage.services.enable", "serviceusage.services.get"))
+FILE_SYSTEM_KEY_GRANT = ResourceKind("gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember", "{component}-key", instances.file_systems, retained(GRANT_REASON), FREE,
+    _KEY_GRANT_ACTIONS)
+LUSTRE = ResourceKind("gcp:lustre/instance:Instance", "{component}-lustre", instances.lustre, retained("{why}", with_data=True), priced("lustre_gib_month"),
+    _crud("lustre.instances", wait="lustre.operations.get"), find("lustre"))
+FILESTORE = ResourceKind("gcp:filestore/instance:Instance", "{component}-home", instances.filestores, retained("{why}", with_data=True), Price(item=None, reason="billed by capacity; no price is in the catalog"),
+    _crud("file.instances", wait="file.operations.get"), find("filestore"))
+DATA_BUCKET_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-data-{access}", instances.bucket_grants, REMOVED, FREE,
+    _BUCKET_GRANT_ACTIONS)
 # Nodes.
-NODE_ACCOUNT = ResourceKind(
-    type="gcp:serviceaccount/account:Account",
-    name="{component}-account",
-    each=instances.node_roles,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_crud("iam.serviceAccounts"),
-)
-NODE_GRANT = ResourceKind(
-    type="gcp:storage/bucketIAMMember:BucketIAMMember",
-    name="{component}-{grant}",
-    each=instances.node_grants,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_BUCKET_GRANT_ACTIONS,
-)
-IMAGE_READER = ResourceKind(
-    type="gcp:artifactregistry/repositoryIamMember:RepositoryIamMember",
-    name="{component}-images",
-    each=instances.image_readers,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_iam_policy("artifactregistry.repositories"),
-)
-BUNDLE = ResourceKind(
-    type="gcp:storage/bucketObject:BucketObject",
-    name="{component}-bundle",
-    each=instances.pools,
-    lifetime=REMOVED,
-    price=BY_USAGE,
-    actions=_crud("storage.objects"),
-)
-PLACEMENT_POLICY = ResourceKind(
-    type="gcp:compute/resourcePolicy:ResourcePolicy",
-    name="{component}",
-    each=instances.placement_policies,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=_crud("compute.resourcePolicies", update="", wait=_REGION),
-)
-TEMPLATE = ResourceKind(
-    type="gcp:compute/instanceTemplate:InstanceTemplate",
-    name="{component}-template",
-    each=instances.groups,
-    lifetime=REMOVED,
-    price=priced("disk_gib_month"),
-    actions=_crud(
-        "compute.instanceTemplates", "compute.subnetworks.use iam.serviceAccounts.actAs", update="", wait=_GLOBAL
-    ),
-)
-GROUP = ResourceKind(
-    type="gcp:compute/instanceGroupManager:InstanceGroupManager",
-    name="{component}",
-    each=instances.groups,
-    lifetime=REMOVED,
-    price=priced("node"),
-    actions=Actions(
-        f"compute.instanceGroupManagers.create compute.instanceTemplates.useReadOnly compute.instances.create iam.serviceAccounts.actAs {_ZONE}",
-        "compute.instanceGroupManagers.get compute.instanceGroups.list",
-        f"compute.instanceGroupManagers.update compute.instanceTemplates.useReadOnly iam.serviceAccounts.actAs {_ZONE}",
-        f"compute.instanceGroupManagers.delete compute.instanceGroups.delete compute.instances.delete {_ZONE}",
-    ),
-)
-RESIZE_REQUEST = ResourceKind(
-    type="gcp:compute/resizeRequest:ResizeRequest",
-    name="{component}-resize-request",
-    each=instances.queued_groups,
-    lifetime=REMOVED,
-    price=FREE,
-    actions=Actions(
-        f"compute.instanceGroupManagers.update {_ZONE}",
-        "compute.instanceGroupManagers.get",
-        "",
-        f"compute.instanceGroupManagers.update {_ZONE}",
-    ),
-)
+NODE_ACCOUNT = ResourceKind("gcp:serviceaccount/account:Account", "{component}-account", instances.node_roles, REMOVED, FREE,
+    _crud("iam.serviceAccounts"))
+NODE_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-{grant}", instances.node_grants, REMOVED, FREE,
+    _BUCKET_GRANT_ACTIONS)
+IMAGE_READER = ResourceKind("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "{component}-images", instances.image_readers, REMOVED, FREE,
+    _iam_policy("artifactregistry.repositories"))
+BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", instances.pools, REMOVED, BY_USAGE, _crud("storage.objects"))
+PLACEMENT_POLICY = ResourceKind("gcp:compute/resourcePolicy:ResourcePolicy", "{component}", instances.placement_policies, REMOVED, FREE,
+    _crud("compute.resourcePolicies", update="", wait=_REGION))
+TEMPLATE = ResourceKind("gcp:compute/instanceTemplate:InstanceTemplate", "{component}-template", instances.groups, REMOVED, priced("disk_gib_month"),
+    _crud("compute.instanceTemplates", "compute.subnetworks.use iam.serviceAccounts.actAs", update="", wait=_GLOBAL ))
+GROUP = ResourceKind("gcp:compute/instanceGroupManager:InstanceGroupManager", "{component}", instances.groups, REMOVED, priced("node"), Actions(
+    f"compute.instanceGroupManagers.create compute.instanceTemplates.useReadOnly compute.instances.create iam.serviceAccounts.actAs {_ZONE}",
+    "compute.instanceGroupManagers.get compute.instanceGroups.list",
+    f"compute.instanceGroupManagers.update compute.instanceTemplates.useReadOnly iam.serviceAccounts.actAs {_ZONE}",
+    f"compute.instanceGroupManagers.delete compute.instanceGroups.delete compute.instances.delete {_ZONE}",
+))
+RESIZE_REQUEST = ResourceKind("gcp:compute/resizeRequest:ResizeRequest", "{component}-resize-request", instances.queued_groups, REMOVED, FREE, Actions(
+    f"compute.instanceGroupManagers.update {_ZONE}",
+    "compute.instanceGroupManagers.get",
+    "",
+    f"compute.instanceGroupManagers.update {_ZONE}",
+))
 
-NODES_READY = ResourceKind[Lookup](
-    type="gpuinfra:index:NodesReady",
-    name="{component}-ready",
-    each=planned.nodes_ready,
-    lifetime=REMOVED,
-    price=Price(item=None, reason="it waits, and creates nothing in the account"),
-    actions=Actions("", ""),
-)
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it waits, and creates nothing in the account"),
+    Actions("", ""))
 
+# fmt: on
 RESOURCES = planned.rows(globals())
 """The table."""
 
