@@ -1,4 +1,4 @@
-"""Small Google Cloud programs: a network, an account, a bucket, a template and a group, made as the engine would make them."""
+"""A small cluster on Google Cloud, created call by call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small Azure programs: an account with a container, an identity, a network, a scale set, made as the engine would make them."""
+"""A small cluster on Azure, created call by call."""
 
 from __future__ import annotations
 

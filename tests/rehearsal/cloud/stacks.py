@@ -1,4 +1,4 @@
-"""A small cluster in the cloud, made call by call."""
+"""A small cluster on AWS, created call by call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of role assignments: what is read is judged as Azure describes it, what is not read allows nothing."""
+"""Conditions of role assignments: supported ones are evaluated as Azure documents them, others allow nothing."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
         (f"{PATH} StringEquals 'it''s'", False),
     ],
 )
-def test_conditions_are_judged(condition: str, expected: bool) -> None:
-    """AND goes before OR, an attribute that a request lacks compares as false."""
+def test_conditions_are_evaluated(condition: str, expected: bool) -> None:
+    """AND precedes OR, and an attribute that a request lacks compares as false."""
     assert holds(condition, READ, {f"{BLOBS}:path": "a/b"}) is expected
 
 
@@ -48,6 +48,6 @@ def test_conditions_are_judged(condition: str, expected: bool) -> None:
         f"{PATH} StringWhatever 'a/b'", "@Environment[x] StringEquals 'a'", f"{PATH} StringEquals 'a/b' {PATH}", "@Principal[x:y] StringEquals 'a'",
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_allows_nothing(condition: str) -> None:
-    """A gap shows as a refusal, even where another part of the condition would hold."""
+def test_an_unsupported_condition_allows_nothing(condition: str) -> None:
+    """A gap is a denial, even where another part of the condition holds."""
     assert holds(condition, READ, {f"{BLOBS}:path": "a/b"}) is False

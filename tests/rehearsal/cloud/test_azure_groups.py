@@ -1,4 +1,4 @@
-"""Scale sets make machines, bring them to another model where they are, and say in Azure's words what they cannot do."""
+"""Scale sets launch machines, upgrade them in place, and report errors in Azure's words."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def wanted(cloud: Cloud) -> dict[str, bool]:
     return {name: one["model"] == wanted_model for name, one in running(cloud).items()}
 
 
-def test_a_scale_set_makes_machines_as_its_model_says(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """Launch order, machine type, image and tags come out of the model; on a second look there are no more."""
+def test_a_scale_set_launches_machines_of_its_model(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
+    """Machine type, image and tags come from the model; a second round launches none."""
     microsoft.scale_set(azure, microsoft.profile(subnet), zones=["3"])
     settle(cloud)
     assert list(running(cloud)) == ["gpu-1", "gpu-2"]
@@ -109,10 +109,8 @@ def test_a_scale_set_makes_machines_as_its_model_says(azure: Client, cloud: Clou
     assert host.launched == [first["id"], running(cloud)["gpu-2"]["id"]]
 
 
-def test_a_set_grows_shrinks_from_the_newest_and_replaces_what_is_lost(
-    azure: Client, cloud: Cloud, host: Host, subnet: Made
-) -> None:
-    """Numbers of machines are never used twice."""
+def test_a_set_grows_shrinks_and_replaces_lost_machines(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
+    """The newest machine leaves first. Numbers of machines are never used twice."""
     made = microsoft.scale_set(azure, microsoft.profile(subnet))
     settle(cloud)
     made = azure.update(made, {"sku": {"name": microsoft.MACHINE, "tier": "Standard", "capacity": 3}})
@@ -127,7 +125,7 @@ def test_a_set_grows_shrinks_from_the_newest_and_replaces_what_is_lost(
 
 
 def test_the_agent_runs_each_script_once_on_each_machine(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """The first one too; a machine that is not up yet gets it when it is."""
+    """Including the first one; a machine that is not up yet runs it later."""
     host.down = {"00000000-0000-4a00-8000-000000000002"}
     microsoft.scale_set(azure, microsoft.profile(subnet, script=SCRIPT))
     settle(cloud)
@@ -137,8 +135,8 @@ def test_the_agent_runs_each_script_once_on_each_machine(azure: Client, cloud: C
     assert sorted(host.ran) == [(f"00000000-0000-4a00-8000-00000000000{n}", SCRIPT) for n in (1, 2)]
 
 
-def test_a_new_script_rolls_through_the_machines_where_they_are(azure: Client, cloud: Cloud, host: Host, health: dict[str, str], subnet: Made) -> None:  # fmt: skip
-    """A batch, and the next one only when the machines of the first are healthy; nobody gets a new disk or new custom data."""
+def test_a_new_script_rolls_in_batches_in_place(azure: Client, cloud: Cloud, host: Host, health: dict[str, str], subnet: Made) -> None:  # fmt: skip
+    """A batch waits until the machines of the batch before it are healthy; no machine gets a new disk or new custom data."""
     made = microsoft.scale_set(azure, microsoft.profile(subnet, script=SCRIPT), 4)
     settle(cloud)
     ids = [one["id"] for one in running(cloud).values()]
@@ -157,10 +155,10 @@ def test_a_new_script_rolls_through_the_machines_where_they_are(azure: Client, c
     assert {one["custom_data"] for one in running(cloud).values()} == {microsoft.encoded(microsoft.CUSTOM_DATA)}
 
 
-def test_a_roll_does_not_go_on_with_an_answer_about_the_old_model(
+def test_a_roll_ignores_health_of_the_old_model(
     azure: Client, cloud: Cloud, host: Host, health: dict[str, str], subnet: Made
 ) -> None:
-    """A machine says that it is healthy until its new script has done something; the next one waits for the script's end."""
+    """A machine reports healthy until its new script runs; the next batch waits for the end of the script."""
     policy = {"mode": "Rolling", "rollingUpgradePolicy": {"maxBatchInstancePercent": 25}}
     made = microsoft.scale_set(azure, microsoft.profile(subnet, script=SCRIPT), 4, upgradePolicy=policy)
     settle(cloud)
@@ -175,10 +173,10 @@ def test_a_roll_does_not_go_on_with_an_answer_about_the_old_model(
     assert list(wanted(cloud).values()) == [True] * 4
 
 
-def test_a_canary_that_is_ill_stops_the_upgrade(
+def test_an_unhealthy_canary_stops_the_upgrade(
     azure: Client, cloud: Cloud, host: Host, health: dict[str, str], subnet: Made
 ) -> None:
-    """The others keep their model, and the set shows why in Azure's words until another model is wanted."""
+    """The other machines keep their model, and the set shows the reason in Azure's words until it gets another model."""
     policy = {
         "mode": "Rolling",
         "rollingUpgradePolicy": {"maxBatchInstancePercent": 25, "maxUnhealthyUpgradedInstancePercent": 20},
@@ -201,7 +199,7 @@ def test_a_canary_that_is_ill_stops_the_upgrade(
 
 
 def test_another_image_gives_machines_a_new_disk(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """They stay who they are, and boot from the beginning with the custom data of now."""
+    """They keep their ids and boot for the first time with the current custom data."""
     made = microsoft.scale_set(azure, microsoft.profile(subnet))
     settle(cloud)
     model = microsoft.profile(subnet, custom_data="new")
@@ -214,10 +212,10 @@ def test_another_image_gives_machines_a_new_disk(azure: Client, cloud: Cloud, ho
 
 
 @pytest.mark.parametrize(("mode", "count"), [("Manual", 0), ("Automatic", 3)])
-def test_other_modes_change_nobody_or_everybody(
+def test_manual_and_automatic_modes_change_none_or_all(
     azure: Client, cloud: Cloud, host: Host, subnet: Made, mode: str, count: int
 ) -> None:
-    """As Azure says of them."""
+    """As Azure documents them."""
     made = microsoft.scale_set(azure, microsoft.profile(subnet), 3, upgradePolicy={"mode": mode})
     settle(cloud)
     azure.update(made, {"virtualMachineProfile": microsoft.profile(subnet, userData="YQ==")})
@@ -232,8 +230,8 @@ def test_other_modes_change_nobody_or_everybody(
         ({"zones": ["3"]}, "ZonalAllocationFailed"),
     ],
 )
-def test_without_capacity_the_creation_fails_and_the_set_is_there(azure: Client, cloud: Cloud, subnet: Made, more: dict[str, Any], code: str) -> None:  # fmt: skip
-    """In Azure's words, which the handover takes for a want of capacity."""
+def test_a_creation_without_capacity_fails_and_keeps_the_set(azure: Client, cloud: Cloud, subnet: Made, more: dict[str, Any], code: str) -> None:  # fmt: skip
+    """The error has Azure's words, which the handover classifies as missing capacity."""
     cloud.faults = Faults(["cloud:no-capacity:gpu"], cloud.store)
     with pytest.raises(grpc.RpcError) as caught:
         microsoft.scale_set(azure, microsoft.profile(subnet), **more)
@@ -242,8 +240,8 @@ def test_without_capacity_the_creation_fails_and_the_set_is_there(azure: Client,
     assert len(cloud.store.list(model.GROUP)) == 1
 
 
-def test_spot_machines_are_evicted_and_missed(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """An evicted machine is gone; without capacity its set says so, and the handover reads it as a want of capacity."""
+def test_an_evicted_spot_machine_is_gone(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
+    """Without capacity the set reports it, and the handover classifies it as missing capacity."""
     made = microsoft.scale_set(azure, microsoft.profile(subnet, priority="Spot", evictionPolicy="Delete"))
     settle(cloud)
     assert {one["kind"] for one in running(cloud).values()} == {"spot"}
@@ -257,8 +255,8 @@ def test_spot_machines_are_evicted_and_missed(azure: Client, cloud: Cloud, host:
     assert classify(f"{code}: {text}") == "capacity"
 
 
-def test_a_reservation_holds_no_more_than_it_says(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """A reservation group of two gives two machines, and the third is refused; one that nobody knows is large enough."""
+def test_a_reservation_group_holds_no_more_than_its_size(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
+    """The third machine in a group of two is rejected; a group of unknown size is large enough."""
     group = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Compute/capacityReservationGroups/a"
     named = {"capacityReservation": {"capacityReservationGroup": {"id": group}}}
     made = microsoft.scale_set(azure, microsoft.profile(subnet, **named), singlePlacementGroup=False)
@@ -279,17 +277,17 @@ def test_a_reservation_holds_no_more_than_it_says(azure: Client, cloud: Cloud, h
         ({"virtualMachineProfile": {}}, "a health probe or health extension was not provided"),
     ],
 )
-def test_what_azure_refuses_is_refused(
+def test_invalid_scale_sets_are_rejected(
     azure: Client, cloud: Cloud, subnet: Made, more: dict[str, Any], words: str
 ) -> None:
-    """Before anything is made."""
+    """Before a machine is launched."""
     with pytest.raises(grpc.RpcError, match=words):
         microsoft.scale_set(azure, microsoft.profile(subnet), **more)
     assert cloud.store.list(model.GROUP) == []
 
 
-def test_what_is_named_has_to_be_there(azure: Client, subnet: Made) -> None:
-    """A subnet and an identity that were never made are not found; those of other subscriptions are believed."""
+def test_referenced_resources_have_to_exist(azure: Client, subnet: Made) -> None:
+    """A subnet and an identity that do not exist are not found; those of other subscriptions are believed."""
     gone = Made(subnet.token, "", subnet.id + "x", {}, {})
     with pytest.raises(grpc.RpcError, match="private-0x' was not found"):
         microsoft.scale_set(azure, microsoft.profile(gone))
@@ -316,8 +314,8 @@ def test_what_is_named_has_to_be_there(azure: Client, subnet: Made) -> None:
     microsoft.scale_set(azure, microsoft.profile(theirs))
 
 
-def test_data_for_machines_is_encoded_and_not_too_long(azure: Client, subnet: Made) -> None:
-    """Custom data of more than 65,535 bytes and a script that is no base64 are told before anything is made."""
+def test_custom_data_and_scripts_are_validated(azure: Client, subnet: Made) -> None:
+    """Custom data above 65,535 bytes and a script that is not base64 are rejected before the creation."""
     inputs = {
         **microsoft.WHERE,
         "vmScaleSetName": "gpu",
@@ -332,8 +330,8 @@ def test_data_for_machines_is_encoded_and_not_too_long(azure: Client, subnet: Ma
     )
 
 
-def test_deleting_a_resource_group_ends_what_is_in_it(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """Machines too, whoever made them."""
+def test_deleting_a_resource_group_deletes_its_content(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
+    """Machines too, whoever created them."""
     group = microsoft.group(azure)
     microsoft.scale_set(azure, microsoft.profile(subnet))
     settle(cloud)
@@ -344,7 +342,7 @@ def test_deleting_a_resource_group_ends_what_is_in_it(azure: Client, cloud: Clou
 
 
 def test_groups_of_another_kind_are_refused_by_the_handover(cloud: Cloud) -> None:
-    """A group that is no scale set is told before anything is asked."""
+    """A group that is not a scale set is rejected before a request is made."""
     from gpuinfra.handover.azure_rest import Rest
     from gpuinfra.handover.ports import GroupExpected, PortUnavailable
 
@@ -352,8 +350,8 @@ def test_groups_of_another_kind_are_refused_by_the_handover(cloud: Cloud) -> Non
         ScaleSets(Rest()).members([GroupExpected(name="g", group="asg-1", count=1)])
 
 
-def test_a_name_that_is_taken_is_said_before_anything_else(azure: Client, cloud: Cloud, subnet: Made) -> None:
-    """As Azure's provider does: it asks whether the id is in use, and only then sends what might be refused for another reason."""
+def test_a_taken_name_is_reported_first(azure: Client, cloud: Cloud, subnet: Made) -> None:
+    """Azure's provider looks up the id before it sends a creation."""
     inputs = {
         "amlFilesystemName": "scratch", "resourceGroupName": "rg", "location": "southcentralus", "filesystemSubnet": subnet.id,
         "sku": {"name": "AMLFS-Durable-Premium-250"}, "storageCapacityTiB": 8, "zones": ["1"],

@@ -1,4 +1,4 @@
-"""Azure's services over HTTP: asked by Azure's own clients, with tokens that are checked, in Azure's shapes."""
+"""Azure's own clients use the HTTP services; tokens are verified."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str
         return error.code, error.read(), {k.lower(): v for k, v in error.headers.items()}
 
 
-def test_metadata_wants_its_header_and_a_version(cloud: Cloud, machine: dict[str, Any]) -> None:
-    """Without the header, with a forwarded one or without a version there is no answer; with them it knows the machine."""
+def test_metadata_needs_its_header_and_a_version(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """Requests without the header, through a proxy or without a version are refused; others describe the machine."""
     base = f"{cloud.endpoint}/.azure/imds/{machine['id']}/metadata/instance"
     assert ask(f"{base}?api-version=2021-02-01")[0] == 400
     assert ask(f"{base}?api-version=2021-02-01", Metadata="true", X_Forwarded_For="1.2.3.4")[0] == 400
@@ -128,10 +128,10 @@ def test_metadata_wants_its_header_and_a_version(cloud: Cloud, machine: dict[str
     )
 
 
-def test_the_disc_holds_the_custom_data_of_the_disks_day(
+def test_the_provisioning_disk_keeps_its_custom_data(
     cloud: Cloud, azure: Client, group: Made, machine: dict[str, Any]
 ) -> None:
-    """Another model's custom data are not on the disc of a machine that runs."""
+    """A later model does not change the custom data of a running machine."""
     url = f"{cloud.endpoint}/.azure/imds/{machine['id']}/ovf-env.xml"
     assert microsoft.encoded(microsoft.CUSTOM_DATA).encode() in ask(url)[1]
     model = {
@@ -143,15 +143,15 @@ def test_the_disc_holds_the_custom_data_of_the_disks_day(
     assert microsoft.encoded(microsoft.CUSTOM_DATA).encode() in ask(url)[1]
 
 
-def test_azure_identity_itself_gets_the_operators_token(cloud: Cloud, server: Server) -> None:
-    """In a process of its own, with nothing but the variables that a rehearsal sets."""
+def test_azure_identity_gets_the_operators_token(cloud: Cloud, server: Server) -> None:
+    """In a process with only the variables of a rehearsal."""
     code = "from azure.identity import DefaultAzureCredential as C; print(C().get_token('https://management.azure.com/.default').token[:8])"
     run = subprocess.run([sys.executable, "-c", code], env={**environment(cloud), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
     assert run.stdout.strip() == "standin.", run.stderr
 
 
 def test_a_machine_without_an_identity_gets_no_token(cloud: Cloud, azure: Client, server: Server) -> None:
-    """As Azure says it, so that the node part's message is the one of the real thing."""
+    """With Azure's error, so that the node's message is the one that it has on Azure."""
     microsoft.scale_set(azure, microsoft.profile(microsoft.subnet(azure)), 1)
     cloud.fleet.reconcile()
     (machine,) = cloud.fleet.instances().values()
@@ -159,8 +159,8 @@ def test_a_machine_without_an_identity_gets_no_token(cloud: Cloud, azure: Client
         on_node(cloud, machine).put(URL, "evidence/train/x.json", b"{}", once=True)
 
 
-def test_a_node_may_do_what_its_role_says_and_no_more(cloud: Cloud, machine: dict[str, Any]) -> None:
-    """Evidence once, proofs again, bundles to read; not a bundle to write, nothing to delete, nothing to list."""
+def test_a_role_limits_a_node(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """A node writes evidence once, overwrites proofs and reads bundles; it cannot write bundles, delete or list."""
     node = on_node(cloud, machine)
     node.put(URL, "evidence/train/a.json", b"1", once=True)
     with pytest.raises(Exists):
@@ -187,7 +187,7 @@ def test_a_node_may_do_what_its_role_says_and_no_more(cloud: Cloud, machine: dic
 
 
 def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:
-    """A made-up one, one for another service, and one that has ended are refused; a node's token does not open ARM."""
+    """An invented token, one for another service and an expired one are denied; a node's token is not valid for ARM."""
     url = f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence/evidence/train/a.json"
     for token in ("standin.made-up", ""):
         status, _, headers = ask(url, Authorization=f"Bearer {token}", x_ms_version="2021-12-02")
@@ -209,7 +209,7 @@ def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:
 
 
 def test_the_storage_client_of_azure_reads_and_writes(cloud: Cloud, container: Made) -> None:
-    """Upload, conditional upload, properties, download, list and delete, by azure-storage-blob itself."""
+    """azure-storage-blob uploads, uploads conditionally, reads properties, downloads, lists and deletes."""
     from azure.core.exceptions import ResourceExistsError
     from azure.storage.blob import ContainerClient
 
@@ -231,7 +231,7 @@ def test_the_storage_client_of_azure_reads_and_writes(cloud: Cloud, container: M
 
 
 def test_the_compute_client_of_azure_reads_scale_sets(cloud: Cloud, group: Made) -> None:
-    """azure-mgmt-compute understands model, machines and views, so the shapes are those that Azure's own client reads."""
+    """azure-mgmt-compute parses models, machines and views."""
     from azure.core.credentials import AccessToken
     from azure.mgmt.compute import ComputeManagementClient
 
@@ -266,7 +266,7 @@ def test_the_compute_client_of_azure_reads_scale_sets(cloud: Cloud, group: Made)
 def test_the_four_ports_work_together(
     cloud: Cloud, group: Made, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Members, their evidence and proofs, who vouches for them, and their consoles, through the handover's own code."""
+    """The handover reads members, evidence, proofs, identities and consoles."""
     operator(cloud, monkeypatch)
     node = on_node(cloud, machine)
     folder = f"evidence/train/{machine['id']}/{BOOT}"
@@ -297,7 +297,7 @@ def test_the_four_ports_work_together(
 def test_evidence_of_another_subscription_is_refused(
     cloud: Cloud, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Azure signs for every customer: a machine of somebody else's subscription vouches for nothing here."""
+    """Azure signs documents of every customer; one of another subscription is no proof here."""
     operator(cloud, monkeypatch)
     proof = on_node(cloud, machine).proof(SHA256, datetime.now(UTC))
     identity = ports.AttestedIdentity(attested.Trust(), lambda: {"00000000-0000-4000-8000-0000000000ff"})
@@ -305,8 +305,8 @@ def test_evidence_of_another_subscription_is_refused(
         identity.verify(proof)
 
 
-def test_an_account_that_is_closed_lets_nodes_in_through_an_endpoint_only(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """Public access off: the operator is outside, and a node is inside once there is a private endpoint."""
+def test_a_private_account_needs_a_private_endpoint(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Without public access the operator is denied, and a node needs a private endpoint."""
     account = cloud.store.list("azure-native:storage:StorageAccount")[0]
     cloud.store.update(
         account.__class__(
@@ -327,8 +327,8 @@ def test_an_account_that_is_closed_lets_nodes_in_through_an_endpoint_only(cloud:
     on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
 
 
-def test_what_a_policy_holds_is_neither_changed_nor_deleted(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """Immutability refuses both, for the operator too, and the container and its group stay with what they hold."""
+def test_an_immutability_policy_forbids_change_and_deletion(cloud: Cloud, azure: Client, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """For the operator too; the container and its resource group cannot be deleted either."""
     lock = {"resourceGroupName": "rg", "accountName": "evidence0a1b", "containerName": "evidence", "immutabilityPolicyName": "default", "immutabilityPeriodSinceCreationInDays": 1}  # fmt: skip
     azure.create("azure-native:storage:BlobContainerImmutabilityPolicy", lock, "lock")
     node = on_node(cloud, machine)
@@ -344,8 +344,8 @@ def test_what_a_policy_holds_is_neither_changed_nor_deleted(cloud: Cloud, azure:
         cloud.delete(found)
 
 
-def test_lists_go_on_page_after_page(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scale set of more machines than a page holds, and a container of more blobs than a page holds, are read whole."""
+def test_lists_are_paged(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scale set and a container with more than one page are read completely."""
     from gpuinfra.rehearsal.cloud.azure.http import arm, blobs
 
     monkeypatch.setattr(arm, "_PAGE", 1)
@@ -360,7 +360,7 @@ def test_lists_go_on_page_after_page(cloud: Cloud, group: Made, monkeypatch: pyt
 def test_images_have_one_version_that_is_visibly_synthetic(
     cloud: Cloud, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Known offers answer, others have none."""
+    """Known offers have one version, others have none."""
     rest = operator(cloud, monkeypatch)
     base = f"/subscriptions/{ids.SUBSCRIPTION}/providers/Microsoft.Compute/locations/uksouth/publishers/microsoft-dsvm/artifacttypes/vmimage/offers"
     (one,) = rest.arm(f"{base}/ubuntu-hpc/skus/2204/versions", "2024-11-01")["value"]
@@ -368,16 +368,16 @@ def test_images_have_one_version_that_is_visibly_synthetic(
     assert rest.arm(f"{base}/nothing/skus/2204/versions", "2024-11-01")["value"] == []
 
 
-def test_what_is_not_rehearsed_is_refused_by_name(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unknown question has an error with its path, never an empty answer."""
+def test_an_unsupported_request_is_rejected_by_name(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the path of the request."""
     rest = operator(cloud, monkeypatch)
     for path in (f"{group.id}/skus", "/subscriptions/x/resourceGroups", group.id.replace("/gpu", "/none")):
         with pytest.raises(PortUnavailable, match=r"is not supported in a rehearsal|was not found"):
             rest.arm(path, "2024-11-01")
 
 
-def test_the_bundle_is_fetched_as_a_node_fetches_it(cloud: Cloud, machine: dict[str, Any], tmp_path: Path) -> None:
-    """The script of custom data, in a process of its own, gets the very bytes, and none other than those."""
+def test_custom_data_downloads_the_bundle(cloud: Cloud, machine: dict[str, Any], tmp_path: Path) -> None:
+    """The script of custom data, in its own process, downloads the exact bytes and rejects others."""
     import gzip
     import hashlib
 

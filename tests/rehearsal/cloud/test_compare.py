@@ -33,10 +33,8 @@ def told(calls: list[dict[str, Any]], folder: Path, capsys: pytest.CaptureFixtur
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_what_the_stand_in_answered_itself_shows_no_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Checks, differences, creations and look-ups are made again and come out the same."""
+def test_a_recording_of_the_stand_in_has_no_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Checks, diffs, creations and lookups are repeated with equal results."""
     code, lines = told(entries(), tmp_path, capsys)
     assert (code, lines) == (0, [f"{len(entries())} calls of providers, 0 differences"])
     assert {entry["method"].rsplit("/", 1)[1] for entry in entries()} == {
@@ -63,10 +61,10 @@ def test_what_the_stand_in_answered_itself_shows_no_difference(
         ("Invoke", "aws:index/getCallerIdentity:getCallerIdentity", lambda r: r["return"].pop("arn"), "aws:index/getCallerIdentity:getCallerIdentity: Invoke arn: only the stand-in returns it (text)"),
     ],
 )  # fmt: skip
-def test_each_way_to_differ_is_told(
+def test_each_kind_of_difference_is_reported(
     call: str, type: str, change: Change, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A provider that refuses, fills in, replaces or returns something else is told by type, call and property."""
+    """A provider that rejects, fills in, replaces or returns something else is reported by type, call and property."""
     calls = entries()
     one = next(
         e for e in calls if e["method"].endswith(call) and type in (e["request"].get("type"), e["request"].get("tok"))
@@ -78,10 +76,8 @@ def test_each_way_to_differ_is_told(
     assert lines[-1].endswith(" 1 differences")
 
 
-def test_a_provider_that_refuses_what_the_stand_in_takes_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An error in the recording is a difference when the stand-in has none."""
+def test_an_error_only_in_the_recording_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error in the recording is a difference where the stand-in has none."""
     calls = entries()
     one = next(e for e in calls if e["method"].endswith("Create") and e["request"]["type"] == ROLE)
     del one["response"]
@@ -91,15 +87,15 @@ def test_a_provider_that_refuses_what_the_stand_in_takes_is_told(
     assert lines[0] == f"{ROLE}: Create: only the provider refuses: MalformedPolicyDocument: not like this"
 
 
-def test_ids_of_an_account_are_no_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A recording of an account has the account's ids; the replay has its own, and what refers to them follows."""
+def test_ids_of_an_account_are_translated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The replay has its own ids, and references to them are translated."""
     text = RECORDING.read_text(encoding="utf-8").replace("vpc-00000000000000001", "vpc-0a1b2c3d4e5f60718")
     code, lines = told([json.loads(line) for line in text.splitlines()], tmp_path, capsys)
     assert (code, lines[:-1]) == (0, [])
 
 
 def test_redacted_secrets_and_older_engines_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the engine wrote over a secret differs from nothing, and lines without progress or type are calls as well."""
+    """A redacted value never differs, and lines without progress or type are read as calls."""
     calls = entries()
     for entry in calls:
         entry.pop("progress")
@@ -111,8 +107,10 @@ def test_redacted_secrets_and_older_engines_are_read(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("text", ["not json\n", '{"no": "method"}\n', "[1]\n"])
-def test_a_file_that_is_no_recording_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence with file and line, and how to make a recording."""
+def test_a_file_that_is_not_a_recording_is_rejected(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message has file and line, and how to make a recording."""
     file = tmp_path / "other"
     file.write_text(text)
     assert main([str(file)]) == 2

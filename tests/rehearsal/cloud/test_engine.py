@@ -1,4 +1,4 @@
-"""The real engine works on the stand-in cloud as it does on a real one."""
+"""The real engine works on the stand-in cloud as on a real one."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def rehearsal(tmp_path: Path) -> Iterator[Rehearsal]:
     made.stop()
 
 
-def test_a_stack_lives_on_the_stand_in(rehearsal: Rehearsal) -> None:
-    """Preview, up, up again, change, replacement, drift, secrets, destroy and import are what they are on a real cloud."""
+def test_operations_of_the_engine_work_as_on_a_real_cloud(rehearsal: Rehearsal) -> None:
+    """Preview, up, a second up, change, replacement, drift, secrets, destroy and import have the results of a real cloud."""
     rehearsal.start()
     assert "+ 7 to create" in rehearsal.pulumi("preview")
     assert rehearsal.ask("resources")["resources"] == []
@@ -154,8 +154,8 @@ def test_a_stack_lives_on_the_stand_in(rehearsal: Rehearsal) -> None:
     assert "= 1 imported" in rehearsal.up(**{"import": "kept-000000000000"})
 
 
-def test_what_is_made_survives_a_killed_cloud(rehearsal: Rehearsal) -> None:
-    """After the cloud is killed and started again, the engine sees what it left; an ordered error ends by itself."""
+def test_resources_survive_a_killed_cloud(rehearsal: Rehearsal) -> None:
+    """After a kill and a new start the engine finds its resources; an injected error ends after its count."""
     rehearsal.start("cloud:error:Subnet:1")
     assert "api error ServiceUnavailable" in rehearsal.pulumi("up", "--yes", "--skip-preview", code=1)
     assert rehearsal.cloud is not None

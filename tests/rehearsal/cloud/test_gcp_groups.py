@@ -1,4 +1,4 @@
-"""Managed instance groups make, keep, replace and remove instances through the same fleet as Auto Scaling groups."""
+"""Managed instance groups launch, keep, replace and end instances."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def settled(cloud: Cloud, passes: int = 12) -> list[list[str]]:
     return seen
 
 
-def test_a_group_makes_what_it_wants(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """Two machines with numbers of Google's length, named in launch order, of the image's system, and no more later."""
+def test_a_group_launches_its_instances(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """Instances have the template's machine type and names in launch order, and a second round launches none."""
     google.group(gcp, google.template(gcp))
     settled(cloud, 2)
     assert names(cloud) == ["gpu-1", "gpu-2"]
@@ -57,8 +57,8 @@ def test_a_group_makes_what_it_wants(gcp: Client, cloud: Cloud, host: Host) -> N
     assert all(id.isdigit() and len(id) == 19 for id in host.launched)
 
 
-def test_a_machine_that_is_lost_is_made_again_under_a_new_number(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """The group repairs itself, and the label is not given twice."""
+def test_a_lost_machine_is_replaced_under_a_new_number(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """The group repairs itself, and no label is given twice."""
     google.group(gcp, google.template(gcp))
     settled(cloud, 2)
     lost = running(cloud)[0]["id"]
@@ -70,7 +70,7 @@ def test_a_machine_that_is_lost_is_made_again_under_a_new_number(gcp: Client, cl
 
 
 def test_a_new_template_rolls_one_by_one_ending_first(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """Without surge there are never more than two and never fewer than one, and in the end all are of the new template."""
+    """Without surge there are one or two machines at any time, and in the end all have the new template."""
     made = google.group(gcp, google.template(gcp))
     settled(cloud, 2)
     second = google.template(gcp, "gpu-v2", machineType="a3-ultragpu-8g")
@@ -81,7 +81,7 @@ def test_a_new_template_rolls_one_by_one_ending_first(gcp: Client, cloud: Cloud,
     assert names(cloud) == ["gpu-3", "gpu-4"]
 
 
-def test_a_surge_makes_the_new_ones_first(gcp: Client, cloud: Cloud, host: Host) -> None:
+def test_a_surge_launches_new_machines_first(gcp: Client, cloud: Cloud, host: Host) -> None:
     """With a surge of one there are never fewer than two."""
     policy = {"type": "PROACTIVE", "minimalAction": "REPLACE", "maxSurgeFixed": 1, "maxUnavailableFixed": 0}
     made = google.group(gcp, google.template(gcp), updatePolicy=policy)
@@ -92,8 +92,8 @@ def test_a_surge_makes_the_new_ones_first(gcp: Client, cloud: Cloud, host: Host)
     assert {one["template_name"] for one in running(cloud)} == {"gpu-v2"}
 
 
-def test_a_canary_is_as_many_as_its_version_says(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """A second version with a size of one gets one machine; without it all go back."""
+def test_a_canary_has_the_size_of_its_version(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """A second version with a size of one gets one machine; without it, all return to the first."""
     first = google.template(gcp)
     made = google.group(gcp, first, count=3)
     settled(cloud, 2)
@@ -107,8 +107,8 @@ def test_a_canary_is_as_many_as_its_version_says(gcp: Client, cloud: Cloud, host
     assert {one["template_name"] for one in running(cloud)} == {"gpu-v1"}
 
 
-def test_an_opportunistic_group_replaces_nobody_by_itself(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """Machines of the old template stay until something else ends them."""
+def test_an_opportunistic_group_replaces_no_machine(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """Machines of the old template stay until another cause ends them."""
     made = google.group(gcp, google.template(gcp), updatePolicy={"type": "OPPORTUNISTIC", "minimalAction": "REPLACE"})
     settled(cloud, 2)
     gcp.update(made, {"versions": google.versions(google.template(gcp, "gpu-v2"))})
@@ -131,8 +131,8 @@ def test_a_group_grows_and_shrinks(gcp: Client, cloud: Cloud, host: Host) -> Non
     assert names(cloud) == ["gpu-1"]
 
 
-def test_a_deleted_group_takes_its_machines_along_and_numbers_begin_anew(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """A pool that comes again begins at 1."""
+def test_a_deleted_group_ends_its_machines_and_resets_numbers(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """A new pool of that name starts at 1."""
     first = google.template(gcp)
     gcp.delete(google.group(gcp, first))
     made = google.group(gcp, first)
@@ -144,10 +144,10 @@ def test_a_deleted_group_takes_its_machines_along_and_numbers_begin_anew(gcp: Cl
     assert names(cloud) == ["gpu-1", "gpu-2"]
 
 
-def test_a_preempted_machine_is_told_first_and_made_again(
+def test_a_preempted_machine_gets_notice_and_is_replaced(
     gcp: Client, cloud: Cloud, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lives on for its notice; then the group makes another one. What is not spot is not preempted."""
+    """It ends after its notice, and the group launches another one. Only spot machines are preempted."""
     google.group(gcp, google.template(gcp, scheduling=SPOT))
     google.group(gcp, google.template(gcp, "other-v1"), 1, "other")
     settled(cloud, 2)
@@ -167,10 +167,10 @@ def test_a_preempted_machine_is_told_first_and_made_again(
     ("scheduling", "word"),
     [({}, "on_demand"), (SPOT, "spot"), ({"provisioningModel": "RESERVATION_BOUND"}, "reserved")],
 )
-def test_a_kind_without_capacity_says_so_in_googles_words(
+def test_missing_capacity_is_reported_in_googles_words(
     gcp: Client, cloud: Cloud, host: Host, scheduling: dict[str, Any], word: str
 ) -> None:
-    """Nothing is made, and the group's errors carry Compute Engine's code."""
+    """No machine is launched, and the group's errors have Compute Engine's code."""
     cloud.faults = Faults([f"cloud:no-capacity:{word}"], cloud.store)
     google.group(gcp, google.template(gcp, scheduling=scheduling))
     settled(cloud, 2)
@@ -183,7 +183,7 @@ def test_a_kind_without_capacity_says_so_in_googles_words(
 
 
 def test_a_reservation_holds_no_more_than_its_size(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """The third machine of a reservation of two is not made."""
+    """The third instance in a reservation of two is not launched."""
     cloud.store.put("external", "block-7", {"count": 2})
     key = "compute.googleapis.com/reservation-name"
     affinity = {"type": "SPECIFIC_RESERVATION", "specificReservation": {"key": key, "values": ["block-7"]}}
@@ -193,8 +193,8 @@ def test_a_reservation_holds_no_more_than_its_size(gcp: Client, cloud: Cloud, ho
     assert "reservation 'block-7'" in cloud.fleet.activities("", google.path())[0]["message"]
 
 
-def test_a_resize_request_is_served_whole_and_seen_by_a_refresh(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """A flex-start group starts empty and grows by what was accepted; the provider then reads the new size."""
+def test_a_resize_request_is_served_completely_and_shown_by_a_refresh(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """A flex-start group starts empty and grows by the accepted size; a refresh reads the new size."""
     made = google.group(
         gcp, google.template(gcp, scheduling=FLEX), 0, instanceLifecyclePolicy={"defaultActionOnFailure": "DO_NOTHING"}
     )
@@ -211,8 +211,8 @@ def test_a_resize_request_is_served_whole_and_seen_by_a_refresh(gcp: Client, clo
     assert names(cloud) == ["gpu-1", "gpu-2"], "machines of a request that was served stay"
 
 
-def test_a_resize_request_waits_while_there_is_no_capacity(gcp: Client, cloud: Cloud, host: Host) -> None:
-    """It stays accepted, nothing is made, and deleting it cancels it."""
+def test_a_resize_request_waits_for_capacity(gcp: Client, cloud: Cloud, host: Host) -> None:
+    """It stays accepted without machines, and deleting it cancels it."""
     cloud.faults = Faults(["cloud:no-capacity:flex"], cloud.store)
     google.group(
         gcp, google.template(gcp, scheduling=FLEX), 0, instanceLifecyclePolicy={"defaultActionOnFailure": "DO_NOTHING"}
@@ -241,20 +241,22 @@ def test_a_resize_request_waits_while_there_is_no_capacity(gcp: Client, cloud: C
         ),
     ],
 )
-def test_an_update_policy_that_could_never_move_is_refused(gcp: Client, policy: dict[str, Any], text: str) -> None:
-    """Google refuses it when the group is made."""
+def test_an_update_policy_that_can_replace_no_machine_is_rejected(
+    gcp: Client, policy: dict[str, Any], text: str
+) -> None:
+    """Google rejects it at the creation of the group."""
     with pytest.raises(grpc.RpcError, match=text):
         google.group(gcp, google.template(gcp), updatePolicy=policy)
 
 
-def test_flex_start_needs_a_group_that_repairs_nothing(gcp: Client) -> None:
-    """A queued machine that ends has ended."""
+def test_flex_start_needs_a_group_without_repair(gcp: Client) -> None:
+    """A queued machine that ends is not replaced."""
     with pytest.raises(grpc.RpcError, match="DO_NOTHING"):
         google.group(gcp, google.template(gcp, scheduling=FLEX), 0)
 
 
 def test_a_template_in_use_is_not_deleted(gcp: Client) -> None:
-    """The group has to let go of it first."""
+    """The group has to stop using it first."""
     first = google.template(gcp)
     made = google.group(gcp, first)
     with pytest.raises(grpc.RpcError, match=r"instance_template resource .* is already being used by"):
@@ -263,8 +265,8 @@ def test_a_template_in_use_is_not_deleted(gcp: Client) -> None:
     gcp.delete(first)
 
 
-def test_a_group_of_a_template_that_is_not_there_is_refused(gcp: Client) -> None:
-    """The error is Google's: 404, with the path."""
+def test_a_group_of_an_absent_template_is_rejected(gcp: Client) -> None:
+    """The error is Google's 404 with the path."""
     first = google.template(gcp)
     gcp.delete(first)
     with pytest.raises(grpc.RpcError, match=r"Error 404: The resource '.*instanceTemplates/gpu-v1' was not found"):

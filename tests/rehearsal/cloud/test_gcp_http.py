@@ -1,4 +1,4 @@
-"""Google's services over HTTP: with Google's own clients, with tokens that are checked, in Google's shapes."""
+"""Google's own clients use the HTTP services; tokens are verified."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def metadata(cloud: Cloud, node: dict[str, Any], path: str, **headers: str) -> t
         ("instance/attributes/", "user-data\n"),
     ],
 )
-def test_a_machine_learns_about_itself(cloud: Cloud, node: dict[str, Any], path: str, said: str) -> None:
-    """The keys that Google documents, in its form."""
+def test_metadata_describes_the_machine(cloud: Cloud, node: dict[str, Any], path: str, said: str) -> None:
+    """The keys and forms that Google documents."""
     assert metadata(cloud, node, path) == (200, said)
 
 
-def test_the_metadata_server_refuses_what_is_no_ordinary_question(cloud: Cloud, node: dict[str, Any]) -> None:
-    """Without Google's header, or through a proxy, nothing is said; nor about what is not there, nor for a lost machine."""
+def test_the_metadata_server_refuses_invalid_requests(cloud: Cloud, node: dict[str, Any]) -> None:
+    """Requests without Google's header, through a proxy, for unknown keys and for lost machines are refused."""
     assert metadata(cloud, node, "instance/id", Accept="*/*")[0] == 403
     assert metadata(cloud, node, "instance/id", Metadata_Flavor="Google", X_Forwarded_For="1.2.3.4")[0] == 403
     assert metadata(cloud, node, "instance/none")[0] == 404
@@ -104,7 +104,7 @@ def test_the_metadata_server_refuses_what_is_no_ordinary_question(cloud: Cloud, 
 def test_googles_own_library_reads_the_metadata_server(
     cloud: Cloud, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """google-auth finds project, account and a token there, by the variable that it documents."""
+    """google-auth finds project, account and a token, by the variable that it documents."""
     import importlib
 
     import google.auth.compute_engine._metadata as library
@@ -124,8 +124,8 @@ def test_googles_own_library_reads_the_metadata_server(
         importlib.reload(library)
 
 
-def test_tokens_are_renewed_and_end(cloud: Cloud, node: dict[str, Any]) -> None:
-    """The same token until it nearly ends; an invented, an old or a dead machine's one opens nothing."""
+def test_tokens_are_renewed_and_expire(cloud: Cloud, node: dict[str, Any]) -> None:
+    """A token is reused until shortly before its end; an invented, an expired and a dead machine's token are denied."""
     first = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
     assert json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"] == first
     known = cloud.store.get("gcp-current", node["id"])
@@ -184,7 +184,7 @@ def refused(kind, what):
 
 
 def test_googles_own_storage_client_works(gcp: Client, operator: str) -> None:
-    """Upload, conditional upload, listing by page and folder, reading, ranges and deletion through google-cloud-storage."""
+    """google-cloud-storage uploads, uploads conditionally, lists by page and folder, reads, reads ranges and deletes."""
     google.bucket(gcp)
     said = with_googles_clients(
         STORAGE
@@ -210,8 +210,8 @@ refused(NotFound, blob.download_as_bytes)
     assert "No such object: evidence-1/a/3/x" in said[6]
 
 
-def test_retention_is_kept_over_http(gcp: Client, operator: str) -> None:
-    """Neither overwritten nor deleted, and the answer says until when."""
+def test_retention_holds_over_http(gcp: Client, operator: str) -> None:
+    """An object cannot be overwritten or deleted, and the error has the date."""
     google.bucket(gcp, retentionPolicy={"retentionPeriod": "86400"})
     said = with_googles_clients(
         STORAGE
@@ -247,7 +247,7 @@ def read(kind, path, method="GET"):
 
 
 def test_googles_own_compute_types_read_the_answers(cloud: Cloud, node: dict[str, Any], operator: str) -> None:
-    """Groups, managed instances, errors, requests, instances and serial ports hold no field that google-cloud-compute does not know."""
+    """google-cloud-compute parses every field of groups, managed instances, errors, requests, instances and serial ports."""
     said = with_googles_clients(
         COMPUTE
         + """
@@ -267,8 +267,8 @@ say(len(read(compute_v1.InstanceGroupManagerResizeRequestsListResponse, "instanc
     assert said[4:] == [0, 0]
 
 
-def test_a_node_may_not_ask_about_groups(cloud: Cloud, node: dict[str, Any]) -> None:
-    """Its account has no rights but those of its grants."""
+def test_a_node_cannot_describe_groups(cloud: Cloud, node: dict[str, Any]) -> None:
+    """Its account has only the permissions of its grants."""
     token = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
     where = f"{cloud.endpoint}/.gcp/compute/v1/projects/{ids.PROJECT}/zones/{google.ZONE}/instances"
     status, body, _ = ask(where, Authorization=f"Bearer {token}")
@@ -276,8 +276,8 @@ def test_a_node_may_not_ask_about_groups(cloud: Cloud, node: dict[str, Any]) -> 
     assert "Required 'compute.instances.list' permission" in json.loads(body)["error"]["message"]
 
 
-def test_rights_that_a_node_used_are_told_and_so_are_refusals(cloud: Cloud, gcp: Client, node: dict[str, Any]) -> None:
-    """A grant is used when its role let something through; what no grant allows is refused and named."""
+def test_used_rights_and_denials_are_reported(cloud: Cloud, gcp: Client, node: dict[str, Any]) -> None:
+    """A grant is used when its role allowed a request; a denied permission is named."""
     cloud.store.put_object("evidence-1", "bootstrap/a", b"bundle")
     token = json.loads(metadata(cloud, node, "instance/service-accounts/default/token")[1])["access_token"]
     base = f"{cloud.endpoint}/.gcp/storage/storage/v1/b/evidence-1/o"
@@ -290,8 +290,8 @@ def test_rights_that_a_node_used_are_told_and_so_are_refusals(cloud: Cloud, gcp:
     assert [one.partition(": ")[2].partition(" on ")[0] for one in seen["refused"]] == ["storage.objects.delete"]
 
 
-def test_a_token_without_the_scope_does_not_reach_storage(cloud: Cloud, gcp: Client, server: Server) -> None:
-    """An account's rights end where the machine's scopes do."""
+def test_a_token_without_the_scope_is_denied_storage(cloud: Cloud, gcp: Client, server: Server) -> None:
+    """Scopes of the machine limit the account's permissions."""
     bucket, account = google.bucket(gcp), google.account(gcp)
     google.grant(gcp, bucket, account, "roles/storage.objectAdmin")
     for scopes, status in (((), 403), (("https://www.googleapis.com/auth/devstorage.read_write",), 404)):
@@ -300,8 +300,8 @@ def test_a_token_without_the_scope_does_not_reach_storage(cloud: Cloud, gcp: Cli
         assert ask(where, Authorization=f"Bearer {token}")[0] == status
 
 
-def test_what_is_not_part_of_a_rehearsal_is_refused_by_name(cloud: Cloud, gcp: Client, operator: str) -> None:
-    """Nothing is answered with an invented success."""
+def test_an_unsupported_request_is_rejected_by_name(cloud: Cloud, gcp: Client, operator: str) -> None:
+    """An unsupported request is an error, not an invented success."""
     token, _ = gcp_tokens.issue(cloud.store, gcp_tokens.OPERATOR, scopes=(SCOPE,))
     google.bucket(gcp)
     for path, method in (
@@ -318,8 +318,8 @@ def test_what_is_not_part_of_a_rehearsal_is_refused_by_name(cloud: Cloud, gcp: C
 
 
 @pytest.mark.parametrize("spoil", ["signature", "issuer", "audience", "time", "grant"])
-def test_the_operators_statement_is_checked(cloud: Cloud, server: Server, spoil: str) -> None:
-    """Only the key of his file makes tokens, only for Google's audience, only now."""
+def test_the_operators_assertion_is_verified(cloud: Cloud, server: Server, spoil: str) -> None:
+    """Tokens need the operator's key, issuer and audience, and a valid time."""
     import time
 
     import jwt

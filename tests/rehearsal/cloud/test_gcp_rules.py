@@ -1,4 +1,4 @@
-"""What Google Cloud refuses and fills in: networks, private service access, buckets, keys, accounts, lookups, faults."""
+"""What Google Cloud rejects and fills in: networks, private service access, buckets, keys, accounts, lookups, faults."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def lustre(gcp: Client, network: Made, **more: Any) -> Made:
         (RING, {"name": "mine", "location": "us-central1"}, "KeyRing projects/standin-project/locations/us-central1/keyRings/mine already exists"),
     ],
 )  # fmt: skip
-def test_a_name_is_taken_once(gcp: Client, token: str, inputs: dict[str, Any], text: str) -> None:
-    """A second resource of the same name is refused in Google's words, and the first stays."""
+def test_a_second_creation_under_a_name_is_rejected(gcp: Client, token: str, inputs: dict[str, Any], text: str) -> None:
+    """The error has the cloud's own code, and the first resource stays."""
     made = gcp.create(token, inputs, "first")
     with pytest.raises(grpc.RpcError, match=text):
         gcp.create(token, inputs, "second")
@@ -76,10 +76,10 @@ MEMBER = {"project": ids.PROJECT, "role": "roles/logging.logWriter", "member": "
         ("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", {**MEMBER, "repository": "images", "location": "us-central1"}, False),
     ],
 )  # fmt: skip
-def test_what_is_on_can_be_turned_on_again(
+def test_apis_and_members_can_be_added_twice(
     gcp: Client, cloud: Cloud, token: str, inputs: dict[str, Any], left: bool
 ) -> None:
-    """APIs and members are sets: two stacks make the same one, an API stays on for the other, a member is gone for both."""
+    """Two stacks add the same one; an API stays enabled for the other stack, a member is removed for both."""
     inputs = {"project": ids.PROJECT, **inputs}
     first, second = gcp.create(token, inputs, "first"), gcp.create(token, inputs, "second")
     assert first.id == second.id
@@ -90,8 +90,8 @@ def test_what_is_on_can_be_turned_on_again(
     assert not cloud.store.list(token)
 
 
-def test_a_log_bucket_is_imported_by_its_whole_path(gcp: Client) -> None:
-    """Its id begins with the project, as sinks and imports name it."""
+def test_a_log_bucket_is_imported_by_its_path(gcp: Client) -> None:
+    """Its id begins with the project, as in sinks and imports."""
     made = gcp.create(
         "gcp:logging/projectBucketConfig:ProjectBucketConfig",
         {"project": ids.PROJECT, "location": "us-central1", "bucketId": "audit"},
@@ -100,7 +100,7 @@ def test_a_log_bucket_is_imported_by_its_whole_path(gcp: Client) -> None:
 
 
 def test_subnets_of_one_network_do_not_overlap(gcp: Client) -> None:
-    """In another network the same range is free."""
+    """The same range is valid in another network."""
     first = google.network(gcp)
     google.subnet(gcp, first)
     with pytest.raises(
@@ -110,8 +110,8 @@ def test_subnets_of_one_network_do_not_overlap(gcp: Client) -> None:
     google.subnet(gcp, google.network(gcp, "data-0"), "10.0.128.0/20", "data-0")
 
 
-def test_a_network_is_not_deleted_from_under_what_is_in_it(gcp: Client) -> None:
-    """Subnets and firewall rules go first."""
+def test_a_network_with_content_is_not_deleted(gcp: Client) -> None:
+    """Subnets and firewall rules have to be deleted first."""
     made = google.network(gcp)
     within = google.subnet(gcp, made)
     rule = {"name": "inside", "network": made.outputs["selfLink"], "allows": [{"protocol": "tcp"}]}
@@ -123,8 +123,8 @@ def test_a_network_is_not_deleted_from_under_what_is_in_it(gcp: Client) -> None:
     gcp.delete(made)
 
 
-def test_the_quota_of_networks_is_what_it_was_told_to_be(gcp: Client, cloud: Cloud) -> None:
-    """An A3 Mega cluster needs nine; a project that may have two says so at the third."""
+def test_the_quota_of_networks_can_be_set(gcp: Client, cloud: Cloud) -> None:
+    """With a quota of two, the third network is rejected."""
     cloud.store.put("external", "quota:NETWORKS", {"count": 2})
     for name in ("main", "data-0"):
         google.network(gcp, name)
@@ -135,7 +135,7 @@ def test_the_quota_of_networks_is_what_it_was_told_to_be(gcp: Client, cloud: Clo
 
 
 @pytest.mark.parametrize("token", ["gcp:compute/firewall:Firewall", "gcp:compute/router:Router"])
-def test_a_network_for_rdma_takes_neither_rules_nor_routers(gcp: Client, token: str) -> None:
+def test_a_network_for_rdma_accepts_neither_rules_nor_routers(gcp: Client, token: str) -> None:
     """Its profile forbids both."""
     made = google.network(gcp, "roce", networkProfile=ROCE, mtu=8896)
     with pytest.raises(grpc.RpcError, match=r"not supported on network .*roce"):
@@ -143,8 +143,8 @@ def test_a_network_for_rdma_takes_neither_rules_nor_routers(gcp: Client, token: 
                    else {"name": "x", "network": made.outputs["selfLink"], "allows": [{"protocol": "tcp"}]})  # fmt: skip
 
 
-def test_interfaces_and_networks_have_to_fit(gcp: Client) -> None:
-    """Two ordinary interfaces need two networks; an RDMA one a network with a profile, and never the first place."""
+def test_interfaces_need_matching_networks(gcp: Client) -> None:
+    """Two ordinary interfaces need two networks; an RDMA interface needs a network with a profile and is never the first."""
     main, roce = google.network(gcp), google.network(gcp, "roce", networkProfile=ROCE, mtu=8896)
     first, rail = google.subnet(gcp, main), google.subnet(gcp, roce, "10.1.0.0/16", "roce-0")
 
@@ -161,7 +161,7 @@ def test_interfaces_and_networks_have_to_fit(gcp: Client) -> None:
     google.template(gcp, networkInterfaces=[nic(first), nic(rail, "MRDMA"), nic(rail, "MRDMA")])
 
 
-def test_a_template_of_a_subnet_that_is_not_there_is_refused(gcp: Client) -> None:
+def test_a_template_with_an_absent_subnet_is_rejected(gcp: Client) -> None:
     """A subnet of the stand-in's project has to exist; one of another project is believed."""
     gone = f"projects/{ids.PROJECT}/regions/us-central1/subnetworks/none"
     with pytest.raises(grpc.RpcError, match=f"The resource '{gone}' was not found"):
@@ -169,7 +169,7 @@ def test_a_template_of_a_subnet_that_is_not_there_is_refused(gcp: Client) -> Non
 
 
 def test_a_gateway_belongs_to_its_router(gcp: Client) -> None:
-    """It needs one, and goes with it."""
+    """It needs a router and is deleted with it."""
     made = google.network(gcp)
     inputs = {
         "name": "out", "router": "router", "region": "us-central1", "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
@@ -185,8 +185,8 @@ def test_a_gateway_belongs_to_its_router(gcp: Client) -> None:
     assert gcp.read(NAT, gateway.id).id == ""
 
 
-def test_lustre_needs_private_access_and_holds_on_to_it(gcp: Client) -> None:
-    """The connection is made first and goes last."""
+def test_lustre_needs_private_access_and_blocks_its_deletion(gcp: Client) -> None:
+    """The connection is created first and deleted last."""
     made = google.network(gcp)
     with pytest.raises(grpc.RpcError, match="Private services access is not configured"):
         lustre(gcp, made)
@@ -207,8 +207,8 @@ def test_lustre_needs_private_access_and_holds_on_to_it(gcp: Client) -> None:
         ({"filesystem": "scratch-1"}, "at most 8 letters and digits"),
     ],
 )
-def test_lustre_is_sold_in_tiers(gcp: Client, more: dict[str, str], text: str) -> None:
-    """Sizes and names that Google does not take are found before anything is made."""
+def test_lustre_has_sizes_by_tier(gcp: Client, more: dict[str, str], text: str) -> None:
+    """Invalid sizes and names are rejected before the creation."""
     inputs = {
         "instanceId": "scratch", "filesystem": "scratch", "capacityGib": "18000", "perUnitStorageThroughput": "500", "location": google.ZONE,
         "network": "n", **more,
@@ -217,7 +217,7 @@ def test_lustre_is_sold_in_tiers(gcp: Client, more: dict[str, str], text: str) -
 
 
 def test_lustre_only_grows_and_keeps_its_address(gcp: Client) -> None:
-    """A change of its size is made in place."""
+    """Its size changes in place."""
     made = google.network(gcp)
     private_access(gcp, made)
     files = lustre(gcp, made)
@@ -228,7 +228,7 @@ def test_lustre_only_grows_and_keeps_its_address(gcp: Client) -> None:
 
 
 def test_a_protected_filestore_stays(gcp: Client) -> None:
-    """It has an address in the network, and goes only when its protection is off."""
+    """It has an address in the network and can be deleted only without protection."""
     inputs = {
         "name": "home", "tier": "ZONAL", "location": google.ZONE, "deletionProtectionEnabled": True,
         "fileShares": {"name": "home", "capacityGb": 1024}, "networks": [{"network": "elsewhere", "modes": ["MODE_IPV4"]}],
@@ -241,7 +241,7 @@ def test_a_protected_filestore_stays(gcp: Client) -> None:
 
 
 def test_a_bucket_with_objects_stays(gcp: Client) -> None:
-    """Without force_destroy nobody loses what is in it."""
+    """Without force_destroy it cannot be deleted."""
     made = google.bucket(gcp)
     inputs = {"bucket": made.id, "name": "a/b.txt", "content": "hello"}
     held = gcp.create("gcp:storage/bucketObject:BucketObject", inputs)
@@ -251,8 +251,8 @@ def test_a_bucket_with_objects_stays(gcp: Client) -> None:
     gcp.delete(made)
 
 
-def test_retention_holds_what_is_in_a_bucket(gcp: Client, cloud: Cloud) -> None:
-    """Neither the object nor the bucket is deleted before its time, not even by force; a lock is never shortened."""
+def test_retention_holds_objects_and_bucket(gcp: Client, cloud: Cloud) -> None:
+    """Neither can be deleted early, even with force_destroy; a lock cannot be shortened."""
     lock = {"retentionPeriod": "86400", "isLocked": True}
     made = google.bucket(gcp, forceDestroy=True, retentionPolicy=lock)
     held = gcp.create("gcp:storage/bucketObject:BucketObject", {"bucket": made.id, "name": "x", "content": "hello"})
@@ -265,8 +265,8 @@ def test_retention_holds_what_is_in_a_bucket(gcp: Client, cloud: Cloud) -> None:
     gcp.update(made, {"retentionPolicy": {"retentionPeriod": "172800", "isLocked": True}})
 
 
-def test_keys_are_never_gone(gcp: Client, cloud: Cloud) -> None:
-    """What the provider forgot still has its name, so the next creation is refused, as for everybody at the second up."""
+def test_keys_are_never_deleted(gcp: Client, cloud: Cloud) -> None:
+    """A key that the provider forgot keeps its name, so the next creation is rejected, as in every second up."""
     ring = gcp.create(RING, {"name": "train", "location": "us-central1"}, "ring")
     key = gcp.create(KEY, {"name": "data", "keyRing": ring.id}, "key")
     assert key.id == f"{ring.id}/cryptoKeys/data"
@@ -285,7 +285,7 @@ def test_keys_are_never_gone(gcp: Client, cloud: Cloud) -> None:
         ("nobody@example.com", "Invalid principal: nobody@example.com"),
     ],
 )
-def test_a_grant_to_nobody_is_refused(gcp: Client, member: str, text: str) -> None:
+def test_a_grant_to_an_absent_member_is_rejected(gcp: Client, member: str, text: str) -> None:
     """A member has a kind, and an account of this project has to exist."""
     made = google.bucket(gcp)
     inputs = {"bucket": made.id, "role": "roles/storage.objectViewer", "member": member}
@@ -293,8 +293,8 @@ def test_a_grant_to_nobody_is_refused(gcp: Client, member: str, text: str) -> No
         gcp.create("gcp:storage/bucketIAMMember:BucketIAMMember", inputs)
 
 
-def test_grants_are_told_apart_by_their_conditions(gcp: Client) -> None:
-    """The same role twice, under two conditions, is two grants."""
+def test_grants_differ_by_their_conditions(gcp: Client) -> None:
+    """The same role under two conditions is two grants."""
     made, who = google.bucket(gcp), google.account(gcp)
     role = "roles/storage.objectUser"
     first = google.grant(gcp, made, who, role, 'resource.name.startsWith("a")')
@@ -302,8 +302,8 @@ def test_grants_are_told_apart_by_their_conditions(gcp: Client) -> None:
     assert first.id != second.id
 
 
-def test_a_condition_that_cannot_be_read_is_found_early(gcp: Client) -> None:
-    """What the stand-in does not understand would allow nothing, so it says so at once."""
+def test_an_unsupported_condition_is_rejected_early(gcp: Client) -> None:
+    """An unsupported condition would allow nothing, so it is rejected at once."""
     inputs = {
         "bucket": "b", "role": "r", "member": "user:me@example.com",
         "condition": {"title": "x", "expression": 'request.time < timestamp("2027-01-01T00:00:00Z")'},
@@ -338,8 +338,8 @@ def test_conditions_are_evaluated(text: str, holds: bool) -> None:
     assert gcp_condition.holds(text, {"resource.name": "a/b/c.json", "resource.type": "t"}) is holds
 
 
-def test_lookups_know_the_project(gcp: Client) -> None:
-    """Project, service agents, image families and zones have Google's shapes."""
+def test_lookups_return_the_project(gcp: Client) -> None:
+    """Project, service agents, image families and zones have Google's forms."""
     found = gcp.invoke("gcp:organizations/getProject:getProject")
     assert (found["projectId"], found["number"]) == (ids.PROJECT, ids.PROJECT_NUMBER)
     agent = gcp.invoke("gcp:storage/getProjectServiceAccount:getProjectServiceAccount")["emailAddress"]
@@ -349,8 +349,8 @@ def test_lookups_know_the_project(gcp: Client) -> None:
     assert gcp.invoke("gcp:compute/getZones:getZones", region="europe-west4")["names"][0] == "europe-west4-a"
 
 
-def test_a_reservation_is_found_where_it_was_told(gcp: Client, cloud: Cloud) -> None:
-    """One that nobody knows is not there."""
+def test_a_described_reservation_is_found(gcp: Client, cloud: Cloud) -> None:
+    """Any other reservation does not exist."""
     asked = {"name": "block-7", "zone": google.ZONE}
     with pytest.raises(grpc.RpcError, match="reservations/block-7' was not found"):
         gcp.invoke("gcp:compute/getReservation:getReservation", **asked)
@@ -358,16 +358,16 @@ def test_a_reservation_is_found_where_it_was_told(gcp: Client, cloud: Cloud) -> 
     assert gcp.invoke("gcp:compute/getReservation:getReservation", **asked)["status"] == "READY"
 
 
-def test_ordered_faults_answer_as_google_does(gcp: Client, cloud: Cloud) -> None:
-    """The first creation fails with a 503 of Google's shape, the second goes well."""
+def test_injected_faults_have_googles_form(gcp: Client, cloud: Cloud) -> None:
+    """The first creation fails with a 503 in Google's form, the second succeeds."""
     cloud.faults = Faults(["cloud:error:Network:1"], cloud.store)
     with pytest.raises(grpc.RpcError, match=r"googleapi: Error 503: The service is currently unavailable"):
         google.network(gcp)
     assert google.network(gcp).id
 
 
-def test_computed_labels_are_secret_as_the_provider_says(gcp: Client) -> None:
-    """The SDK declares them so; the engine need not mark them."""
+def test_computed_labels_are_secret(gcp: Client) -> None:
+    """The SDK declares them secret."""
     made = google.bucket(gcp, labels={"a": "b"})
     assert wire.is_secret(made.outputs["effectiveLabels"])
     assert not wire.is_secret(made.outputs["labels"])
@@ -382,9 +382,9 @@ def test_computed_labels_are_secret_as_the_provider_says(gcp: Client) -> None:
         (lambda gcp: google.account(gcp), {"accountId": "other-1"}),
     ],
 )
-def test_what_google_cannot_change_is_shown_as_replacement(
+def test_immutable_inputs_show_a_replacement(
     gcp: Client, make: Callable[[Client], Made], change: dict[str, Any]
 ) -> None:
-    """A preview says so before anybody loses something."""
+    """The preview shows it."""
     made = make(gcp)
     assert gcp.diff(made, {**made.inputs, **change}).replaces == list(change)

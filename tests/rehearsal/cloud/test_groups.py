@@ -1,4 +1,4 @@
-"""Templates get versions, and groups make, keep, replace and remove instances."""
+"""Templates get versions, and groups launch, keep, replace and end instances."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def names(cloud: Cloud) -> list[str]:
     return sorted(one["name"] for one in cloud.fleet.instances().values() if one["state"] == "running")
 
 
-def test_a_template_gets_a_version_for_what_it_launches_only(aws: Client) -> None:
-    """New user data is a new version and the new default; new tags are neither."""
+def test_a_template_gets_a_version_for_launch_settings_only(aws: Client) -> None:
+    """New user data creates a version and a new default; new tags do not."""
     made = stacks.template(aws)
     assert made.outputs["latestVersion"] == 1
     tagged = aws.update(made, {"tags": {"a": "b"}})
@@ -56,8 +56,8 @@ def test_a_template_gets_a_version_for_what_it_launches_only(aws: Client) -> Non
     assert (changed.outputs["latestVersion"], changed.outputs["defaultVersion"]) == (2, 2)
 
 
-def test_a_group_makes_what_it_wants(aws: Client, cloud: Cloud, host: Host) -> None:
-    """Two instances of the template's machine, in the subnet's zone, named in launch order, and no more on a second look."""
+def test_a_group_launches_its_instances(aws: Client, cloud: Cloud, host: Host) -> None:
+    """Instances have the template's machine type and names in launch order, and a second round launches none."""
     _, subnet = stacks.network(aws)
     stacks.group(aws, stacks.template(aws), 2, subnet)
     cloud.fleet.reconcile()
@@ -79,7 +79,7 @@ def test_a_lost_instance_is_replaced_under_a_new_number(aws: Client, cloud: Clou
 
 
 def test_scaling_in_and_deleting_end_instances(aws: Client, cloud: Cloud, host: Host) -> None:
-    """One node fewer ends one instance, the group's end ends them all, and a pool that comes again begins at 1."""
+    """A smaller size ends one instance, deletion ends all, and a new pool of that name starts at 1."""
     _, subnet = stacks.network(aws)
     made = stacks.group(aws, stacks.template(aws), 3, subnet)
     cloud.fleet.reconcile()
@@ -95,7 +95,7 @@ def test_scaling_in_and_deleting_end_instances(aws: Client, cloud: Cloud, host: 
 
 
 def test_reserved_nodes_are_numbered_before_spot_ones(aws: Client, cloud: Cloud, host: Host) -> None:
-    """Numbers go over a pool's groups in the order reserved, block, on-demand, spot, whichever was created first."""
+    """Numbers follow the order reserved, block, on-demand, spot, whichever group was created first."""
     _, subnet = stacks.network(aws)
     launch = stacks.template(aws)
     stacks.group(aws, launch, 1, subnet, "spot", mixedInstancesPolicy=stacks.spot(launch))
@@ -107,7 +107,7 @@ def test_reserved_nodes_are_numbered_before_spot_ones(aws: Client, cloud: Cloud,
 
 
 def test_a_new_template_version_rolls_the_group(aws: Client, cloud: Cloud, host: Host) -> None:
-    """With an instance refresh the group replaces its instances, never more at once than its minimum allows; without, none."""
+    """With an instance refresh the group replaces its instances within its minimum of healthy ones; without it, none."""
     _, subnet = stacks.network(aws)
     launch = stacks.template(aws)
     refresh = {"strategy": "Rolling", "preferences": {"minHealthyPercentage": 50}}
@@ -138,10 +138,10 @@ def test_a_new_template_version_rolls_the_group(aws: Client, cloud: Cloud, host:
         ),
     ],
 )
-def test_no_capacity_is_told_in_ec2s_words(
+def test_missing_capacity_is_reported_in_ec2s_words(
     tmp_path: Path, cloud: Cloud, aws: Client, word: str, kind: str, said: str
 ) -> None:
-    """A group without capacity stays, makes nothing, and its activities say why."""
+    """A group without capacity stays, launches nothing, and its activities have the reason."""
     cloud.faults._take(f"cloud:no-capacity:{word}")
     _, subnet = stacks.network(aws)
     launch = stacks.template(aws)
@@ -155,7 +155,7 @@ def test_no_capacity_is_told_in_ec2s_words(
 
 
 def test_a_group_that_waits_for_capacity_fails_without_it(cloud: Cloud, aws: Client) -> None:
-    """The provider's default is to wait; a rehearsal says at once what would be said after ten minutes, and the group exists."""
+    """The provider waits by default. A rehearsal fails at once with the message of the timeout, and the group exists."""
     cloud.faults._take("cloud:no-capacity:gpu")
     _, subnet = stacks.network(aws)
     with pytest.raises(grpc.RpcError, match="want at least 2 healthy instance"):
@@ -164,7 +164,7 @@ def test_a_group_that_waits_for_capacity_fails_without_it(cloud: Cloud, aws: Cli
 
 
 def test_a_reservation_holds_no_more_than_its_size(cloud: Cloud, aws: Client, host: Host) -> None:
-    """The third instance on a reservation of two fails in the group's activities."""
+    """The third instance in a reservation of two is not launched."""
     cloud.store.put("external", "cr-0123456789abcdef0", {"count": 2})
     _, subnet = stacks.network(aws)
     stacks.group(aws, stacks.template(aws), 3, subnet, **stacks.RESERVED)
@@ -173,16 +173,16 @@ def test_a_reservation_holds_no_more_than_its_size(cloud: Cloud, aws: Client, ho
     assert "ReservationCapacityExceeded" in cloud.fleet.activities("us-east-1", "gpu")[0]["message"]
 
 
-def test_a_group_is_refused_without_its_template(cloud: Cloud, aws: Client) -> None:
-    """A template or version that does not exist is refused as Auto Scaling does."""
+def test_a_group_without_its_template_is_rejected(cloud: Cloud, aws: Client) -> None:
+    """A template or version that does not exist is rejected in the words of Auto Scaling."""
     _, subnet = stacks.network(aws)
     with pytest.raises(grpc.RpcError, match="does not exist"):
         stacks.group(aws, stacks.template(aws), 1, subnet, version="9")
     assert cloud.store.list("aws:autoscaling/group:Group") == []
 
 
-def test_the_image_says_what_is_on_it(cloud: Cloud, aws: Client, host: Host) -> None:
-    """An image looked up by a public parameter of AWS's GPU images brings the driver; a plain Ubuntu does not."""
+def test_the_name_of_an_image_tells_its_content(cloud: Cloud, aws: Client, host: Host) -> None:
+    """An image from a public parameter of AWS's GPU images contains the driver; a plain Ubuntu does not."""
     _, subnet = stacks.network(aws)
     for number, name in enumerate(
         (
@@ -199,8 +199,8 @@ def test_the_image_says_what_is_on_it(cloud: Cloud, aws: Client, host: Host) -> 
     ]
 
 
-def test_a_schedule_fills_and_empties_its_group(aws: Client, cloud: Cloud, host: Host) -> None:
-    """An action whose time has come changes what the group wants, once; a later one waits for its time, or for somebody to hurry it."""
+def test_a_scheduled_action_changes_its_group_once(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A due action changes the sizes of its group once; a later one waits until it is due or run by hand."""
     _, subnet = stacks.network(aws)
     stacks.group(aws, stacks.template(aws), 0, subnet)
     for name, start, count in (("start", "2020-01-01T00:00:00Z", 2), ("end", "2099-01-01T00:00:00Z", 0)):

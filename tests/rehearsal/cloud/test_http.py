@@ -1,4 +1,4 @@
-"""Nodes and operators reach metadata, storage, identity and groups with their ordinary clients, and only with the right signature."""
+"""Nodes and operators use AWS's own clients for metadata, storage, identity and groups; requests need a valid signature."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def refused(call: Any, **arguments: Any) -> str:
 
 
 def test_metadata_needs_a_token(server: Server, node: dict[str, Any]) -> None:
-    """Version 1 is refused, as the template demands; so is another instance's token."""
+    """Version 1 is refused where the template requires tokens; so is the token of another instance."""
     with pytest.raises(urllib.error.HTTPError, match="401"):
         metadata(server, node, "meta-data/instance-id")
     with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -101,8 +101,8 @@ def test_metadata_needs_a_token(server: Server, node: dict[str, Any]) -> None:
         metadata(server, node, "api/token", method="PUT")
 
 
-def test_metadata_tells_who_the_instance_is(server: Server, node: dict[str, Any]) -> None:
-    """Id, type, zone, user data, identity document and folders are where EC2 has them."""
+def test_metadata_describes_the_instance(server: Server, node: dict[str, Any]) -> None:
+    """Id, type, zone, user data, identity document and folders have the paths of EC2."""
     token = session(server, node)
     assert metadata(server, node, "meta-data/instance-id", token) == "i-00000000000000001"
     assert metadata(server, node, "meta-data/placement/availability-zone-id", token) == "use1-az4"
@@ -118,7 +118,7 @@ def test_metadata_tells_who_the_instance_is(server: Server, node: dict[str, Any]
 
 
 def test_credentials_of_an_instance_are_its_roles(server: Server, node: dict[str, Any], aws: Client) -> None:
-    """The keys from the metadata service speak for role and instance, and end."""
+    """The keys of the metadata service belong to role and instance, and expire."""
     token = session(server, node)
     found = json.loads(metadata(server, node, "meta-data/iam/security-credentials/node", token))
     assert found["Expiration"] > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -131,8 +131,8 @@ def test_credentials_of_an_instance_are_its_roles(server: Server, node: dict[str
     assert said["UserId"] == f"{aws.read('aws:iam/role:Role', 'node').outputs['uniqueId']}:i-00000000000000001"
 
 
-def test_a_wrong_secret_or_token_is_nobody(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
-    """Signatures are recomputed: a changed secret, session token or an unknown key is refused."""
+def test_a_wrong_secret_or_token_is_denied(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """A changed secret, a changed session token and an unknown key are denied."""
     key = node_key(cloud, node)
     wrong = credentials.Key(key.id, "x" * 40, key.principal)
     assert refused(client(server, "sts", wrong).get_caller_identity) == "SignatureDoesNotMatch"
@@ -147,7 +147,7 @@ def test_a_wrong_secret_or_token_is_nobody(cloud: Cloud, server: Server, node: d
 
 
 def test_expired_keys_are_refused_and_renewed(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
-    """Keys whose hour is over open nothing; the metadata service gives new ones before."""
+    """Expired keys are denied; the metadata service gives new ones before."""
     key = node_key(cloud, node)
     for kind, id in (("key", key.id), ("credential", node["id"])):
         cloud.store.put(kind, id, {**cloud.store.get(kind, id), "expires": time.time() - 1})
@@ -158,7 +158,7 @@ def test_expired_keys_are_refused_and_renewed(cloud: Cloud, server: Server, node
 def test_a_node_reads_bundles_and_writes_its_own_evidence_only(
     cloud: Cloud, server: Server, node: dict[str, Any]
 ) -> None:
-    """The role's policies are evaluated: its own folder by the id that AWS gives it, and nothing of its neighbours."""
+    """The role's policies limit a node to its own folder, by the id that AWS gives to it."""
     cloud.store.put_object(BUCKET, "bootstrap/a.tar.gz", b"bundle")
     cloud.store.put_object(BUCKET, "evidence/train/other/1.json", b"{}")
     key = node_key(cloud, node)
@@ -174,10 +174,8 @@ def test_a_node_reads_bundles_and_writes_its_own_evidence_only(
     assert refused(s3.get_object, Bucket=BUCKET, Key="bootstrap/none") == "AccessDenied"
 
 
-def test_rights_that_no_node_used_are_told_and_so_are_refusals(
-    cloud: Cloud, server: Server, node: dict[str, Any]
-) -> None:
-    """Each action of a node's own policies is used or not; before a node did anything nothing is idle; what it was refused is named."""
+def test_unused_rights_and_denials_are_reported(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """Each action of a node's policies is used or not; before a node did anything, none counts as unused; denied actions are named."""
     read, write = "node: without a Sid: s3:GetObject", "node: without a Sid: s3:PutObject"
     assert cloud.rights.summary(cloud.fleet.running()) == {
         "used": [],
@@ -194,8 +192,8 @@ def test_rights_that_no_node_used_are_told_and_so_are_refusals(
     assert seen["refused"] == [f"node: s3:DeleteObject on arn:aws:s3:::{BUCKET}/bootstrap/a"]
 
 
-def test_a_bucket_with_a_key_needs_the_key_too(cloud: Cloud, server: Server, aws: Client, node: dict[str, Any]) -> None:
-    """Reading and writing objects that a key of the account encrypts needs that key, through S3; without it the cloud names the key's action."""
+def test_an_encrypted_bucket_needs_its_key(cloud: Cloud, server: Server, aws: Client, node: dict[str, Any]) -> None:
+    """Reading and writing need the key through S3; the error names the action of the key."""
     default = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": "arn:aws:kms:us-east-1:000000000000:key/a"}
     rules = [{"applyServerSideEncryptionByDefault": default}]
     kind = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
@@ -216,7 +214,7 @@ def test_a_bucket_with_a_key_needs_the_key_too(cloud: Cloud, server: Server, aws
 
 
 def test_an_operator_reads_and_lists_everything(cloud: Cloud, server: Server, aws: Client) -> None:
-    """Lists come in order, in pages and by folder; bytes, ranges and heads are right; what is not there is said to be not there."""
+    """Lists are ordered, paged and grouped by folder; contents, ranges and heads are correct; absent objects give 404."""
     stacks.bucket(aws)
     s3 = client(server, "s3", credentials.operator(cloud.store))
     for name in ("b/2", "a b/ü+1", "b/1", "c"):
@@ -236,7 +234,7 @@ def test_an_operator_reads_and_lists_everything(cloud: Cloud, server: Server, aw
 
 
 def test_a_bucket_policy_can_deny(cloud: Cloud, server: Server, aws: Client) -> None:
-    """An explicit denial in the bucket's policy wins over the operator's rights; a demand for TLS does not trip on loopback."""
+    """An explicit deny of the bucket policy wins over the operator's permissions; a condition on TLS holds on loopback."""
     stacks.bucket(aws)
     arn = f"arn:aws:s3:::{BUCKET}"
     statements = [
@@ -249,8 +247,8 @@ def test_a_bucket_policy_can_deny(cloud: Cloud, server: Server, aws: Client) -> 
     assert refused(s3.delete_object, Bucket=BUCKET, Key="a") == "AccessDenied"
 
 
-def test_a_presigned_address_works_until_it_ends(cloud: Cloud, server: Server, aws: Client) -> None:
-    """A presigned address needs no other key, cannot be changed, and ends."""
+def test_a_presigned_url_works_until_it_expires(cloud: Cloud, server: Server, aws: Client) -> None:
+    """A presigned URL needs no key, cannot be changed, and expires."""
     stacks.bucket(aws)
     cloud.store.put_object(BUCKET, "a", b"1")
     s3 = client(server, "s3", credentials.operator(cloud.store), signature_version="s3v4")
@@ -266,7 +264,7 @@ def test_a_presigned_address_works_until_it_ends(cloud: Cloud, server: Server, a
 def test_groups_and_instances_are_described_as_boto3_reads_them(
     cloud: Cloud, server: Server, node: dict[str, Any]
 ) -> None:
-    """Members with their template version, tags, activities, states and the console come out of AWS's own parser."""
+    """boto3 parses members with their template version, tags, activities, states and the console."""
     operator = credentials.operator(cloud.store)
     scaling, ec2 = client(server, "autoscaling", operator), client(server, "ec2", operator)
     (group,) = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["gpu"])["AutoScalingGroups"]
@@ -287,8 +285,8 @@ def test_groups_and_instances_are_described_as_boto3_reads_them(
     assert refused(ec2.describe_instances, InstanceIds=["i-00000000000000009"]) == "InvalidInstanceID.NotFound"
 
 
-def test_offerings_follow_the_catalogue(cloud: Cloud, server: Server) -> None:
-    """A machine is offered in the zones that its record names, by their names and ids."""
+def test_offerings_follow_the_catalog(cloud: Cloud, server: Server) -> None:
+    """A machine type is offered in the zones of its record."""
     ec2 = client(server, "ec2", credentials.operator(cloud.store))
 
     def zones(machine: str) -> set[str]:
@@ -300,14 +298,14 @@ def test_offerings_follow_the_catalogue(cloud: Cloud, server: Server) -> None:
     assert "use1-az3" not in zones("p4d.24xlarge")
 
 
-def test_a_node_may_not_ask_about_others(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
-    """Membership is for operators."""
+def test_a_node_cannot_describe_other_nodes(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """Only the operator can describe members."""
     scaling = client(server, "autoscaling", node_key(cloud, node))
     assert refused(scaling.describe_auto_scaling_groups) == "AccessDenied"
 
 
-def test_what_is_not_offered_is_refused_by_name(cloud: Cloud, server: Server) -> None:
-    """An action that this cloud does not play is refused, never answered with nothing."""
+def test_an_unsupported_action_is_rejected_by_name(cloud: Cloud, server: Server) -> None:
+    """An unsupported action is an error, not an empty answer."""
     ec2 = client(server, "ec2", credentials.operator(cloud.store))
     with pytest.raises(ClientError, match="DescribeImages of ec2 is not supported in a rehearsal"):
         ec2.describe_images()
@@ -324,13 +322,13 @@ def control(server: Server, path: str, body: dict[str, Any] | None = None, token
 
 
 def test_the_control_interface_needs_its_token(server: Server) -> None:
-    """Without the token of this rehearsal nothing is told and nothing done."""
+    """Without the token of the rehearsal, every request is denied."""
     with pytest.raises(urllib.error.HTTPError, match="403"):
         control(server, "nodes", token="guess")
 
 
-def test_accidents_can_be_ordered(cloud: Cloud, server: Server, node: dict[str, Any], aws: Client) -> None:
-    """Drift by hand shows in the next read, a terminated instance is replaced, and each resource says which operation made it."""
+def test_accidents_can_be_injected(cloud: Cloud, server: Server, node: dict[str, Any], aws: Client) -> None:
+    """Drift by hand shows in the next read, a terminated instance is replaced, and each resource has the operation that created it."""
     control(server, "operation", {"operation": "up-2"})
     made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.9.0.0/16", "tags": {"a": "b"}}, "another")
     control(server, "drift", {"type": made.token, "id": made.id, "set": {"tags": {"a": "hand"}}})

@@ -1,4 +1,4 @@
-"""IAM's logic as far as it is played: denial wins, silence denies, and what is not understood never allows."""
+"""IAM's logic as far as it is implemented: a deny wins, no statement denies, and an unsupported condition never allows."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def document(*statements: dict[str, Any]) -> str:
         ({**ALLOW, "Condition": {"NobodyKnows": {"aws:userid": "a"}}}, False),
     ],
 )
-def test_one_statement_decides(statement: dict[str, Any], allowed: bool) -> None:
-    """Actions, resources, variables and conditions match as IAM's do."""
+def test_statements_match_as_in_iam(statement: dict[str, Any], allowed: bool) -> None:
+    """Actions, resources, variables and conditions match as in IAM."""
     assert decide(ASK, [document(statement)])[0] is allowed
 
 
@@ -57,8 +57,8 @@ def test_one_statement_decides(statement: dict[str, Any], allowed: bool) -> None
         ({"Action": "s3:*", "Resource": "arn:aws:s3:::other/*"}, True),
     ],
 )
-def test_a_denial_of_the_bucket_wins(denial: dict[str, Any], allowed: bool) -> None:
-    """What the bucket's policy denies stays denied; a condition that is not understood denies too."""
+def test_an_explicit_deny_of_the_bucket_wins(denial: dict[str, Any], allowed: bool) -> None:
+    """A deny of the bucket policy wins; an unsupported condition denies too."""
     assert decide(ASK, [document(ALLOW)], [document({"Effect": "Deny", "Principal": "*", **denial})])[0] is allowed
 
 
@@ -73,14 +73,14 @@ def test_a_denial_of_the_bucket_wins(denial: dict[str, Any], allowed: bool) -> N
     ],
 )
 def test_a_bucket_policy_names_its_principal(principal: Any, allowed: bool) -> None:
-    """A statement of a bucket counts for the principals that it names."""
+    """A statement of a bucket policy applies to the principals that it names."""
     statement = {"Effect": "Allow", "Principal": principal, "Action": "s3:PutObject", "Resource": "*"}
     assert decide(ASK, [], [document(statement)])[0] is allowed
 
 
 @pytest.mark.parametrize("text", ["", "[]", "not json", '{"Statement": []}'])
-def test_silence_denies(text: str) -> None:
-    """Without a statement that allows, nothing is allowed, whatever the document is."""
+def test_no_statement_denies(text: str) -> None:
+    """Without a statement that allows, a request is denied, whatever the document contains."""
     allowed, why = decide(ASK, [text])
     assert not allowed
     assert "no identity-based policy allows the s3:PutObject action" in why

@@ -1,4 +1,4 @@
-"""The stand-in cloud as a process: it says where it listens, keeps what it held, and ends when it should."""
+"""The stand-in cloud as a process: it prints its ports, keeps its contents, and ends on signals."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def gone(pid: int, within_s: float = 10) -> bool:
     return False
 
 
-def test_it_says_where_it_listens_and_ends_on_a_signal(tmp_path: Path) -> None:
-    """One line of JSON names providers, HTTP, token and keys; everything listens on loopback; SIGTERM ends it with 0, at the same port next time."""
+def test_it_prints_its_ports_and_ends_on_a_signal(tmp_path: Path) -> None:
+    """One line of JSON has providers, HTTP port, token and credentials; SIGTERM ends the process with 0; the next run uses the same port."""
     ports = []
     for _ in range(2):
         with subprocess.Popen([*ARGV, str(tmp_path / "r")], stdout=subprocess.PIPE, text=True) as process:
@@ -58,7 +58,7 @@ def test_it_says_where_it_listens_and_ends_on_a_signal(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    """When whoever started it is killed, it ends by itself."""
+    """It ends when its parent is killed."""
     script = (
         "import subprocess, sys, time\n"
         f"child = subprocess.Popen({[*ARGV, str(tmp_path / 'r')]!r}, stdout=subprocess.PIPE, text=True)\n"
@@ -72,7 +72,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_kill_loses_nothing(tmp_path: Path) -> None:
-    """Killed without warning and started again, it holds what it held."""
+    """After a kill and a new start, the contents are the same."""
     for round in range(2):
         with subprocess.Popen([*ARGV, str(tmp_path / "r")], stdout=subprocess.PIPE, text=True) as process:
             said = ready(process)
@@ -91,7 +91,7 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["nonsense", "node:gpu-1"])
 def test_a_wrong_fault_is_one_message(tmp_path: Path, fault: str) -> None:
-    """A fault that does not exist ends it with exit code 2 and one line."""
+    """An unknown fault ends it with exit code 2 and one line."""
     done = subprocess.run(
         [*ARGV, str(tmp_path / "r"), "--fault", fault], capture_output=True, text=True, timeout=30, check=False
     )

@@ -1,4 +1,4 @@
-"""What replaces a resource and what is changed in place, and where that is known from."""
+"""Which inputs replace a resource and which change in place."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from tests.rehearsal.cloud.conftest import Client
         ("gcp:storage/bucket:Bucket", "location", True),
     ],
 )
-def test_the_table_says_what_replaces(token: str, path: str, expected: bool) -> None:
-    """Inputs that a cloud cannot change replace, all others do not."""
+def test_inputs_replace_or_change_in_place(token: str, path: str, expected: bool) -> None:
+    """Inputs that a cloud cannot change replace the resource; others do not."""
     assert replaces(token, path) is expected
 
 
-def test_the_table_is_what_the_schemas_say() -> None:
-    """The derived table is the one that the installed cfn-lint yields, when it is the version that the table names."""
+def test_the_table_matches_the_schemas() -> None:
+    """The committed table equals the derived one, where the installed cfn-lint has the version that the table names."""
     table = json.loads(TABLE.read_text())
     assert len(table["types"]) > 500
     if f"cfn-lint {importlib.metadata.version('cfn-lint')} " not in table["source"]:
@@ -56,7 +56,7 @@ def test_the_table_is_what_the_schemas_say() -> None:
 
 
 def test_a_preview_shows_the_replacement(aws: Client) -> None:
-    """A changed address range of a network is a replacement; its tags are an update."""
+    """A changed address range of a network is a replacement; changed tags are an update."""
     made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}})
     answer = aws.diff(made, {**made.inputs, "cidrBlock": "10.1.0.0/16"})
     assert list(answer.replaces) == ["cidrBlock"]
@@ -66,8 +66,8 @@ def test_a_preview_shows_the_replacement(aws: Client) -> None:
     assert dict.fromkeys(answer.detailedDiff) == {"tags.a": None}
 
 
-def test_a_chosen_name_cannot_be_held_twice(aws: Client) -> None:
-    """A replacement under a name that a person chose deletes first; a made-up name needs no such thing."""
+def test_a_replacement_with_a_chosen_name_deletes_first(aws: Client) -> None:
+    """A replacement under a chosen name deletes before it creates; a generated name does not need it."""
     policy = '{"Statement": []}'
     made = aws.create("aws:iam/role:Role", {"assumeRolePolicy": policy, "name": "mine", "path": "/"})
     assert aws.diff(made, {**made.inputs, "path": "/other/"}).deleteBeforeReplace
@@ -76,7 +76,7 @@ def test_a_chosen_name_cannot_be_held_twice(aws: Client) -> None:
 
 
 def test_an_unknown_counts_as_a_change() -> None:
-    """Nobody can promise that a value known only later is the same."""
+    """A value that is known only after the deployment may differ."""
     (change,) = diff("aws:ec2/subnet:Subnet", {"vpcId": "vpc-1"}, {"vpcId": wire.UNKNOWN})
     assert change.replace
 
@@ -92,6 +92,6 @@ def test_an_unknown_counts_as_a_change() -> None:
         ({"value": wire.secret("a")}, {"value": "a"}),
     ],
 )
-def test_the_same_written_differently_is_no_change(old: dict, new: dict) -> None:
-    """Layout of a policy, text for numbers, empty for absent: none is a change."""
+def test_equal_values_in_another_form_are_no_change(old: dict, new: dict) -> None:
+    """The layout of a policy, a number as text, and an empty value for an absent one are not changes."""
     assert diff("aws:ec2/vpc:Vpc", old, new) == []

@@ -1,4 +1,4 @@
-"""What a cloud refuses: names that are taken, things that others stand on, and faults that were ordered."""
+"""What AWS rejects: taken names, resources in use, and injected faults."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ POLICY = json.dumps({"Statement": []})
         ("aws:ssm/parameter:Parameter", {"name": "/mine", "type": "String", "insecureValue": "a"}, "ParameterAlreadyExists"),
     ],
 )  # fmt: skip
-def test_a_name_is_taken_once(aws: Client, token: str, inputs: dict, code: str) -> None:
-    """A second resource of the same name is refused with the cloud's own code, and the first stays."""
+def test_a_second_creation_under_a_name_is_rejected(aws: Client, token: str, inputs: dict, code: str) -> None:
+    """The error has the cloud's own code, and the first resource stays."""
     made = aws.create(token, inputs, "first")
     with pytest.raises(grpc.RpcError, match=code):
         aws.create(token, inputs, "second")
@@ -40,7 +40,7 @@ def test_a_name_is_taken_once(aws: Client, token: str, inputs: dict, code: str) 
 
 
 def test_the_same_name_is_free_in_another_region(aws: Client) -> None:
-    """Log groups are regional; their ids are names, and a region after an @ tells them apart."""
+    """Log groups are regional; a region after an @ distinguishes equal ids."""
     token = "aws:cloudwatch/logGroup:LogGroup"
     for region, days in (("us-east-1", 7), ("us-west-2", 30)):
         aws.create(token, {"name": "/mine", "region": region, "retentionInDays": days}, region)
@@ -55,10 +55,10 @@ def test_the_same_name_is_free_in_another_region(aws: Client) -> None:
         ("gcp", "gcp:compute/network:Network", {"name": "n"}),
     ],
 )
-def test_paths_are_taken_once_on_other_clouds(
+def test_a_path_is_one_resource_on_azure_and_google_cloud(
     connect: Callable[[str], Client], package: str, token: str, inputs: dict
 ) -> None:
-    """Azure and Google name resources by path, and a path is one resource."""
+    """A second creation of the same path is rejected."""
     client = connect(package)
     client.create(token, inputs, "first")
     with pytest.raises(grpc.RpcError, match="already exist"):
@@ -66,7 +66,7 @@ def test_paths_are_taken_once_on_other_clouds(
 
 
 def test_a_network_in_use_is_not_deleted(aws: Client) -> None:
-    """A network with a subnet, a role with a profile and a gateway's address stay, in the cloud's words."""
+    """A network with a subnet, a role with a profile and a gateway's address stay, with the cloud's error."""
     vpc, subnet = stacks.network(aws)
     with pytest.raises(grpc.RpcError, match=r"DependencyViolation.*has dependencies and cannot be deleted"):
         aws.delete(vpc)
@@ -79,8 +79,8 @@ def test_a_network_in_use_is_not_deleted(aws: Client) -> None:
         aws.delete(made)
 
 
-def test_a_file_system_holds_its_subnet_and_group(aws: Client) -> None:
-    """A file system has interfaces in its subnet and group: neither goes before it."""
+def test_a_file_system_blocks_deletion_of_its_subnet_and_group(aws: Client) -> None:
+    """A file system has interfaces in its subnet and security group."""
     vpc, subnet = stacks.network(aws)
     group = aws.create("aws:ec2/securityGroup:SecurityGroup", {"vpcId": vpc.id, "name": "storage"})
     inputs = {"subnetIds": subnet.id, "securityGroupIds": [group.id], "storageCapacity": 1200}
@@ -93,7 +93,7 @@ def test_a_file_system_holds_its_subnet_and_group(aws: Client) -> None:
 
 
 def test_subnets_do_not_overlap(aws: Client) -> None:
-    """A range that another subnet has, or that lies outside the network, is refused; so is a zone of another region."""
+    """A range of another subnet, a range outside the network, and a zone of another region are rejected."""
     vpc, _ = stacks.network(aws)
     for inputs, code in (
         ({"cidrBlock": "10.0.1.128/25"}, "InvalidSubnet.Conflict"),
@@ -105,7 +105,7 @@ def test_subnets_do_not_overlap(aws: Client) -> None:
 
 
 def test_a_bucket_with_content_stays(aws: Client, cloud: Cloud) -> None:
-    """A bucket that is not empty is deleted only by force."""
+    """A bucket with content is deleted only with forceDestroy."""
     made = stacks.bucket(aws)
     cloud.store.put_object(made.id, "a", b"1")
     with pytest.raises(grpc.RpcError, match="BucketNotEmpty"):
@@ -114,8 +114,8 @@ def test_a_bucket_with_content_stays(aws: Client, cloud: Cloud) -> None:
     assert cloud.store.objects(made.id) == []
 
 
-def test_a_locked_bucket_stays_even_by_force(aws: Client, cloud: Cloud) -> None:
-    """Objects under a compliance lock outlast everybody, until their day."""
+def test_a_compliance_lock_outlasts_force_destroy(aws: Client, cloud: Cloud) -> None:
+    """Objects under a compliance lock cannot be deleted before their date."""
     made = stacks.bucket(aws, objectLockEnabled=True, forceDestroy=True)
     rule = {"defaultRetention": {"mode": "COMPLIANCE", "days": 1}}
     aws.create("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", {"bucket": made.id, "rule": rule})
@@ -126,8 +126,8 @@ def test_a_locked_bucket_stays_even_by_force(aws: Client, cloud: Cloud) -> None:
     aws.delete(made)
 
 
-def test_an_object_lock_needs_versions(aws: Client) -> None:
-    """A lock on a bucket without versioning is refused."""
+def test_an_object_lock_needs_versioning(aws: Client) -> None:
+    """A lock on a bucket without versioning is rejected."""
     made = stacks.bucket(aws)
     with pytest.raises(grpc.RpcError, match="Versioning must be 'Enabled'"):
         aws.create(
@@ -136,8 +136,8 @@ def test_an_object_lock_needs_versions(aws: Client) -> None:
         )
 
 
-def test_objects_hold_what_their_asset_holds(aws: Client, cloud: Cloud) -> None:
-    """The content of an asset can be fetched; other content is an update; what somebody deleted is missing on a refresh."""
+def test_objects_hold_the_content_of_their_asset(aws: Client, cloud: Cloud) -> None:
+    """The content can be downloaded, new content is an update, and a deleted object is missing in a refresh."""
     stacks.bucket(aws)
     asset = {wire.SIGNATURE: wire.ASSET, "text": "first"}
     made = aws.create(
@@ -153,8 +153,8 @@ def test_objects_hold_what_their_asset_holds(aws: Client, cloud: Cloud) -> None:
     assert aws.read(made.token, made.id).id == ""
 
 
-def test_a_trail_needs_the_right_to_write(aws: Client, cloud: Cloud) -> None:
-    """CloudTrail checks its bucket's policy first, then leaves its first record there; a sixth trail is one too many."""
+def test_a_trail_needs_permission_to_write(aws: Client, cloud: Cloud) -> None:
+    """CloudTrail checks its bucket's policy and writes its first record; a sixth trail is rejected."""
     made = stacks.bucket(aws)
     trail = {"s3BucketName": made.id, "isMultiRegionTrail": True}
     with pytest.raises(grpc.RpcError, match="InsufficientS3BucketPolicyException"):
@@ -178,7 +178,7 @@ def test_a_trail_needs_the_right_to_write(aws: Client, cloud: Cloud) -> None:
 
 
 def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None:
-    """Names are those that nodes mount by; sizes come in steps and never shrink."""
+    """It has the names that nodes mount by, sizes in steps, and cannot shrink."""
     _, subnet = stacks.network(aws)
     inputs = {
         "subnetIds": subnet.id,
@@ -195,8 +195,8 @@ def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None
     assert "multiple of 2400" in reason
 
 
-def test_imports_find_what_people_name(aws: Client) -> None:
-    """Associations, routes and attachments are found by the ids that people import them with."""
+def test_import_ids_find_resources(aws: Client) -> None:
+    """Associations, routes and attachments are found by their import ids."""
     vpc, subnet = stacks.network(aws)
     table = aws.create("aws:ec2/routeTable:RouteTable", {"vpcId": vpc.id})
     gateway = aws.create("aws:ec2/internetGateway:InternetGateway", {"vpcId": vpc.id})
@@ -212,8 +212,8 @@ def test_imports_find_what_people_name(aws: Client) -> None:
     assert aws.read(vpc.token, "vpc-none").id == ""
 
 
-def test_ordered_errors_come_first_and_end(aws: Client, cloud: Cloud) -> None:
-    """The first two creations fail in a provider's words, the third works, and another cloud on the same store goes on counting."""
+def test_injected_errors_end_after_their_count(aws: Client, cloud: Cloud) -> None:
+    """The first two creations fail in the provider's words, the third succeeds, and a new process on the same store continues the count."""
     cloud.faults = Faults(["cloud:error:aws:ec2/vpc:Vpc:2"], cloud.store)
     for _ in range(2):
         with pytest.raises(grpc.RpcError, match="api error ServiceUnavailable"):
@@ -222,8 +222,8 @@ def test_ordered_errors_come_first_and_end(aws: Client, cloud: Cloud) -> None:
     assert aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}).id == "vpc-00000000000000001"
 
 
-def test_a_partial_failure_keeps_what_was_made(aws: Client, cloud: Cloud) -> None:
-    """The resource exists, and the engine is told its id with the error."""
+def test_a_partial_failure_keeps_the_resource(aws: Client, cloud: Cloud) -> None:
+    """The resource exists, and the engine gets its id with the error."""
     cloud.faults = Faults(["cloud:partial:Vpc:1"], cloud.store)
     with pytest.raises(grpc.RpcError, match="did not become ready") as error:
         aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
@@ -232,7 +232,7 @@ def test_a_partial_failure_keeps_what_was_made(aws: Client, cloud: Cloud) -> Non
 
 
 def test_a_lost_answer_leaves_an_orphan(aws: Client, cloud: Cloud) -> None:
-    """The resource exists and the engine heard nothing; the log of calls knows whose it is."""
+    """The resource exists without the engine's knowledge; the log of calls has its URN."""
     cloud.faults = Faults(["cloud:lost:Vpc:1"], cloud.store)
     with pytest.raises(grpc.RpcError, match="the connection broke"):
         aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
@@ -243,14 +243,14 @@ def test_a_lost_answer_leaves_an_orphan(aws: Client, cloud: Cloud) -> None:
 @pytest.mark.parametrize(
     "text", ["node:gpu:broken", "cloud:no-capacity", "cloud:error:Vpc", "disk:full", "cloud:error:Vpc:many"]
 )
-def test_a_fault_that_does_not_exist_is_refused(cloud: Cloud, text: str) -> None:
-    """A misspelt fault is told with what may be written."""
+def test_an_unknown_fault_is_rejected(cloud: Cloud, text: str) -> None:
+    """The message lists the allowed forms."""
     with pytest.raises(UsageError, match="unknown fault; allowed: node:"):
         Faults([text], cloud.store)
 
 
-def test_lookups_answer_sensibly(aws: Client) -> None:
-    """Account, region, zones and parameters are what programs expect; what does not exist is an error."""
+def test_lookups_return_what_programs_expect(aws: Client) -> None:
+    """Account, region, zones and parameters are returned; an absent parameter is an error."""
     assert aws.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == "000000000000"
     assert aws.invoke("aws:index/getPartition:getPartition")["partition"] == "aws"
     assert aws.invoke("aws:index/getRegion:getRegion", region="us-west-2")["region"] == "us-west-2"
@@ -266,8 +266,8 @@ def test_lookups_answer_sensibly(aws: Client) -> None:
         aws.invoke("aws:ssm/getParameter:getParameter", name="/mine/none")
 
 
-def test_deleting_what_is_gone_succeeds(aws: Client) -> None:
-    """A run that was killed after a deletion can say it again."""
+def test_deleting_an_absent_resource_succeeds(aws: Client) -> None:
+    """A run that was killed after a deletion can repeat it."""
     made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
     aws.delete(made)
     aws.delete(made)
@@ -275,15 +275,15 @@ def test_deleting_what_is_gone_succeeds(aws: Client) -> None:
 
 
 def test_default_tags_reach_every_resource(aws: Client) -> None:
-    """Tags of the provider show in tagsAll, under those of the resource."""
+    """Default tags of the provider are in tagsAll; those of the resource override them."""
     aws.configure(region="us-west-2", defaultTags=json.dumps({"tags": {"team": "ml", "a": "x"}}))
     made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}})
     assert made.outputs["tagsAll"] == {"team": "ml", "a": "b"}
     assert made.outputs["region"] == "us-west-2"
 
 
-def test_what_was_there_before_can_be_used_and_read(aws: Client, cloud: Cloud) -> None:
-    """A network of the account is put in place under its own id, twice without harm; one that nobody told of is believed by its id."""
+def test_resources_of_the_account_can_be_used_and_read(aws: Client, cloud: Cloud) -> None:
+    """A network of the account is added under its own id, also twice; any other real id is believed."""
     vpc, subnet = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0"
     for _ in range(2):
         cloud.existing("aws:ec2/vpc:Vpc", vpc, {"cidrBlock": "10.0.0.0/16"})

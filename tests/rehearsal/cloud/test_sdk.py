@@ -1,4 +1,4 @@
-"""Any resource type and function of the installed SDKs works, not a list of them."""
+"""Every resource type and function of the installed SDKs works."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def spread(items: list[str], count: int) -> list[str]:
 
 @pytest.mark.parametrize("package", ["aws", "azure-native", "gcp"])
 def test_any_type_can_be_created_read_and_deleted(package: str, connect: Callable[[str], Client]) -> None:
-    """Hundreds of types of each SDK take their required inputs and give every declared output, in its declared type."""
+    """Hundreds of types of each SDK accept their required inputs and return every declared output in its declared type."""
     client, known = connect(package), sdk(package)
     chosen = [
         token
@@ -62,7 +62,7 @@ def test_any_type_can_be_created_read_and_deleted(package: str, connect: Callabl
 
 @pytest.mark.parametrize("package", ["aws", "azure-native", "gcp"])
 def test_any_function_answers_in_its_declared_type(package: str, connect: Callable[[str], Client]) -> None:
-    """Functions of each SDK take their required arguments and give every declared value, in its declared type."""
+    """Functions of each SDK accept their required arguments and return every declared value in its declared type."""
     client, known = connect(package), sdk(package)
     asked = 0
     for token in spread(known.functions, 120):
@@ -77,7 +77,7 @@ def test_any_function_answers_in_its_declared_type(package: str, connect: Callab
 
 
 def test_every_type_of_every_sdk_is_readable() -> None:
-    """Every registered type is found with its outputs, and the types of its properties are classes that exist."""
+    """Every registered type has outputs, and the types of its properties are classes that exist."""
     for package in ("aws", "azure-native", "gcp"):
         known = sdk(package)
         for number, token in enumerate(known.tokens):
@@ -96,13 +96,13 @@ def test_every_type_of_every_sdk_is_readable() -> None:
 
 
 def test_an_unknown_type_is_refused_by_name(aws: Client) -> None:
-    """A type that the SDK does not declare is refused with its token."""
+    """A type that the SDK does not declare is rejected with its token."""
     with pytest.raises(NotDeclared, match="aws:ec2/nothing:Nothing"):
         sdk("aws").resource("aws:ec2/nothing:Nothing")
 
 
-def test_a_nested_type_is_followed_to_its_fields() -> None:
-    """The type of a nested input is found in the module's `_inputs`, with names as they are on the wire."""
+def test_fields_of_a_nested_type_are_found() -> None:
+    """The fields of a nested input come from the module's `_inputs`, with their names in the protocol."""
     mapping = sdk("aws").resource("aws:ec2/launchTemplate:LaunchTemplate").inputs["blockDeviceMappings"].type
     assert mapping.kind == "list"
     assert mapping.item is not None
@@ -111,7 +111,7 @@ def test_a_nested_type_is_followed_to_its_fields() -> None:
 
 
 def test_outputs_are_deterministic_and_visibly_synthetic(aws: Client) -> None:
-    """ARNs carry the account of zeros, ids are counted, and the same resource reads the same twice."""
+    """ARNs have the account of zeros, ids are counted, and a resource has the same outputs in each read."""
     made = aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
     assert made.id == "vpc-00000000000000001"
     assert made.outputs["arn"] == "arn:aws:ec2:us-east-1:000000000000:vpc/vpc-00000000000000001"
@@ -119,8 +119,8 @@ def test_outputs_are_deterministic_and_visibly_synthetic(aws: Client) -> None:
     assert aws.create("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"}, "other").id == "vpc-00000000000000002"
 
 
-def test_a_preview_leaves_unknown_what_only_a_cloud_can_say(aws: Client) -> None:
-    """In a preview inputs come back as they are, and every other output is unknown."""
+def test_generated_outputs_are_unknown_in_a_preview(aws: Client) -> None:
+    """In a preview, inputs are returned and every other output is unknown."""
     seen = aws.preview("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}})
     assert seen["cidrBlock"] == "10.0.0.0/16"
     assert wire.is_unknown(seen["arn"])
@@ -129,15 +129,15 @@ def test_a_preview_leaves_unknown_what_only_a_cloud_can_say(aws: Client) -> None
 
 
 def test_secrets_stay_secret(aws: Client) -> None:
-    """What goes in as a secret comes out as one, on creation and on reading."""
+    """A secret input is a secret output, after creation and in reads."""
     secret = wire.secret("hunter2")
     made = aws.create("aws:rds/instance:Instance", {"instanceClass": "db.t3.micro", "password": secret})
     assert made.outputs["password"] == secret
     assert aws.read(made.token, made.id).outputs["password"] == secret
 
 
-def test_outputs_that_a_provider_keeps_secret_are_known() -> None:
-    """Google's computed labels and a database's password are secret whatever goes in; a network has none such."""
+def test_outputs_that_the_sdk_declares_secret_are_secret() -> None:
+    """Computed labels on Google Cloud and the password of a database are always secret; a network has no secret output."""
     assert sdk("gcp").resource("gcp:storage/bucket:Bucket").secrets == {"effectiveLabels", "pulumiLabels"}
     assert "password" in sdk("aws").resource("aws:rds/instance:Instance").secrets
     assert sdk("aws").resource("aws:ec2/vpc:Vpc").secrets == frozenset()

@@ -1,4 +1,4 @@
-"""The store is whole after any kill, and names are taken once."""
+"""The store is consistent after any kill, and names are unique."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ while True:
 """
 
 
-def test_a_kill_leaves_whole_changes_only(tmp_path: Path) -> None:
-    """Killed at any moment, each resource has its name, its instance and its line in the log, and work goes on."""
+def test_a_kill_leaves_complete_changes_only(tmp_path: Path) -> None:
+    """After a kill at any moment, each resource has its name, its instance and its line in the log, and the store works."""
     path = tmp_path / "cloud.sqlite"
     for pause in (0.05, 0.013, 0.031):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
@@ -54,7 +54,7 @@ def test_a_kill_leaves_whole_changes_only(tmp_path: Path) -> None:
 
 
 def test_an_error_undoes_the_whole_change(tmp_path: Path) -> None:
-    """A change that fails in the middle leaves nothing."""
+    """A change that fails is rolled back."""
     store = Store(tmp_path / "cloud.sqlite")
 
     def fail_in_the_middle() -> None:
@@ -71,8 +71,8 @@ def test_an_error_undoes_the_whole_change(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_same_id_may_live_in_two_regions(tmp_path: Path) -> None:
-    """Ids are unique in a region; a log group of one name can be in two."""
+def test_the_same_id_can_exist_in_two_regions(tmp_path: Path) -> None:
+    """Ids are unique within a region."""
     store = Store(tmp_path / "cloud.sqlite")
     for region in ("us-east-1", "us-west-2"):
         store.insert(Resource("t", region, "same", {"where": region}, {}))
@@ -85,6 +85,6 @@ def test_the_same_id_may_live_in_two_regions(tmp_path: Path) -> None:
 
 
 def test_only_its_owner_reads_the_file(tmp_path: Path) -> None:
-    """The store holds secrets in plain text, so others may not read it."""
+    """The store holds secrets in plain text, so other users cannot read it."""
     Store(tmp_path / "cloud.sqlite").close()
     assert (tmp_path / "cloud.sqlite").stat().st_mode & 0o077 == 0
