@@ -37,10 +37,10 @@ class Signer:
         self._load()
         return self.certificates
 
-    def document(self, said: dict[str, Any]) -> str:
+    def document(self, content: dict[str, Any]) -> str:
         """A PKCS #7 message in base64, as the metadata service returns it."""
         key, own, between = self._load()
-        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(said).encode())
+        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(content).encode())
         signed = builder.add_signer(own, key, hashes.SHA256()).add_certificate(between)
         return base64.b64encode(signed.sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.Binary])).decode()
 

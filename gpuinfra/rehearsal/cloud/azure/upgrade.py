@@ -203,8 +203,8 @@ def _answer(cloud: Cloud, id: str) -> str:
     address = endpoints.health_address(cloud.endpoint, id)
     try:
         with _OPENER.open(f"http://{address}:{PORT}{PATH}", timeout=1) as answer:
-            said: Any = json.loads(answer.read(4096))
+            health: Any = json.loads(answer.read(4096))
     except (OSError, ValueError):
         return "Unknown"
-    state = said.get("ApplicationHealthState") if isinstance(said, dict) else None
+    state = health.get("ApplicationHealthState") if isinstance(health, dict) else None
     return state if state in ("Healthy", "Unhealthy") else "Unknown"

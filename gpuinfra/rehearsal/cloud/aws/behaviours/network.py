@@ -333,8 +333,3 @@ class VpcEndpoint(Behaviour):
             "prefixListId": f"pl-{ids.hexa(cloud.store.next('pl'), 17)}" if gateway else "",
             "state": "available",
         }
-
-    def updated(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        for key in ("networkInterfaceIds", "dnsEntries", "cidrBlocks", "prefixListId"):
-            call.outputs[key] = call.old.outputs.get(key)

@@ -124,10 +124,6 @@ class Key(Behaviour):
         uri = f"https://{vault}.vault.azure.net/keys/{name}"
         call.outputs |= {"keyUri": uri, "keyUriWithVersion": f"{uri}/{cloud.store.next('azure-key'):032x}"}
 
-    def updated(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        call.outputs |= {key: call.old.outputs.get(key) for key in ("keyUri", "keyUriWithVersion")}
-
 
 @behaves
 class SubscriptionLog(Behaviour):

@@ -53,13 +53,6 @@ class Subnet(Behaviour):
     types = (SUBNET,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        self._validate(cloud, call)
-
-    def before_update(self, cloud: Cloud, call: Call) -> None:
-        self._validate(cloud, call)
-
-    @staticmethod
-    def _validate(cloud: Cloud, call: Call) -> None:
         plain = call.plain
         name, group = str(plain.get("virtualNetworkName")), str(plain.get("resourceGroupName"))
         network = next((one for one in cloud.store.list(NETWORK) if one.id.lower().endswith(f"/resourcegroups/{group}/providers/microsoft.network/virtualnetworks/{name}".lower())), None)  # fmt: skip
@@ -90,6 +83,8 @@ class Subnet(Behaviour):
             id = (plain.get(key) or {}).get("id")
             if id and (problem := missing(cloud, token, str(id), f"Microsoft.Network/{kind}")):
                 raise problem
+
+    before_update = before_create
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if users := _users(cloud.store, resource.id):

@@ -175,10 +175,6 @@ class ManagedLustre(Behaviour):
             "containerStorageInterface": {"persistentVolume": "", "persistentVolumeClaim": "", "storageClass": ""},
         }
 
-    def updated(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        call.outputs["clientInfo"] = call.old.outputs.get("clientInfo")
-
     def after(self, cloud: Cloud, call: Call) -> None:
         """A problem with the container that it imports from shows late, as a failed creation."""
         settings = (call.plain.get("hsm") or {}).get("settings") or {}

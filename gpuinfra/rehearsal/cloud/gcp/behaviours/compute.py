@@ -90,12 +90,6 @@ class InstanceGroupManager(Behaviour):
             yield Failure("baseInstanceName", f"must be 1 to 58 lower case letters, digits and hyphens, got '{base}'")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        self._validate(cloud, call)
-
-    def before_update(self, cloud: Cloud, call: Call) -> None:
-        self._validate(cloud, call)
-
-    def _validate(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         for one in plain.get("versions") or []:
             template = str(one.get("instanceTemplate") or "")
@@ -133,6 +127,8 @@ class InstanceGroupManager(Behaviour):
                 "invalid", "A group with a workload policy cannot use an instance template with a placement policy."
             )
 
+    before_update = before_create
+
     def created(self, cloud: Cloud, call: Call) -> None:
         zone = call.id.split("/zones/")[-1].split("/")[0]
         group = f"projects/{PROJECT}/zones/{zone}/instanceGroups/{last(call.id)}"
@@ -141,12 +137,6 @@ class InstanceGroupManager(Behaviour):
             "instanceGroup": link(group),
             "instanceGroupManagerId": cloud.store.next("group"),
         }
-
-    def updated(self, cloud: Cloud, call: Call) -> None:
-        if call.old is not None:
-            call.outputs |= {
-                key: call.old.outputs[key] for key in ("selfLink", "instanceGroup", "instanceGroupManagerId")
-            }
 
     def after(self, cloud: Cloud, call: Call) -> None:
         """The provider waits for the instances with `waitForInstances`. A rehearsal fails at once instead of after 15 minutes."""

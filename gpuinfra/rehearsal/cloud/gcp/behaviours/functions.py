@@ -74,8 +74,8 @@ def image(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 def reservation(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     path = f"projects/{args.get('project') or PROJECT}/zones/{args.get('zone')}/reservations/{args.get('name')}"
     made = cloud.store.find(RESERVATION, path)
-    told = cloud.external(str(args.get("name")))
-    if made is None and told is None:
+    described = cloud.external(str(args.get("name")))
+    if made is None and described is None:
         raise missing(path)
     return {
         **(wire.plain(made.outputs) if made else {}),

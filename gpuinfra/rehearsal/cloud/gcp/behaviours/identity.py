@@ -51,10 +51,6 @@ class Account(Behaviour):
             "uniqueId": str(100_000_000_000_000_000_000 + cloud.store.next("account")),
         }
 
-    def updated(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        call.outputs |= {key: call.old.outputs[key] for key in ("email", "name", "member", "uniqueId")}
-
     def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
         text = f"Service account {call.plain.get('accountId')} already exists within project projects/{PROJECT}."
         return GoogleError("alreadyExists", text, status=409)

@@ -178,10 +178,6 @@ class Lustre(Behaviour):
             "state": "ACTIVE",
         }
 
-    def updated(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        call.outputs |= {key: call.old.outputs[key] for key in ("mountPoint", "name", "state")}
-
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
         before, now = wire.plain(call.old.inputs).get("capacityGib"), call.plain.get("capacityGib")

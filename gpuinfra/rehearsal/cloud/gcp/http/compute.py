@@ -123,8 +123,8 @@ class Compute:
             known = self.cloud.store.get("gcp-request", one.id) or {}
             item: dict[str, Any] = {"name": last(one.id), "resizeBy": known.get("by"), "state": known.get("state")}
             if known.get("state") == "ACCEPTED" and failed:
-                told = {"code": failed["code"], "message": failed["message"]}
-                item["status"] = {"lastAttempt": {"error": {"errors": [told]}}}
+                cause = {"code": failed["code"], "message": failed["message"]}
+                item["status"] = {"lastAttempt": {"error": {"errors": [cause]}}}
                 item["creationTimestamp"] = _moment(one.created)
             found.append(item)
         return _paged(found, asked, "items")
