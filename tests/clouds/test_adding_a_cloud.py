@@ -65,38 +65,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in blocks.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
-    _write_sdk(place / "pulumi_meadow")
     registry = place / "gpuinfra" / "registry.py"
     before = registry.read_text(encoding="utf-8")
     after = before.replace("CLOUDS = {", "CLOUDS = {\n" + line, 1)
     assert after != before
     registry.write_text(after, encoding="utf-8")
     return place
-
-
-SDK = {
-    "Network": ("cidr: str", "tags: Any"),
-    "FileSystem": ("network: str", "kind: str", "mount: str", "tags: Any"),
-    "Object": ("bucket: str", "key: str", "source: Any"),
-    "Group": ("machine: str", "image: str", "count: int", "userData: str", "tags: Any"),
-}
-"""The resource types of Meadow's Pulumi provider, with their inputs."""
-
-
-def _write_sdk(folder: Path) -> None:
-    """A Pulumi SDK as Pulumi generates it, as far as a rehearsal reads it: a type's inputs and outputs."""
-    folder.mkdir()
-    classes = [{"mod": "index", "fqn": "pulumi_meadow", "classes": {f"meadow:index:{one}": one for one in SDK}}]
-    (folder / "__init__.py").write_text(f'resource_modules="""\n{json.dumps(classes)}"""\n', encoding="utf-8")
-    (folder / "pulumi-plugin.json").write_text('{"resource": true, "name": "meadow", "version": "1.0.0"}')
-    for name, inputs in SDK.items():
-        getters = [line.partition(": ") for line in inputs]
-        body = "".join(
-            f'    @pulumi.getter(name="{key}")\n    def {key}(self) -> pulumi.Output[{kind}]:\n        ...\n\n'
-            for key, _, kind in getters
-        )
-        text = f"class {name}Args:\n{body}\n\nclass {name}(CustomResource):\n{body}"
-        (folder / f"{name.lower()}.py").write_text(f"\n{text}", encoding="utf-8")
 
 
 def _run(place: Path, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:

@@ -50,17 +50,17 @@ def installed() -> tuple[StandIn, ...]:
 
 @cache
 def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
-    return tuple(one for one in map(of_cloud, names) if _has_sdk(one) or _is_generic(one))
+    return tuple(one for one in map(of_cloud, names) if _has_sdk(one) or not _has_folder(one))
 
 
 def sdk_of(token: str) -> Sdk | UntypedSdk:
-    """What declares a resource type or a function. A cloud without a stand-in of its own needs no SDK."""
+    """What declares a resource type or a function. A cloud without a folder beside `core` needs no SDK."""
     stand_in = of_token(token)
-    return UntypedSdk() if _is_generic(stand_in) and not _has_sdk(stand_in) else sdk(stand_in.package)
+    return sdk(stand_in.package) if _has_folder(stand_in) or _has_sdk(stand_in) else UntypedSdk()
 
 
-def _is_generic(stand_in: StandIn) -> bool:
-    return type(stand_in) is StandIn
+def _has_folder(stand_in: StandIn) -> bool:
+    return importlib.util.find_spec(f"{ROOT}.{stand_in.name}") is not None
 
 
 def _has_sdk(stand_in: StandIn) -> bool:
