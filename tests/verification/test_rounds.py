@@ -44,7 +44,7 @@ def result(**changes: Any) -> NodeResult:
         ({"a": result(network=["Socket"]), "b": result(network=["Socket"])}, "NCCL uses Socket"),
         ({"a": result(ranks=8), "b": result()}, "of 16 GPUs"),
         ({"a": result(), "b": NodeResult(problem="b: a did not arrive within 300 s")}, "did not arrive"),
-        ({"a": result(), "b": NodeResult(result="[1, 2", exit=0)}, "no JSON"),
+        ({"a": result(), "b": NodeResult(result="[1, 2", exit=0)}, "not JSON"),
         ({"a": result()}, "returned no result"),
     ],
 )
