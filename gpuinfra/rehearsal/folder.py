@@ -65,7 +65,7 @@ class Folder:
     @property
     def empty_home(self) -> Path:
         """HOME of every process in the rehearsal: empty, so that no tool finds your settings."""
-        return self.root / "home" / "person"
+        return self.root / "home" / "empty"
 
     @property
     def processes(self) -> Path:

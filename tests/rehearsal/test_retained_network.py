@@ -55,7 +55,7 @@ def test_a_retained_file_system_retains_its_network_and_is_adopted(rehearse: Reh
     assert {type_: [name for name, _ in rows] for type_, rows in network.items()} == {
         type_: [name] for type_, name in RETAINED.items()
     }
-    assert "lab-scratch-0-log" in [name for name, _ in left["aws:cloudwatch/logGroup:LogGroup"]]
+    assert "lab-scratch-0-log-group" in [name for name, _ in left["aws:cloudwatch/logGroup:LogGroup"]]
 
     again = rehearse("up", str(path))
     assert again.code == 0, again.out[-4000:] + again.err

@@ -43,7 +43,7 @@ _NOT_PLAYED = {
     "nvidia-container-runtime",
     "apt-key",
 }
-"""Commands that are present, because packages bring them, and that nobody calls."""
+"""Commands that packages bring and no step calls."""
 
 
 CLOUDS = ("aws", "azure", "gcp")
