@@ -1,4 +1,4 @@
-"""The roles that `gpuinfra permissions` prints for Azure and Google Cloud, under which the shipped stacks are made, read, changed and removed."""
+"""Shipped stacks are created, read, updated and deleted with the roles that `gpuinfra permissions` prints for Azure and Google Cloud."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _permissions(stack: str) -> Permissions:
     return permissions_of(plan_of(stack))
 
 
-def _life(stack: str, operator: Operator) -> Iterator[str]:
-    """Make, read, change and remove everything of a stack in the operator's name; gives what is refused."""
+def _denied(stack: str, operator: Operator) -> Iterator[str]:
+    """Create, read, update and delete every resource of a stack as the operator; yields the denied requests."""
     recording, cloud = recording_of(stack), None
     for one in recording.custom:
         if not one.type.startswith(OURS):
@@ -45,7 +45,7 @@ def _life(stack: str, operator: Operator) -> Iterator[str]:
                 continue
             held = Resource(one.type, "", one.id, one.inputs, {}) if operation != "create" else None
             try:
-                operator.check_resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these judges ask the cloud nothing
+                operator.check_resource(cloud, operation, one.type, inputs, "", held)  # pyright: ignore[reportArgumentType]: these models do not use the cloud
             except CloudError as error:
                 yield error.reported("doing")
     for token, arguments in recording.calls:
@@ -57,17 +57,17 @@ def _life(stack: str, operator: Operator) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_stack_lives_under_its_own_role(stack: str) -> None:
-    """Everything that a stack makes, reads, changes and removes is in its role, and what its program asks of the cloud."""
-    assert list(_life(stack, Operator(_permissions(stack).documents))) == []
+def test_the_role_of_a_stack_is_sufficient(stack: str) -> None:
+    """The role allows every request of the resources and of the program."""
+    assert list(_denied(stack, Operator(_permissions(stack).documents))) == []
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_action_is_superfluous(stack: str) -> None:
-    """A life uses every action of the role, but for those that only the program's own requests need."""
+def test_the_role_of_a_stack_has_no_unused_action(stack: str) -> None:
+    """Every action is used, except those of the program's own requests."""
     permissions = _permissions(stack)
     operator = Operator(permissions.documents)
-    assert list(_life(stack, operator)) == []
+    assert list(_denied(stack, operator)) == []
     idle = {need.action for need in permissions.needs} - set(operator.summary()["used"])
     assert idle <= {need.action for need in permissions.needs if all(op == "" for _, op in need.uses)}
 
@@ -91,17 +91,17 @@ REQUESTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("stack", "judge", "asks", "action"), REQUESTS, ids=[one[3] for one in REQUESTS])
-def test_the_program_s_own_requests_are_judged_too(
-    stack: str, judge: PermissionModel, asks: list[AccessRequest], action: str
+@pytest.mark.parametrize(("stack", "model", "requests", "action"), REQUESTS, ids=[one[3] for one in REQUESTS])
+def test_the_role_covers_requests_of_the_program(
+    stack: str, model: PermissionModel, requests: list[AccessRequest], action: str
 ) -> None:
-    """Each question of the handover is allowed by the role, and refused when its action is taken out."""
-    assert [ask.action for ask in asks] == [action]
+    """Each request of the handover is allowed, and denied without its action."""
+    assert [request.action for request in requests] == [action]
     documents = _permissions(stack).documents
-    Operator(documents).check(judge, asks)
+    Operator(documents).check(model, requests)
     without = Operator(json.loads(json.dumps(list(documents)).replace(f'"{action}"', '"nothing"')))
     with pytest.raises(CloudError, match=re.escape(action)):
-        without.check(judge, asks)
+        without.check(model, requests)
     assert without.summary()["refused"] == [action]
 
 
@@ -116,11 +116,11 @@ def test_the_program_s_own_requests_are_judged_too(
         ("gcp-a3mega", "compute.instanceGroupManagers.delete", "forbidden"),
     ],
 )  # fmt: skip
-def test_without_one_action_the_cloud_refuses(stack: str, action: str, words: str) -> None:
-    """Take one out, and what needs it is refused in the cloud's own words, and nothing else is."""
+def test_without_one_action_its_requests_are_denied(stack: str, action: str, words: str) -> None:
+    """Only the requests that need the action are denied, with the error message of the cloud."""
     text = json.dumps(list(_permissions(stack).documents))
     assert f'"{action}"' in text
-    refused = list(_life(stack, Operator(json.loads(text.replace(f'"{action}"', '"nothing"')))))
+    refused = list(_denied(stack, Operator(json.loads(text.replace(f'"{action}"', '"nothing"')))))
     assert refused
     assert all(action in one for one in refused)
     assert words in refused[0]
@@ -128,7 +128,7 @@ def test_without_one_action_the_cloud_refuses(stack: str, action: str, words: st
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_action_is_a_wildcard(stack: str) -> None:
-    """Actions are named one by one, and none of them is in two documents."""
+    """Every action is listed once, without wildcards."""
     every = [need.action for need in _permissions(stack).needs]
     assert all("*" not in action for action in every)
     assert len(every) == len(set(every))
@@ -136,7 +136,7 @@ def test_no_action_is_a_wildcard(stack: str) -> None:
 
 @functools.cache
 def _collections() -> dict[str, set[str]]:
-    """API -> names of its collections, by Google's own discovery documents."""
+    """API -> names of its collections, from Google's discovery documents."""
     folder = Path(str(googleapiclient.__file__)).parent / "discovery_cache" / "documents"
     found: dict[str, set[str]] = {}
 
@@ -155,16 +155,16 @@ def _collections() -> dict[str, set[str]]:
 
 
 OTHER_COLLECTIONS = {
-    "lustre.instances": "Managed Lustre has no document among the bundled ones",
+    "lustre.instances": "no bundled document describes Managed Lustre",
     "lustre.operations": "the same",
     "lustre.locations": "the same",
-    "dns.networks": "a network is compute's, what binds it is a permission of DNS",
-    "logging.cmekSettings": "a method of the project there",
+    "dns.networks": "the network is a compute resource, but binding it needs a permission of DNS",
+    "logging.cmekSettings": "a method of the project in the API",
 }
 
 
-def test_google_s_permissions_are_about_collections_that_exist() -> None:
-    """Service and collection of every permission are in the discovery documents, so no name is made up; two have their reason."""
+def test_permissions_of_google_cloud_name_existing_collections() -> None:
+    """The discovery documents contain the service and the collection of every permission, or the exception has a reason."""
     actions = {
         word.partition("?")[0]
         for row in gcp.ACTIONS.values()
@@ -194,9 +194,9 @@ MODELS = (
     "privatedns",
 )
 WITHOUT_PATH = {
-    "Microsoft.Insights/eventtypes/values": "the path of the Activity Log has `management` before `values`, its action has not",
+    "Microsoft.Insights/eventtypes/values": "the path of the Activity Log contains `management` before `values`, the action does not",
     "Microsoft.Insights/diagnosticSettings": "a path below any resource",
-    "Microsoft.Resources/subscriptions/resourceGroups": "written without a provider in its path",
+    "Microsoft.Resources/subscriptions/resourceGroups": "a path without a provider",
     "Microsoft.Consumption/budgets": "a path below a scope",
     "Microsoft.Authorization/roleAssignments": "a path below a scope",
 }
@@ -204,7 +204,7 @@ WITHOUT_PATH = {
 
 @functools.cache
 def _paths() -> str:
-    """Every path of the azure-mgmt models, without the names in them; `default` and `vmimage` are names that are written out there."""
+    """Every path in the azure-mgmt clients, without the names. `default` and `vmimage` are names that the paths contain."""
     found = []
     for name in MODELS:
         root = Path(importlib.import_module(f"azure.mgmt.{name}").__file__ or "").parent
@@ -214,8 +214,8 @@ def _paths() -> str:
     return "\n".join(re.sub(r"/\{[^}]*\}|/default\b|(?<=/artifacttypes)/vmimage\b", "", path) for path in found).lower()
 
 
-def test_azure_s_actions_are_about_types_that_exist() -> None:
-    """The type before the verb is a path of Azure's own models, or has its reason."""
+def test_actions_of_azure_name_existing_types() -> None:
+    """The azure-mgmt clients contain a path for the type of every action, or the exception has a reason."""
     actions = {
         word.partition("?")[0]
         for row in azure.ACTIONS.values()

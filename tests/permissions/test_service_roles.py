@@ -30,7 +30,7 @@ AZURE = {
     "ba92f5b4-2d11-453d-a403-e96b0029c9fe": ("Storage Blob Data Contributor", r"/storageAccounts/[^/]+(/blobServices/default/containers/[^/]+)?$"),
     "17d1049b-9a84-46fb-8f53-869881c3d3ab": ("Storage Account Contributor, which Managed Lustre needs to import", r"/storageAccounts/[^/]+$"),
 }  # fmt: skip
-"""Role -> its name, and the narrowest scope that it may be given at."""
+"""Role -> its name, and the only form of scope that is allowed for it."""
 
 GOOGLE = {
     ("CryptoKeyIAMMember", "roles/cloudkms.cryptoKeyEncrypterDecrypter"): r"(compute-system|gs-project-accounts|gcp-sa-[a-z-]+|cloud-filer)",
@@ -93,8 +93,8 @@ def test_a_service_writes_into_its_own_group() -> None:
 
 
 @pytest.mark.parametrize("stack", shipped_stacks("azure"))
-def test_grants_on_azure_are_known_and_narrow(stack: str) -> None:
-    """Every role assignment is one of these roles, at one key, account or container, with words that say what for; blobs of evidence under a condition."""
+def test_role_assignments_on_azure_are_known_and_narrow(stack: str) -> None:
+    """Every role assignment is a known role at one key, account or container, with a description; roles for evidence have a condition."""
     grants = recording_of(stack).of("azure-native:authorization:RoleAssignment")
     for one in grants:
         _, scope = AZURE[one.inputs["roleDefinitionId"].rsplit("/", 1)[-1]]

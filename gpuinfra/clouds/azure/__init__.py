@@ -1,6 +1,6 @@
-"""Azure: what it sells (`catalog`), what is decided differently there (`profile`), and the components that translate a plan.
+"""Azure: its machine types (`catalog`), its decisions (`profile`), and the components that translate a plan.
 
-`profile`, `catalog`, `names` and `resources` are pure. The components are imported when they are asked for, so that a plan never waits for an SDK.
+`profile`, `catalog`, `names` and `resources` are pure. Components are imported on first use, so that a plan does not wait for the SDK.
 """
 
 from __future__ import annotations

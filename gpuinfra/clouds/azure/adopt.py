@@ -1,7 +1,7 @@
-"""Taking back what an earlier destroy kept: which of it is there, and under which ids.
+"""Finds the resources that an earlier destroy retained, and their ids.
 
-An id of Azure is a path of names, and the names are made from subscription and stack (`names.py`), so nobody has to have written anything down.
-Only reading calls are made here; the importing is the engine's.
+An id on Azure is a path of names, which are derived from subscription and stack (`names.py`), so no stored ids are needed.
+This module makes only read requests; the engine imports the resources.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
-"""The variable that names a subscription to the Azure provider."""
+"""The environment variable of the subscription, which the Azure provider reads too."""
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""The role that a kept grant gives (`grants.CRYPTO_USER`, which the SDK would have to be loaded for)."""
+"""The role of retained role assignments; the same as `grants.CRYPTO_USER`, whose module imports the SDK."""
 
 Ask = Callable[[str, str], Mapping[str, Any] | None]
-"""Asks for the resource of an id by a version of its API; None where there is none."""
+"""Reads a resource by id and API version; None if it does not exist."""
 
 _VERSIONS = {
     "group": "2024-03-01",
@@ -45,22 +45,22 @@ _VERSIONS = {
     "address": "2024-05-01",
     "file-system": "2024-03-01",
 }
-"""Kind -> the version of the API that the Azure provider 3.29 uses (azure.md 10.2)."""
+"""Kind -> API version in the Azure provider 3.29 (azure.md 10.2)."""
 
 
 class Subscription:
-    """Questions to one subscription, each a single reading call."""
+    """Read requests to one subscription."""
 
     def __init__(self, ask: Ask, subscription: str, plan: Plan, token: str) -> None:
         self._ask, self.id, self._plan, self._token = ask, subscription, plan, token
 
     def find(self, lookup: Lookup) -> str | None:
-        """The import id of a thing, None where it is not there."""
+        """The import id of a resource, None if it does not exist."""
         path = self._grant(lookup) if lookup.kind == "grant" else self.path(lookup)
         return path if path is not None and self._ask(path, _VERSIONS[lookup.kind]) is not None else None
 
     def path(self, lookup: Lookup) -> str:
-        """Where a thing would be, whether it is there or not."""
+        """The id that a resource has if it exists."""
         kind, purpose = lookup.kind, lookup.purpose
         cluster, token = self._plan.name, self._token
         group = naming.unique_name(cluster, lookup.layer, token, 90)
@@ -87,7 +87,7 @@ class Subscription:
         return names.resource_id(self.id, group, *forms[kind])
 
     def _grant(self, lookup: Lookup) -> str | None:
-        """A grant's name holds the principal, which only the identity itself knows."""
+        """The id of a role assignment. Its name contains the principal id, which is read from the identity."""
         identity = self._ask(
             self.path(Lookup(kind="identity", layer=lookup.layer, purpose=lookup.purpose)), _VERSIONS["identity"]
         )
@@ -105,16 +105,16 @@ _ACCOUNT = ("Microsoft.Storage", "storageAccounts")
 _BLOBS = ("blobServices", "default")
 
 
-def kept_there(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:
-    """What a destroy of this plan's stack kept and the subscription still holds."""
+def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:
+    """The retained resources of the plan that exist in the subscription."""
     return find_retained(resources(plan), subscription.find)
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """What the credentials' own subscription holds. Raises `EnvironmentMissing` where it cannot be asked."""
+    """The retained resources of the plan, found with the current credentials. Raises `EnvironmentMissing` if Azure cannot be reached."""
     if profile:
         raise UsageError(
-            "--profile is a word of AWS; on Azure `az account set` or ARM_SUBSCRIPTION_ID says where to look"
+            "--profile applies to AWS only; on Azure, select the subscription with `az account set` or ARM_SUBSCRIPTION_ID"
         )
     from gpuinfra.handover.azure_rest import Refused, Rest
     from gpuinfra.handover.ports import PortUnavailable
@@ -130,9 +130,11 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
             raise
 
     try:
-        return kept_there(Subscription(ask, _subscription(rest), plan, token), plan)
+        return retained_resources(Subscription(ask, _subscription(rest), plan, token), plan)
     except PortUnavailable as problem:
-        raise EnvironmentMissing(f"Azure does not answer: {problem}; check the credentials (az account show)") from None
+        raise EnvironmentMissing(
+            f"Azure cannot be reached: {problem}; check the credentials with `az account show`"
+        ) from None
 
 
 def _subscription(rest: Any) -> str:
@@ -141,6 +143,6 @@ def _subscription(rest: Any) -> str:
     seen = [str(one["subscriptionId"]) for one in rest.pages("/subscriptions", "2022-12-01")]
     if len(seen) != 1:
         raise EnvironmentMissing(
-            f"the credentials see {len(seen)} subscriptions; set {SUBSCRIPTION_VARIABLE} to the one of this stack"
+            f"the credentials have access to {len(seen)} subscriptions; set {SUBSCRIPTION_VARIABLE} to the subscription of this stack"
         )
     return seen[0]

@@ -1,13 +1,13 @@
-"""What Azure cannot change once a thing is there: by type, the inputs whose change is another thing.
+"""Inputs that Azure cannot change after creation, by type. A change replaces the resource.
 
-Azure's API says so in prose only, so the provider takes most of them for updates; a preview would promise what `up` cannot do.
-Constants of ours are left out: nobody changes them. Names, places and resource groups are the provider's own business.
+Azure documents them in prose only, so the provider plans an update for most of them, which fails during `up`.
+Constants are not listed, because they do not change. The provider itself handles names, locations and resource groups.
 
-| type | where it is said |
+| type | source |
 | --- | --- |
-| scale set | https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-scale-set; the SDK's words on `imageReference`; sheet of Azure facts 2.1 and 3.6 |
-| file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed"; `AmlFilesystemUpdate` of azure-mgmt-storagecache has no other members than tags, maintenance, key and squash |
-| address, gateway | https://learn.microsoft.com/azure/reliability/reliability-nat-gateway: a zone is chosen at creation |
+| scale set | https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-scale-set; the description of `imageReference` in the SDK; azure.md 2.1 and 3.6 |
+| file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed"; `AmlFilesystemUpdate` of azure-mgmt-storagecache has only tags, maintenance, key and root squash |
+| public address, NAT gateway | https://learn.microsoft.com/azure/reliability/reliability-nat-gateway: the zone is set at creation |
 
 Read 2026-11-21.
 """
@@ -15,7 +15,7 @@ Read 2026-11-21.
 from __future__ import annotations
 
 SCALE_SET = (
-    # A size of another family is another fabric, and hosts of it are elsewhere.
+    # A size of another family is another fabric on other hosts.
     "sku.name",
     "zones",
     "singlePlacementGroup",
@@ -27,4 +27,4 @@ SCALE_SET = (
 )
 FILE_SYSTEM = ("sku.name", "storageCapacityTiB", "zones", "filesystemSubnet", "hsm", "identity")
 ZONAL = ("zones",)
-"""Public addresses and NAT gateways; their zone is in their name, so that the new one stands beside the old one while subnets move."""
+"""Public addresses and NAT gateways. Their names contain the zone, so both exist while subnets change to the new one."""

@@ -1,4 +1,4 @@
-"""What Azure answers under the mocks: ids of its form, and the outputs that other resources read."""
+"""Responses of Azure under the mocks: ids, and the outputs that other resources read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = {
     "operationalinsights:Workspace": ("Microsoft.OperationalInsights/workspaces", "workspaceName"),
     "storagecache:AmlFilesystem": ("Microsoft.StorageCache/amlFilesystems", "amlFilesystemName"),
 }
-"""Type -> kind in ids, and the input that is the name."""
+"""Type -> type in ids, and the input with the name."""
 
 
 def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -62,18 +62,18 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
             pass
     given = dict(inputs)
     if identities := (inputs.get("identity") or {}).get("userAssignedIdentities"):
-        # A list in what is asked for, a map in what is answered.
+        # A list in the request, a map in the response.
         given["identity"] = {**inputs["identity"], "userAssignedIdentities": {one: {} for one in identities}}
     return id_, {**given, "name": own, **_outputs(kind, own, name, inputs)}
 
 
 def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What the subscription answers."""
+    """The response to a call."""
     if token == "azure-native:authorization:getClientConfig":
         return {"subscriptionId": SUBSCRIPTION, "tenantId": TENANT, "objectId": OPERATOR, "clientId": OPERATOR}
     if token == "gpuinfra:index:azureImageVersion":
         return {"version": "22.04.2026071701"}
-    raise AssertionError(f"the program asks for {token}, which nothing in a plan needs")
+    raise AssertionError(f"the program calls {token}, which no plan needs")
 
 
 def _outputs(kind: str, own: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Microsoft's own models of its requests (the azure-mgmt clients), as a judge of what components register.
+"""Validates registered resources with Microsoft's models of its requests (the azure-mgmt clients).
 
-`problems(resource)` walks a resource's inputs through the model of its request: unknown names, wrong kinds of values, words that are no member of an
-enumeration, what is read-only, what is required and missing. The Azure provider's property names are those of the requests or of the client's
-attributes, with the level `properties` left out; both are accepted here, and nothing else is.
-Two generations of clients are read: those with `_attribute_map` (msrest), and those with `rest_field`.
+`problems(resource)` compares the inputs with the model of the request: unknown names, wrong types, unknown enumeration values, read-only properties,
+and missing required properties. The Azure provider uses the property names of the requests or of the client's attributes, without the level
+`properties`; this module accepts both. It reads two generations of clients: with `_attribute_map` (msrest), and with `rest_field`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tests.clouds.recorder import Registered
 
 @dataclass(frozen=True)
 class Request:
-    """Which model a resource's request has, and which inputs are in its address."""
+    """The model of a resource's request, and the inputs that are part of its address."""
 
     module: str
     model: str
@@ -66,7 +65,7 @@ WITHOUT = {
     "monitor:DiagnosticSetting": "the client of Azure Monitor left out diagnostic settings in its version 7",
     "monitor:SubscriptionDiagnosticSetting": "the same",
 }
-"""Types whose request no model describes, and why."""
+"""Types without a model, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,16 @@ class Field:
     """One member of a model."""
 
     names: frozenset[str]
-    """As in the request and as in the client, without case and underscores."""
+    """The names in the request and in the client, without case and underscores."""
     kind: Any
-    """A type, or msrest's word for one."""
+    """A type, or the name of one in msrest."""
     required: bool
     readonly: bool
     rules: Mapping[str, Any]
 
 
 def problems(resource: Registered) -> list[str]:
-    """What the model of its request says against a resource."""
+    """The differences between a resource and the model of its request."""
     kind = resource.type.removeprefix("azure-native:")
     request = REQUESTS[kind]
     module = importlib.import_module(f"azure.mgmt.{request.module}.models")
@@ -106,7 +105,7 @@ def _object(path: str, value: Any, model: type) -> Iterator[str]:
     given: set[int] = set()
     for key, item in value.items():
         fitting = [one for one in known.values() if _plain(key) in one.names]
-        # A part's own kind (`type` of an extension) hides behind the read-only one that every part has.
+        # The type of an extension has the name of the read-only `type` of every sub-resource.
         field = min(fitting, key=lambda one: one.readonly, default=None)
         if field is None:
             yield f"{path}.{key} is no member of {model.__name__}"
@@ -131,23 +130,23 @@ def _value(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
     kind, choices = _chosen(kind)
     if choices:
         if value not in choices:
-            yield f"{path} is {value!r}; allowed are {', '.join(map(str, choices))}"
+            yield f"{path} is {value!r}; allowed: {', '.join(map(str, choices))}"
         return
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
         yield from _each(path, value, arguments[0], model)
     elif origin is dict:
-        # A list of ids in the provider's words is a map from ids in the request's.
+        # A list of ids in the provider is a map from ids in the request.
         yield from () if isinstance(value, list) and _ids(value) else _map(path, value, arguments[1], model)
     elif isinstance(kind, type) and hasattr(kind, "_is_model"):
         yield from _object(path, value, kind)
     elif not _scalar(value, kind):
-        yield f"{path} is {value!r}, and {model.__name__} wants {getattr(kind, '__name__', kind)}"
+        yield f"{path} is {value!r}, and {model.__name__} requires {getattr(kind, '__name__', kind)}"
 
 
 def _each(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{path} is {value!r}, and {model.__name__} wants a list"
+        yield f"{path} is {value!r}, and {model.__name__} requires a list"
         return
     for index, item in enumerate(value):
         yield from _value(f"{path}[{index}]", item, kind, model)
@@ -155,7 +154,7 @@ def _each(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
 
 def _map(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"{path} is {value!r}, and {model.__name__} wants a map"
+        yield f"{path} is {value!r}, and {model.__name__} requires a map"
         return
     for key, item in value.items():
         yield from _value(f"{path}.{key}", item, kind, model)
@@ -178,27 +177,27 @@ def _scalar(value: Any, kind: Any) -> bool:
 
 
 def _old(path: str, value: Any, kind: str, model: type) -> Iterator[str]:
-    """msrest's words: `str`, `[Sku]`, `{str}`, `Sku`."""
+    """Types in msrest: `str`, `[Sku]`, `{str}`, `Sku`."""
     if kind.startswith("["):
         yield from _each(path, value, kind[1:-1], model)
     elif kind.startswith("{"):
         yield from _map(path, value, kind[1:-1], model)
     elif kind in ("str", "bool", "int", "float", "object"):
         if not _scalar(value, {"str": str, "bool": bool, "int": int, "float": float, "object": object}[kind]):
-            yield f"{path} is {value!r}, and {model.__name__} wants {kind}"
+            yield f"{path} is {value!r}, and {model.__name__} requires {kind}"
     elif isinstance(nested := getattr(importlib.import_module(_package(model)), kind, None), type):
         yield from _object(path, value, nested)
 
 
 def _ruled(path: str, value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
-    """msrest's limits."""
+    """Limits in msrest."""
     length = len(value) if isinstance(value, (str, list)) else None
     if length is not None and not rules.get("min_length", 0) <= length <= rules.get("max_length", length):
-        yield f"{path} has the length {length}; allowed are {rules.get('min_length', 0)} to {rules.get('max_length')}"
+        yield f"{path} has the length {length}; allowed: {rules.get('min_length', 0)} to {rules.get('max_length')}"
     if isinstance(value, (int, float)) and not rules.get("minimum", value) <= value <= rules.get("maximum", value):
-        yield f"{path} is {value}; allowed are {rules.get('minimum')} to {rules.get('maximum')}"
+        yield f"{path} is {value}; allowed: {rules.get('minimum')} to {rules.get('maximum')}"
     if isinstance(value, str) and "pattern" in rules and not re.fullmatch(rules["pattern"], value):
-        yield f"{path} is {value!r}, which is not of the form {rules['pattern']}"
+        yield f"{path} is {value!r}, which does not match {rules['pattern']}"
 
 
 @functools.cache
@@ -209,10 +208,10 @@ def fields_of(model: type) -> list[Field]:
             _old_field(model, attribute, described)
             for attribute, described in _inherited(model, "_attribute_map").items()
         ]
-    model.__new__(model)  # The class fills its table of members when it is first used.
+    model.__new__(model)  # The class creates its table of members on first use.
     module = importlib.import_module(_package(model))
     hints = typing.get_type_hints(model, {**_imports(model), **vars(module), "_models": module})
-    table: Mapping[str, Any] = getattr(model, "_attr_to_rest_field")  # noqa: B009 - a type checker knows no such member
+    table: Mapping[str, Any] = getattr(model, "_attr_to_rest_field")  # noqa: B009 - type checkers do not find this member
     return [
         Field(
             names=frozenset({_plain(attribute), _plain(member._rest_name)}),
@@ -245,7 +244,7 @@ def _inherited(model: type, table: str) -> dict[str, Any]:
 
 
 def _optional(kind: Any) -> tuple[Any, bool]:
-    """A type without None, and whether None was one of its members."""
+    """A type without None, and whether it included None."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         rest = [one for one in typing.get_args(kind) if one is not type(None)]
         if len(rest) < len(typing.get_args(kind)):
@@ -254,7 +253,7 @@ def _optional(kind: Any) -> tuple[Any, bool]:
 
 
 def _chosen(kind: Any) -> tuple[Any, list[Any]]:
-    """A type, and the words of its enumeration where it is `str` or an enumeration."""
+    """A type, and its values if it is an enumeration."""
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     for one in options:
         if isinstance(one, type) and issubclass(one, Enum):
@@ -263,7 +262,7 @@ def _chosen(kind: Any) -> tuple[Any, list[Any]]:
 
 
 def _package(model: type) -> str:
-    """`azure.mgmt.compute.models` of a class that lies in a module below it."""
+    """`azure.mgmt.compute.models` for a class in a module below it."""
     return model.__module__.rsplit(".models", 1)[0] + ".models"
 
 

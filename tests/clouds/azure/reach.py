@@ -1,7 +1,7 @@
-"""Who reaches what in a deployed Azure state: a walk over security groups, routes, addresses, endpoints and storage firewalls.
+"""Reachability in a deployed state on Azure: security groups, routes, addresses, endpoints and storage firewalls.
 
-It reads a state as an engine exports it and knows nothing of our components. Azure's own default rules are added to every security group:
-the network's own addresses may come in and go out, and everything may go out, unless a rule of a lower number says otherwise.
+It reads an exported state and imports no components. Azure's default rules are part of every security group: they allow ingress from the network
+and all egress, unless a rule with a lower number denies it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from tests.clouds.reachability import MAX_PORT, OUTSIDE, Rule, allowed_packets, remote_addresses
 
 State = Iterable[Mapping[str, Any]]
-_WAYS_IN = (
+_INGRESS_TYPES = (
     "VirtualNetworkPeering", "VirtualNetworkGateway", "LoadBalancer", "ApplicationGateway", "InboundNatRule", "P2sVpnGateway", "VpnGateway", "AzureFirewall",
     "PrivateLinkService",
 )  # fmt: skip
@@ -23,7 +23,7 @@ _DENIED = Rule(name="default", priority=MAX_PORT, allows=False, remote=("*",), p
 
 @dataclass(frozen=True, kw_only=True)
 class Out:
-    """Something that a node may send to."""
+    """A destination that nodes can reach."""
 
     to: str
     protocol: str
@@ -40,13 +40,13 @@ def group(state: State) -> dict[str, list[dict[str, Any]]]:
 
 
 def holes(state: State, declared: frozenset[str] = frozenset()) -> list[str]:
-    """Everything that lets somebody in from outside, or brings him one step nearer; `declared` are prefixes that the declaration lets read evidence."""
+    """Every setting that allows ingress from outside, or weakens the protection from it. `declared` are ranges with access to evidence in the declaration."""
     have = group(state)
-    return [*_nodes(have), *_subnets(have), *_ways(have), *_stores(have, declared), *_vaults(have)]
+    return [*_nodes(have), *_subnets(have), *_ingress(have), *_stores(have, declared), *_vaults(have)]
 
 
 def outwards(state: State) -> set[Out]:
-    """What rules let nodes send to, above their last denial."""
+    """Destinations that rules allow before the last deny rule."""
     have = group(state)
     found = set()
     for nic in _nics(have):
@@ -77,41 +77,41 @@ def _nodes(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
             if address.get("loadBalancerBackendAddressPools") or address.get("loadBalancerInboundNatPools"):
                 yield f"interface {nic['name']} is behind a load balancer"
         if nic.get("enableIPForwarding"):
-            yield f"interface {nic['name']} forwards other machines' packets"
+            yield f"interface {nic['name']} forwards packets of other machines"
     for one in have.get("VirtualMachineScaleSet", []):
         linux = (one["virtualMachineProfile"].get("osProfile") or {}).get("linuxConfiguration") or {}
         if linux.get("disablePasswordAuthentication") is not True:
-            yield f"{one['id']} takes passwords"
+            yield f"{one['id']} allows passwords"
     for nic in _nics(have):
         if not _groups(have, nic):
             yield f"interface {nic['name']} has no security group of this stack"
             continue
         subnet = _subnet(have, nic)
         near = str(subnet.get("addressPrefix", "10.0.0.0/8")).split("/")[0] if subnet else "10.0.0.4"
-        walls = _walls(have, nic)
-        every = [rule for rules in walls for rule in rules]
-        # A packet has to pass the group of its subnet and that of its interface.
-        for rule, packet in allowed_packets(walls, near, _DENIED, (*OUTSIDE, *remote_addresses(every, _space(have)))):
-            yield f"{rule.name} lets {packet.remote} in by {packet.protocol} {packet.port}"
+        groups = _rules(have, nic)
+        every = [rule for rules in groups for rule in rules]
+        # The security groups of the subnet and of the interface must both allow a packet.
+        for rule, packet in allowed_packets(groups, near, _DENIED, (*OUTSIDE, *remote_addresses(every, _space(have)))):
+            yield f"{rule.name} allows {packet.protocol} {packet.port} from {packet.remote}"
 
 
 def _subnets(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     tables = {one["id"]: one for one in have.get("RouteTable", [])}
     for one in have.get("Subnet", []):
         if one.get("defaultOutboundAccess") is not False:
-            yield f"subnet {one['subnetName']} has Azure's own way out, from an address that nobody declared"
+            yield f"subnet {one['subnetName']} has default outbound access"
         if not one.get("networkSecurityGroup"):
             yield f"subnet {one['subnetName']} has no security group"
         table = tables.get((one.get("routeTable") or {}).get("id", ""), {})
         for route in [*(table.get("routes") or []), *(r for r in have.get("Route", []) if table)]:
             if route.get("nextHopType") in ("Internet", "VirtualAppliance", "VirtualNetworkGateway"):
-                yield f"subnet {one['subnetName']} has a route by {route['nextHopType']}"
+                yield f"subnet {one['subnetName']} has a route through {route['nextHopType']}"
 
 
-def _ways(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
-    for kind in _WAYS_IN:
+def _ingress(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    for kind in _INGRESS_TYPES:
         for one in have.get(kind, []):
-            yield f"{kind} {one['id']} leads into the network"
+            yield f"{kind} {one['id']} allows ingress to the network"
     used = {
         address["id"]
         for kind in ("NatGateway", "BastionHost")
@@ -122,27 +122,27 @@ def _ways(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     }
     for one in have.get("PublicIPAddress", []):
         if one["id"] not in used:
-            yield f"{one['id']} is a public address of something else than the way out"
+            yield f"{one['id']} is a public address of something other than the NAT gateway and Bastion"
 
 
 def _stores(have: dict[str, list[dict[str, Any]]], declared: frozenset[str]) -> Iterable[str]:
     for one in have.get("StorageAccount", []):
         name, rules = one["accountName"], one.get("networkRuleSet") or {}
         if one.get("allowBlobPublicAccess") is not False:
-            yield f"account {name} lets containers be public"
-        # Managed Lustre reads its container by keys and by nothing else (azure.md 8); then nobody else may come near the account.
+            yield f"account {name} allows public containers"
+        # Managed Lustre reads its container with keys only (azure.md 8); such an account must not be public.
         read_by_keys = any(one["id"] in json.dumps(fs.get("hsm") or {}) for fs in have.get("AmlFilesystem", []))
         if read_by_keys and one.get("publicNetworkAccess") != "Disabled":
-            yield f"account {name} takes its keys from everywhere"
+            yield f"account {name} allows its keys from the internet"
         if one.get("allowSharedKeyAccess") is not False and not read_by_keys:
-            yield f"account {name} takes its keys, which no role can be held to"
+            yield f"account {name} allows its keys, which roles cannot restrict"
         if one.get("publicNetworkAccess") != "Disabled" and rules.get("defaultAction") != "Deny":
-            yield f"account {name} answers everybody"
+            yield f"account {name} is open to the internet"
         for rule in rules.get("ipRules") or []:
             if rule["iPAddressOrRange"] not in declared:
-                yield f"account {name} answers {rule['iPAddressOrRange']}"
+                yield f"account {name} allows {rule['iPAddressOrRange']}"
         if str(one.get("minimumTlsVersion")) not in ("TLS1_2", "TLS1_3") or one.get("enableHttpsTrafficOnly") is False:
-            yield f"account {name} can be read in plain text"
+            yield f"account {name} allows requests without TLS 1.2"
     for one in have.get("BlobContainer", []):
         if one.get("publicAccess") not in (None, "None"):
             yield f"container {one['containerName']} is public"
@@ -153,7 +153,7 @@ def _vaults(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
         properties = one["properties"]
         rules = properties.get("networkAcls") or {}
         if properties.get("publicNetworkAccess") != "Disabled" and rules.get("defaultAction") != "Deny":
-            yield f"vault {one['vaultName']} answers everybody"
+            yield f"vault {one['vaultName']} is open to the internet"
 
 
 def _space(have: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -166,7 +166,7 @@ def _subnet(have: dict[str, list[dict[str, Any]]], nic: Mapping[str, Any]) -> di
 
 
 def _groups(have: dict[str, list[dict[str, Any]]], nic: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Security groups around a node: its interface's and its subnet's."""
+    """The security groups of the interface and of the subnet."""
     subnet = _subnet(have, nic) or {}
     ids = [((one.get("networkSecurityGroup")) or {}).get("id") for one in (nic, subnet)]
     return [one for one in have.get("NetworkSecurityGroup", []) if one["id"] in dict.fromkeys(ids)]
@@ -177,10 +177,10 @@ def _raw(have: dict[str, list[dict[str, Any]]], nic: Mapping[str, Any]) -> list[
     return [*inline, *have.get("SecurityRule", [])]
 
 
-def _walls(
+def _rules(
     have: dict[str, list[dict[str, Any]]], nic: Mapping[str, Any], direction: str = "Inbound"
 ) -> list[list[Rule]]:
-    """The rules of each security group on the way, with Azure's own at the end."""
+    """The rules of each security group of an interface, with the default rules at the end."""
     found = []
     for one in _groups(have, nic):
         rules = [*(one.get("securityRules") or []), *have.get("SecurityRule", [])]
@@ -203,7 +203,7 @@ def _rule(rule: Mapping[str, Any], end: str) -> Rule:
 
 
 def _far(rule: Mapping[str, Any], end: str) -> tuple[str, ...]:
-    """Prefixes of an end; the internet is anybody, a service's tag is that service."""
+    """Prefixes of one end. The internet is any address; a service tag is that service."""
     given = rule.get(f"{end}AddressPrefixes") or [rule.get(f"{end}AddressPrefix") or "*"]
     return tuple("*" if one in ("*", "Internet", "0.0.0.0/0", "::/0") and end == "source" else one for one in given)
 

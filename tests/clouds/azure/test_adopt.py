@@ -1,4 +1,4 @@
-"""After a destroy: what was kept is found under the ids and parents that the program has for it."""
+"""After a destroy, retained resources are found with the ids and parents of the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gpuinfra import naming
 from gpuinfra.adopt import import_file, retained
 from gpuinfra.clouds.azure import adopt
-from gpuinfra.clouds.azure.adopt import Found, Subscription, kept_there, look
+from gpuinfra.clouds.azure.adopt import Found, Subscription, look, retained_resources
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.handover.azure_rest import Refused
@@ -24,8 +24,8 @@ from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec
 PLAN = plan_of("azure-ndv4")
 
 
-def _there(recording: Recording) -> dict[str, Mapping[str, Any]]:
-    """What a destroy of a recorded program leaves, by id, with what the identity says of itself."""
+def _left_by_destroy(recording: Recording) -> dict[str, Mapping[str, Any]]:
+    """The retained resources of a recorded program by id, with the properties of identities."""
     principals = {
         one.inputs["scope"].rsplit("/", 1)[1]: one.inputs["principalId"]
         for one in recording.of("azure-native:authorization:RoleAssignment")
@@ -41,13 +41,13 @@ def _there(recording: Recording) -> dict[str, Mapping[str, Any]]:
 
 
 def _found(recording: Recording, stack: str = "azure-ndv4", plan: Any = PLAN) -> list[Found]:
-    left = _there(recording)
+    left = _left_by_destroy(recording)
     token = naming.stack_token("organization", "gpuinfra", stack, plan.name)
-    return list(kept_there(Subscription(lambda path, _: left.get(path), SUBSCRIPTION, plan, token), plan))
+    return list(retained_resources(Subscription(lambda path, _: left.get(path), SUBSCRIPTION, plan, token), plan))
 
 
-def test_everything_that_was_kept_is_found_under_its_own_id() -> None:
-    """Groups, vault, keys with their identities and grants, accounts with their settings: all that the plan keeps, each with the id of the program."""
+def test_all_retained_resources_are_found_by_id() -> None:
+    """Resource groups, vault, keys with identities and role assignments, and accounts with settings have the ids of the program."""
     recording = recording_of("azure-ndv4")
     found = {(one.resource.type, one.resource.name): one.id for one in _found(recording)}
     assert found == {(one.type, one.name): one.id for one in recording.custom if one.retained}
@@ -55,8 +55,8 @@ def test_everything_that_was_kept_is_found_under_its_own_id() -> None:
     assert len(found) > 25
 
 
-def test_a_kept_file_system_is_found_with_what_it_stands_in() -> None:
-    """Network, subnet, rules, gateway and address have ids that are made from names too."""
+def test_a_retained_file_system_is_found_with_its_network() -> None:
+    """The ids of network, subnet, security group, NAT gateway and address are derived from names too."""
     spec = parse_spec({**BASE, "storage": [LUSTRE]})
     recording = recording_of_spec(spec)
     found = {one.resource.name: one.id for one in _found(recording, "test", make_plan(spec, TODAY))}
@@ -66,22 +66,22 @@ def test_a_kept_file_system_is_found_with_what_it_stands_in() -> None:
 
 
 def recording_token(recording: Recording) -> str:
-    """The stack's token, as it stands in a name."""
+    """The token of the stack, from a name."""
     return recording.one("azure-native:network:VirtualNetwork").inputs["virtualNetworkName"].rsplit("-", 1)[1]
 
 
-def test_nothing_of_another_stack_is_found() -> None:
-    """The same declaration in another stack has other names, so that it takes nothing that is not its own."""
+def test_resources_of_another_stack_are_not_found() -> None:
+    """The same declaration in another stack has other names."""
     assert _found(recording_of("azure-ndv4"), stack="another") == []
 
 
 def test_nothing_is_found_in_an_empty_subscription() -> None:
-    """A first `up` has nothing to take back."""
-    assert kept_there(Subscription(lambda *_: None, SUBSCRIPTION, PLAN, "0a1b2c3d"), PLAN) == []
+    """The first `up` adopts nothing."""
+    assert retained_resources(Subscription(lambda *_: None, SUBSCRIPTION, PLAN, "0a1b2c3d"), PLAN) == []
 
 
-def test_parents_are_those_of_the_program() -> None:
-    """The import file puts each thing under the components that the program has it in, or the next `up` would replace it."""
+def test_imported_resources_have_the_parents_of_the_program() -> None:
+    """With another parent, the next `up` would replace the resource."""
     document = import_file(retained(_found(recording_of("azure-ndv4"))))
     rows = {row["name"]: row for row in document["resources"]}
     program = {(one.type, one.name): one for one in recording_of("azure-ndv4").resources}
@@ -94,41 +94,41 @@ def test_parents_are_those_of_the_program() -> None:
             assert (rows[row["parent"]]["type"], rows[row["parent"]]["logicalName"]) == (parent.type, parent.name)
 
 
-def test_a_refusal_is_not_taken_for_an_absence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the subscription forbids to look, adopt says so and does not claim that nothing is there."""
+def test_a_missing_permission_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resource that cannot be read is not reported as absent."""
 
-    class Forbidding:
+    class Forbidden:
         def arm(self, *_: Any, **__: Any) -> dict[str, Any]:
-            raise Refused(403, "AuthorizationFailed", "the client may not read this")
+            raise Refused(403, "AuthorizationFailed", "the client has no permission to read")
 
     monkeypatch.setenv(adopt.SUBSCRIPTION_VARIABLE, SUBSCRIPTION)
-    monkeypatch.setattr("gpuinfra.handover.azure_rest.Rest", Forbidding)
+    monkeypatch.setattr("gpuinfra.handover.azure_rest.Rest", Forbidden)
     with pytest.raises(EnvironmentMissing, match="AuthorizationFailed"):
         look(PLAN, "0a1b2c3d", None)
 
 
 @pytest.mark.parametrize("seen", [[], ["one", "two"]])
-def test_one_of_several_subscriptions_has_to_be_named(monkeypatch: pytest.MonkeyPatch, seen: list[str]) -> None:
-    """Which subscription is meant is not guessed."""
+def test_the_subscription_must_be_unique(monkeypatch: pytest.MonkeyPatch, seen: list[str]) -> None:
+    """With none or several subscriptions, the variable is required."""
 
-    class Seeing:
+    class Visible:
         def pages(self, *_: Any) -> list[dict[str, str]]:
             return [{"subscriptionId": one} for one in seen]
 
     monkeypatch.delenv(adopt.SUBSCRIPTION_VARIABLE, raising=False)
-    monkeypatch.setattr("gpuinfra.handover.azure_rest.Rest", Seeing)
-    with pytest.raises(EnvironmentMissing, match=f"see {len(seen)} subscriptions; set ARM_SUBSCRIPTION_ID"):
+    monkeypatch.setattr("gpuinfra.handover.azure_rest.Rest", Visible)
+    with pytest.raises(EnvironmentMissing, match=f"have access to {len(seen)} subscriptions; set ARM_SUBSCRIPTION_ID"):
         look(PLAN, "0a1b2c3d", None)
 
 
-def test_a_profile_is_a_word_of_another_cloud() -> None:
-    """What has no meaning here is refused and not ignored."""
-    with pytest.raises(UsageError, match="--profile is a word of AWS"):
+def test_a_profile_is_rejected() -> None:
+    """`--profile` is an option for AWS."""
+    with pytest.raises(UsageError, match="--profile applies to AWS only"):
         look(PLAN, "0a1b2c3d", "team")
 
 
-def test_grants_name_the_role_of_the_components() -> None:
-    """The pure list and the component mean the same role."""
+def test_role_assignments_have_the_role_of_the_components() -> None:
+    """The pure module and the component name the same role."""
     from gpuinfra.clouds.azure.components.grants import CRYPTO_USER
 
     assert adopt.KEY_USER == CRYPTO_USER

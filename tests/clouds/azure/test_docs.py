@@ -20,14 +20,14 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 
 def test_the_page_has_a_program_for_nodes_and_one_for_storage() -> None:
-    """Both parts that people use alone are shown."""
+    """The page shows both components that are often used alone."""
     assert ["NodePool(" in program for program in PROGRAMS] == [True, False]
     assert ["SharedFilesystem(" in program for program in PROGRAMS] == [False, True]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["nodes", "storage"])
-def test_a_part_alone_takes_fifteen_lines(program: str) -> None:
-    """A person who has the rest writes no more than this."""
+def test_a_program_has_at_most_fifteen_lines(program: str) -> None:
+    """One component needs a short program."""
     assert len([line for line in program.splitlines() if line.strip()]) <= 15
 
 
@@ -39,24 +39,24 @@ def test_a_part_alone_takes_fifteen_lines(program: str) -> None:
     ],
     ids=["nodes", "storage"],
 )
-def test_a_part_alone_makes_its_thing_and_no_network(program: str, made: str) -> None:
-    """The program runs as it is printed, and makes nothing that was said to be there."""
+def test_a_program_creates_its_component_and_no_network(program: str, made: str) -> None:
+    """The program runs as printed and creates nothing that it passes in."""
     recording = record(lambda: exec(compile(program, str(PAGE), "exec"), {}))
     assert len(recording.of(made)) == 1
     others = {one.type for one in recording.custom if one.type.startswith("azure-native:")} - {made}
     assert others <= {"azure-native:managedidentity:UserAssignedIdentity", "azure-native:authorization:RoleAssignment"}
 
 
-def test_the_page_says_what_the_models_cannot_see() -> None:
-    """Types without a model are named there, and the number of variants is the one that is tested."""
+def test_the_page_states_what_the_models_do_not_cover() -> None:
+    """Types without a model are listed, and the number of variants is that of the tests."""
     text = PAGE.read_text()
     assert all("DiagnosticSetting" in kind for kind in WITHOUT)
     assert "diagnostic settings: their client left them out" in text
     assert len(VARIANTS) >= 20
 
 
-def test_the_layers_on_the_page_are_stacks_that_fit_together(tmp_path: Path) -> None:
-    """Three files that load, one layer each, where the later ones name the earlier ones and the cluster's storage is its site's."""
+def test_the_layers_on_the_page_are_valid_stacks(tmp_path: Path) -> None:
+    """The three files load, have one layer each, refer to each other, and declare the same storage."""
     specs = []
     for text in LAYERS:
         path = tmp_path / text.split()[1].rstrip(":")

@@ -1,4 +1,4 @@
-"""What the components register is what Microsoft's own clients would send, by their models."""
+"""Registered resources are valid requests by the models of Microsoft's clients."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def _kind(one: Registered) -> str:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_resource_of_a_shipped_stack_passes_its_model(stack: str) -> None:
-    """Names, kinds of values, words of enumerations, what is required and what is read-only."""
+def test_resources_of_shipped_stacks_are_valid(stack: str) -> None:
+    """Names, types, enumerations, required and read-only properties are valid."""
     found = _azure(recording_of(stack).custom)
     assert len(found) > 20
     assert [problem for one in found if _kind(one) in REQUESTS for problem in problems(one)] == []
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_every_resource_of_a_variant_passes_its_model(name: str) -> None:
-    """The same holds for what a declaration can leave out, hand in or add."""
+def test_resources_of_variants_are_valid(name: str) -> None:
+    """The same is true with fields that are left out, existing resources, and optional parts."""
     found = _azure(variant(name).custom)
     assert [problem for one in found if _kind(one) in REQUESTS for problem in problems(one)] == []
 
 
 def test_every_type_has_a_model_or_a_reason() -> None:
-    """Nothing is left out in silence, and nothing is listed that no stack makes."""
+    """No type is skipped without a reason, and no type is listed that no stack uses."""
     made = {_kind(one) for stack in STACKS for one in _azure(recording_of(stack).custom)}
     made |= {_kind(one) for name in VARIANTS for one in _azure(variant(name).custom)}
     assert made == set(REQUESTS) | set(WITHOUT)
@@ -64,29 +64,29 @@ def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 SET = "compute:VirtualMachineScaleSet"
 MODEL = "virtualMachineProfile"
 BREAKS: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
-    "a name that nobody has": (SET, _set("singlePlacementGroups", value=True)),
-    "a name deep inside": (SET, _set(MODEL, "osProfile", "computerName", value="x")),
-    "a name in a list": (SET, _set(MODEL, "networkProfile", "networkInterfaceConfigurations", 0, "publicIp", value="x")),
-    "a word that is no member": (SET, _set("orchestrationMode", value="uniform")),
-    "a word deep inside": (SET, _set(MODEL, "storageProfile", "osDisk", "caching", value="Write")),
-    "text for a switch": (SET, _set("overprovision", value="false")),
-    "a switch for text": (SET, _set(MODEL, "osProfile", "customData", value=True)),
+    "an unknown property": (SET, _set("singlePlacementGroups", value=True)),
+    "an unknown nested property": (SET, _set(MODEL, "osProfile", "computerName", value="x")),
+    "an unknown property in a list": (SET, _set(MODEL, "networkProfile", "networkInterfaceConfigurations", 0, "publicIp", value="x")),
+    "an unknown enumeration value": (SET, _set("orchestrationMode", value="uniform")),
+    "an unknown nested enumeration value": (SET, _set(MODEL, "storageProfile", "osDisk", "caching", value="Write")),
+    "text for a boolean": (SET, _set("overprovision", value="false")),
+    "a boolean for text": (SET, _set(MODEL, "osProfile", "customData", value=True)),
     "half a node": (SET, _set("sku", "capacity", value=1.5)),
-    "one for a list": (SET, _set("zones", value="1")),
-    "what is required": ("storage:StorageAccount", _set("kind", value=None)),
-    "what is required inside": ("network:NetworkSecurityGroup", _set("securityRules", 0, "access", value=None)),
-    "a firewall's word": ("storage:StorageAccount", _set("networkRuleSet", "defaultAction", value="Refuse")),
-    "what is read-only": ("keyvault:Vault", _set("properties", "hsmPoolResourceId", value="x")),
+    "text for a list": (SET, _set("zones", value="1")),
+    "a missing property": ("storage:StorageAccount", _set("kind", value=None)),
+    "a missing nested property": ("network:NetworkSecurityGroup", _set("securityRules", 0, "access", value=None)),
+    "an unknown firewall action": ("storage:StorageAccount", _set("networkRuleSet", "defaultAction", value="Refuse")),
+    "a read-only property": ("keyvault:Vault", _set("properties", "hsmPoolResourceId", value="x")),
     "a role without a principal": ("authorization:RoleAssignment", _set("principalId", value=None)),
-    "a kind of principal": ("authorization:RoleAssignment", _set("principalType", value=7)),
-    "a budget's rhythm": ("consumption:Budget", _set("timeGrain", value="Weekly")),
-    "a size of a file system": ("storagecache:AmlFilesystem", _set("storageCapacityTiB", value="16")),
+    "an invalid principal type": ("authorization:RoleAssignment", _set("principalType", value=7)),
+    "an unknown time grain": ("consumption:Budget", _set("timeGrain", value="Weekly")),
+    "text for a size": ("storagecache:AmlFilesystem", _set("storageCapacityTiB", value="16")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_broken_request_is_found(name: str) -> None:
-    """The walk goes to the leaves: each mistake is named, wherever it is."""
+def test_invalid_requests_are_found(name: str) -> None:
+    """Each invalid value is found at every level."""
     kind, breaks = BREAKS[name]
     one = recording_of("azure-ndv4").of(f"azure-native:{kind}")[0]
     inputs = copy.deepcopy(one.inputs)

@@ -1,4 +1,4 @@
-"""How a pool's sets are made, rolled and renewed."""
+"""Scale sets of a pool: creation, rolling upgrades, and updates of the bundle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from gpuinfra.clouds.azure.components.model import nobodys_key
+from gpuinfra.clouds.azure.components.model import placeholder_key
 from gpuinfra.clouds.azure.renew import renewal
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
@@ -36,8 +36,8 @@ def _script(inputs: dict[str, Any]) -> str:
     return base64.b64decode(renew["settings"]["script"]).decode()
 
 
-def test_a_fabric_is_one_set_that_says_so() -> None:
-    """In a zone too: what Azure takes without the word depends on zones, and then there would be no InfiniBand."""
+def test_a_fabric_is_one_placement_group() -> None:
+    """The single placement group is always set, also in a zone, where its default is false."""
     here = _set(recording_of("azure-ndv5"))
     assert here["zones"] == ["3"]
     assert here["singlePlacementGroup"] is True
@@ -45,8 +45,8 @@ def test_a_fabric_is_one_set_that_says_so() -> None:
     assert "platformFaultDomainCount" not in _set(recording_of("azure-ndv4"))
 
 
-def test_every_size_with_infiniband_is_one_fabric() -> None:
-    """H200 as A100 and H100: one uniform set with a single placement group, no reservation, no address outside."""
+def test_every_size_with_infiniband_is_one_scale_set() -> None:
+    """A100, H100 and H200 use a uniform scale set with a single placement group, no reservation and no public address."""
     for recording in (variant("an H200 fabric"), recording_of("azure-ndv4"), recording_of("azure-ndv5")):
         here = _set(recording)
         assert here["sku"]["name"] in (
@@ -60,7 +60,7 @@ def test_every_size_with_infiniband_is_one_fabric() -> None:
 
 
 def test_nodes_without_a_fabric_are_spread() -> None:
-    """Where nobody needs to be near, a failing rack should take one node; a reservation goes with no placement group at all."""
+    """Azure spreads such nodes over racks; a reservation allows no placement group."""
     recording = variant("reserved and spot without a fabric")
     held, spot = _set(recording, "train-gpu-reserved-0"), _set(recording, "train-gpu-spot-0")
     for one in (held, spot):
@@ -71,8 +71,8 @@ def test_nodes_without_a_fabric_are_spread() -> None:
     assert "capacityReservation" not in spot["virtualMachineProfile"]
 
 
-def test_spot_says_its_price_and_comes_back() -> None:
-    """Without a price a node is never taken for its price; a taken one is gone, counts against nothing, and is asked for again."""
+def test_spot_nodes_have_a_price_limit_and_are_restored() -> None:
+    """Without a price, Azure evicts no node for its price; it deletes evicted nodes and tries to restore them."""
     here = _set(recording_of("azure-ndv5"))
     model = here["virtualMachineProfile"]
     assert (model["priority"], model["evictionPolicy"], model["billingProfile"]) == ("Spot", "Delete", {"maxPrice": -1})
@@ -82,8 +82,8 @@ def test_spot_says_its_price_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(("share", "batch"), [(1, 5), (5, 5), (20, 20), (100, 100)])
-def test_a_new_model_rolls_in_batches_that_azure_takes(share: int, batch: int) -> None:
-    """The pool's share, at least Azure's smallest; nodes that are ill already stop nothing, a batch that turns out ill stops the rest."""
+def test_rolling_upgrades_use_the_batch_size_of_the_pool(share: int, batch: int) -> None:
+    """The batch has Azure's minimum; unhealthy nodes do not stop the upgrade, but an unhealthy batch does."""
     pool = {**POOL, "renew": {"at_once_percent": share}}
     policy = _set(recording_of_spec(parse_spec({**BASE, "pools": [pool]})))["upgradePolicy"]
     assert policy["mode"] == "Rolling"
@@ -94,8 +94,8 @@ def test_a_new_model_rolls_in_batches_that_azure_takes(share: int, batch: int) -
     assert rolling["maxSurge"] is False
 
 
-def test_the_image_stays_the_one_of_the_first_day() -> None:
-    """The version that the vendor's word meant is in the model, and what remembers it ignores newer answers."""
+def test_the_image_version_is_pinned() -> None:
+    """The profile has the version that was resolved first, and the stash ignores newer versions."""
     recording = recording_of("azure-ndv4")
     reference = _set(recording)["virtualMachineProfile"]["storageProfile"]["imageReference"]
     assert reference["version"] == "22.04.2026071701"
@@ -105,15 +105,15 @@ def test_the_image_stays_the_one_of_the_first_day() -> None:
     assert [one["sku"] for one in asked] == ["2204"]
 
 
-def test_an_image_of_ones_own_is_named_by_its_id() -> None:
-    """Nobody is asked for a version of it."""
-    recording = variant("own image")
+def test_a_custom_image_is_referenced_by_id() -> None:
+    """No version is resolved for it."""
+    recording = variant("custom image")
     assert list(_set(recording)["virtualMachineProfile"]["storageProfile"]["imageReference"]) == ["id"]
     assert not [token for token, _ in recording.calls if token.startswith("gpuinfra:")]
 
 
-def test_another_bundle_is_another_template() -> None:
-    """What an instance is made from has a short name; it is the tag that membership reads, and the version that the handover wants."""
+def test_another_bundle_results_in_another_template_hash() -> None:
+    """The hash is the tag of the scale set and the version that the handover expects."""
     first, second = (recording_of_spec(parse_spec({**BASE, "software": {"cuda": cuda}})) for cuda in ("13.0", "12.8"))
     names = [_set(one)["tags"]["gpuinfra:template"] for one in (first, second)]
     assert names[0] != names[1]
@@ -123,8 +123,8 @@ def test_another_bundle_is_another_template() -> None:
         assert pool["groups"][0]["group"] == recording.one(SET).id
 
 
-def test_user_data_is_small_readable_and_without_secrets() -> None:
-    """What a node runs first is a bash script that names its container, its bundle and its identity, in nobody else's folder."""
+def test_user_data_is_a_script_without_secrets() -> None:
+    """User data is a bash script that contains the container, the bundle and the identity."""
     for stack in ("azure-ndv4", "azure-ndv5", "azure-existing-network"):
         recording = recording_of(stack)
         text = base64.b64decode(
@@ -141,11 +141,11 @@ def test_user_data_is_small_readable_and_without_secrets() -> None:
         assert "AccountKey" not in text
 
 
-def test_nobody_logs_in_with_nobodys_key() -> None:
-    """It is a key that OpenSSH takes, the same in every run, and made of a hash, so that no secret belongs to it."""
-    key = nobodys_key()
+def test_the_placeholder_key_is_valid_and_stable() -> None:
+    """OpenSSH accepts the key, every run generates the same one, and declared keys replace it."""
+    key = placeholder_key()
     assert load_ssh_public_key(key.encode())
-    assert key == nobodys_key()
+    assert key == placeholder_key()
     assert _set(variant("no storage"))["virtualMachineProfile"]["osProfile"]["linuxConfiguration"]["ssh"][
         "publicKeys"
     ] == [{"path": "/home/gpuinfra/.ssh/authorized_keys", "keyData": key}]
@@ -154,7 +154,7 @@ def test_nobody_logs_in_with_nobodys_key() -> None:
 
 
 def _run(script: str, root: Path, node_json: str | None) -> subprocess.CompletedProcess[str]:
-    """The script in a folder that stands for the root, with a cloud-init and a systemctl that write down their calls."""
+    """Run the script in a folder instead of the root, with a cloud-init and a systemctl that record their calls."""
     tools = root / "bin"
     tools.mkdir(parents=True)
     (root / "etc").mkdir()
@@ -176,16 +176,16 @@ def _user_data(node_json: str, root: Path) -> str:
     )
 
 
-def test_a_node_that_has_what_is_wanted_is_left_alone(tmp_path: Path) -> None:
-    """At a first boot cloud-init has done it already: the script waits for it and changes nothing."""
+def test_renewal_changes_nothing_on_a_current_node(tmp_path: Path) -> None:
+    """At the first boot, the script waits for cloud-init and changes nothing."""
     script = renewal(_user_data('{"bundle": 1}', tmp_path))
     done = _run(script, tmp_path, '{"bundle": 1}\n')
-    assert (done.returncode, "has what is wanted" in done.stdout) == (0, True)
+    assert (done.returncode, "is up to date" in done.stdout) == (0, True)
     assert (tmp_path / "calls").read_text().splitlines() == ["cloud-init status --wait"]
 
 
-def test_a_node_with_another_bundle_is_brought_to_the_new_one_and_verified(tmp_path: Path) -> None:
-    """The new user data runs, and the script ends when the node is verified, so that Azure's batch ends then."""
+def test_renewal_updates_and_verifies_a_node(tmp_path: Path) -> None:
+    """The script runs the new user data and ends when the node is verified."""
     script = renewal(_user_data('{"bundle": 2}', tmp_path))
     done = _run(script, tmp_path, '{"bundle": 1}\n')
     assert done.returncode == 0, done.stderr
@@ -193,8 +193,8 @@ def test_a_node_with_another_bundle_is_brought_to_the_new_one_and_verified(tmp_p
     assert (tmp_path / "calls").read_text().splitlines()[-2:] == ["ran", "systemctl start gpuinfra-verify.service"]
 
 
-def test_the_scripts_of_the_shipped_stack_agree_about_node_json() -> None:
-    """The sum that the renewal looks for is that of the file that the user data writes."""
+def test_renewal_compares_the_node_json_of_user_data() -> None:
+    """The checksum in the script is that of the file that user data writes."""
     inputs = _set(recording_of("azure-ndv4"))
     text = base64.b64decode(inputs["virtualMachineProfile"]["osProfile"]["customData"]).decode()
     assert _script(inputs) == renewal(text)
@@ -202,8 +202,8 @@ def test_the_scripts_of_the_shipped_stack_agree_about_node_json() -> None:
         renewal("#!/bin/bash\n")
 
 
-def test_a_plan_counts_a_set_for_each_hundred_nodes_at_most_one_with_a_fabric() -> None:
-    """A fabric above its limit is refused by a rule and never split; nodes without one fill several sets."""
+def test_large_pools_without_a_fabric_have_several_scale_sets() -> None:
+    """A fabric is never split; a rule rejects one that is too large."""
     assert len(make_plan(spec_of_variant("no storage"), TODAY).pools[0].groups) == 1
     pool = {**POOL, "machine": "Standard_NC24ads_A100_v4", "capacity": [{"kind": "on_demand", "count": 601}]}
     groups = make_plan(parse_spec({**BASE, "pools": [pool]}), TODAY).pools[0].groups

@@ -1,4 +1,4 @@
-"""No node on Azure is reached from outside, nodes reach what is declared, and a hole made on purpose is found."""
+"""Nodes on Azure have no ingress from outside and only the declared egress, and deliberate misconfigurations are found."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ NETWORK = "azure-native:network:"
 
 
 def state_of(stack: str) -> State:
-    """What the program registers, in the shape of an exported state."""
+    """The registered resources in the form of an exported state."""
     return [{"type": one.type, "id": one.id, "inputs": copy.deepcopy(one.inputs)} for one in recording_of(stack).custom]
 
 
 def declared(stack: str) -> frozenset[str]:
-    """Addresses that the declaration lets read evidence."""
+    """Ranges with access to evidence in the declaration."""
     return frozenset(spec_of(stack).access.evidence_from)
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_nobody_comes_in(stack: str) -> None:
-    """There is no rule, no address, no route, no endpoint and no storage firewall that lets somebody in from outside."""
+def test_nothing_is_reachable_from_outside(stack: str) -> None:
+    """No rule, address, route, endpoint or storage firewall allows ingress from outside."""
     assert holes(state_of(stack), declared(stack)) == []
 
 
-def test_nodes_reach_each_other_the_file_system_and_the_web() -> None:
-    """And nothing else: each other, file servers, the private endpoints, the metadata that Azure routes to every machine, and two ports outwards."""
+def test_nodes_reach_only_declared_destinations() -> None:
+    """Nodes reach each other, file servers, private endpoints, the platform services of Azure, and two ports on the internet."""
     found = outwards(state_of("azure-ndv5"))
     assert {one for one in found if one.to == "Internet"} == {Out(to="Internet", protocol="Tcp", ports="80,443")}
     assert {(one.to, one.ports) for one in found if one.ports == "*"} == {("10.64.32.0/19", "*")}
@@ -63,29 +63,29 @@ def _node_rules(state: State) -> list[dict[str, Any]]:
 
 def _allow(priority: int, **changes: Any) -> dict[str, Any]:
     rule = {
-        "name": "on-purpose", "priority": priority, "direction": "Inbound", "access": "Allow", "protocol": "Tcp", "sourceAddressPrefix": "*",
+        "name": "misconfigured", "priority": priority, "direction": "Inbound", "access": "Allow", "protocol": "Tcp", "sourceAddressPrefix": "*",
         "sourcePortRange": "*", "destinationAddressPrefix": "*", "destinationPortRange": "22",
     }  # fmt: skip
     return {**rule, **changes}
 
 
 def _add(state: State, kind: str, **inputs: Any) -> None:
-    state.append({"type": f"{NETWORK}{kind}", "id": "made-on-purpose", "inputs": inputs})
+    state.append({"type": f"{NETWORK}{kind}", "id": "misconfigured", "inputs": inputs})
 
 
 def _ssh_from_everywhere(state: State) -> None:
     _node_rules(state).append(_allow(200))
 
 
-def _an_office(state: State) -> None:
+def _ssh_from_an_office(state: State) -> None:
     _node_rules(state).append(_allow(201, sourceAddressPrefix="203.0.113.0/24"))
 
 
-def _internet_by_its_tag(state: State) -> None:
+def _ingress_from_the_internet_tag(state: State) -> None:
     _node_rules(state).append(_allow(202, sourceAddressPrefix="Internet", destinationPortRange="8000-9000"))
 
 
-def _no_last_denial_and_a_peer(state: State) -> None:
+def _a_peering(state: State) -> None:
     _add(state, "VirtualNetworkPeering", remoteVirtualNetwork={"id": "other"})
 
 
@@ -100,13 +100,13 @@ def _no_security_group(state: State) -> None:
             one["inputs"].pop("networkSecurityGroup", None)
 
 
-def _default_way_out(state: State) -> None:
+def _default_outbound_access(state: State) -> None:
     _first(state, "Subnet")["defaultOutboundAccess"] = True
 
 
 def _a_route_to_the_internet(state: State) -> None:
     _add(state, "RouteTable", routes=[{"addressPrefix": "0.0.0.0/0", "nextHopType": "Internet"}])
-    _first(state, "Subnet")["routeTable"] = {"id": "made-on-purpose"}
+    _first(state, "Subnet")["routeTable"] = {"id": "misconfigured"}
 
 
 def _a_load_balancer(state: State) -> None:
@@ -123,11 +123,11 @@ def _an_open_account(state: State) -> None:
     account["networkRuleSet"]["defaultAction"] = "Allow"
 
 
-def _keys_of_an_account(state: State) -> None:
+def _shared_keys(state: State) -> None:
     _first(state, "StorageAccount")["allowSharedKeyAccess"] = True
 
 
-def _keys_from_everywhere(state: State) -> None:
+def _keys_from_the_internet(state: State) -> None:
     for one in state:
         if one["type"].endswith(":StorageAccount") and one["inputs"]["allowSharedKeyAccess"]:
             one["inputs"]["publicNetworkAccess"] = "Enabled"
@@ -149,23 +149,23 @@ def _passwords(state: State) -> None:
 
 
 HOLES: list[Callable[[State], None]] = [
-    _ssh_from_everywhere, _an_office, _internet_by_its_tag, _no_last_denial_and_a_peer, _a_public_interface, _no_security_group, _default_way_out,
-    _a_route_to_the_internet, _a_load_balancer, _another_public_address, _an_open_account, _keys_of_an_account, _an_undeclared_address_at_an_account,
-    _keys_from_everywhere,
+    _ssh_from_everywhere, _ssh_from_an_office, _ingress_from_the_internet_tag, _a_peering, _a_public_interface, _no_security_group, _default_outbound_access,
+    _a_route_to_the_internet, _a_load_balancer, _another_public_address, _an_open_account, _shared_keys, _an_undeclared_address_at_an_account,
+    _keys_from_the_internet,
     _an_open_vault, _passwords,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", HOLES, ids=lambda make: make.__name__.strip("_"))
-def test_a_hole_is_found(make: Callable[[State], None]) -> None:
-    """The walk that is silent about ours names what is wrong in a state with one hole."""
+def test_misconfigurations_are_found(make: Callable[[State], None]) -> None:
+    """Each misconfiguration of a valid state is reported."""
     state = state_of("azure-ndv5")
     make(state)
     assert holes(state, declared("azure-ndv5"))
 
 
-def test_a_rule_behind_the_last_denial_opens_nothing() -> None:
-    """Order decides: the same rule after the denial of everything is no hole."""
+def test_rules_after_the_last_deny_rule_have_no_effect() -> None:
+    """The same rule with a lower priority is no misconfiguration."""
     state = state_of("azure-ndv5")
     denial = next(rule for rule in _node_rules(state) if rule["access"] == "Deny" and rule["direction"] == "Inbound")
     denial["priority"] = 4000

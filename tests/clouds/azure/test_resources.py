@@ -1,4 +1,4 @@
-"""What a plan announces and what the components register are the same resources, resource by resource."""
+"""The table of resources and the registered resources are the same."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STACKS = shipped_stacks("azure")
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
-    """Types, logical names and lifetimes of the plan's list are those of the program."""
+def test_a_shipped_stack_registers_the_resources_of_its_table(stack: str) -> None:
+    """Types, logical names and lifetimes in the table are those of the program."""
     announced = {(one.type, one.name, bool(one.retained)) for one in resources(plan_of(stack))}
     registered = {(one.type, one.name, one.retained) for one in recording_of(stack).custom}
     assert announced == registered
@@ -26,22 +26,22 @@ def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_variant_registers_what_its_plan_announces(name: str) -> None:
-    """The same holds for what a declaration can leave out, hand in or add."""
+def test_a_variant_registers_the_resources_of_its_table(name: str) -> None:
+    """The same is true with fields that are left out, existing resources, and optional parts."""
     announced = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec_of_variant(name), TODAY))}
     registered = {(one.type, one.name, one.retained) for one in variant(name).custom}
     assert announced == registered
 
 
-def test_names_are_unique() -> None:
-    """No two resources of one type share a logical name, however the parts of names are put together."""
+def test_logical_names_are_unique() -> None:
+    """No two resources of one type have the same logical name."""
     for stack in STACKS:
         names = [(one.type, one.name) for one in resources(plan_of(stack))]
         assert len(names) == len(set(names))
 
 
-def test_more_nodes_are_no_more_resources() -> None:
-    """A hundred nodes are the same list of resources as one: one fabric is one set."""
+def test_more_nodes_need_no_more_resources() -> None:
+    """A hundred nodes need the same resources as one, because one fabric is one scale set."""
     plans = []
     for nodes in (1, 100):
         pool = {**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": nodes}]}
@@ -49,16 +49,16 @@ def test_more_nodes_are_no_more_resources() -> None:
     assert count(resources(plans[0])) == count(resources(plans[1]))
 
 
-def _kept(**changes: Any) -> set[str]:
-    """Names of what a destroy leaves of networks and file systems."""
+def _retained(**changes: Any) -> set[str]:
+    """Names of retained networks and file systems."""
     plan = make_plan(parse_spec({**BASE, **changes}), TODAY)
     kinds = ("azure-native:network:", "azure-native:storagecache:")
     return {one.name for one in resources(plan) if one.retained and one.type.startswith(kinds)}
 
 
-def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:
-    """Network, its own subnet, that subnet's rules and its way out stay with it: not the nodes' subnet, not a private endpoint."""
-    assert _kept(storage=[LUSTRE]) == {
+def test_a_retained_file_system_retains_its_network() -> None:
+    """The network, the subnet, its security group and the NAT gateway are retained, but not the subnet of nodes or a private endpoint."""
+    assert _retained(storage=[LUSTRE]) == {
         "train-scratch-0-lustre",
         "train-network-network",
         "train-network-storage-scratch-0",
@@ -68,21 +68,24 @@ def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:
     }
 
 
-def test_a_file_system_that_ends_keeps_no_network() -> None:
-    """Where a container keeps the data, the network goes with the stack."""
-    assert _kept(storage=[{**LUSTRE, "bucket": "auto", "importer_id": "00000000-0000-4000-8000-000000000009"}]) == set()
-    assert _kept() == set()
+def test_a_removed_file_system_retains_no_network() -> None:
+    """If a container holds the data, the network is removed with the stack."""
+    assert (
+        _retained(storage=[{**LUSTRE, "bucket": "auto", "importer_id": "00000000-0000-4000-8000-000000000009"}])
+        == set()
+    )
+    assert _retained() == set()
 
 
-def test_every_kept_thing_lies_in_a_kept_resource_group() -> None:
-    """Deleting a resource group deletes everything in it, so no kept thing may be in one that goes."""
+def test_retained_resources_are_in_retained_resource_groups() -> None:
+    """Deleting a resource group deletes everything in it."""
     for stack in STACKS:
         recording = recording_of(stack)
-        going = {
+        removed = {
             one.inputs["resourceGroupName"]
             for one in recording.of("azure-native:resources:ResourceGroup")
             if not one.retained
         }
-        assert going
+        assert removed
         for one in recording.custom:
-            assert not (one.retained and one.inputs.get("resourceGroupName") in going), one.name
+            assert not (one.retained and one.inputs.get("resourceGroupName") in removed), one.name

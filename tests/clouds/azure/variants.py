@@ -1,4 +1,4 @@
-"""What a declaration on Azure can leave out, hand in or add, beside the shipped stacks."""
+"""Declarations on Azure, beside the shipped stacks, with fields left out, existing resources and optional parts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ BASE: dict[str, Any] = {
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "no storage": {},
-    "nobody outside": {"access": {}},
+    "no access from outside": {"access": {}},
     "endpoints": {"network": {"egress": "endpoints"}},
     "endpoints with lustre": {"network": {"egress": "endpoints"}, "storage": [LUSTRE]},
     "existing network": {"network": {"existing": EXISTING}},
     "existing network with lustre": {"network": {"existing": EXISTING}, "storage": [LUSTRE]},
-    "existing names": {
+    "existing DNS zone": {
         "network": {"existing": {**EXISTING, "dns_zones": {"privatelink.blob.core.windows.net": _ZONE}}}
     },
     "no trail": {"audit": {"trail": "none"}},
@@ -52,11 +52,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "trail without data events": {"audit": {"data_events": False}},
     "lustre without a container": {"storage": [LUSTRE]},
     "lustre on an existing container": {"storage": [{**LUSTRE, "bucket": _CONTAINER, "importer_id": IMPORTER}]},
-    "lustre on a container whose owner gave the roles": {"storage": [{**LUSTRE, "bucket": _CONTAINER}]},
+    "lustre without an importer": {"storage": [{**LUSTRE, "bucket": _CONTAINER}]},
     "two file systems": {
         "storage": [{**LUSTRE, "bucket": "auto", "importer_id": IMPORTER}, {**LUSTRE, "mount": "/data"}]
     },
-    "own image": {
+    "custom image": {
         "pools": [{**POOL, "image": {"ref": _RESERVATION.replace("capacityReservationGroups", "images"), "os": "ubuntu-22.04"}}]
     },
     "plain image": {"software": {"image": "plain"}},
@@ -84,7 +84,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "where": {"cloud": "azure", "region": "uksouth"},
         "pools": [{**POOL, "machine": "Standard_ND96isr_H200_v5"}],
     },
-    "budget for many": {"budget": {"recipients": ["a@example.com"], "thresholds_percent": [10, 20, 50, 80, 100]}},
+    "budget with recipients": {"budget": {"recipients": ["a@example.com"], "thresholds_percent": [10, 20, 50, 80, 100]}},
 }  # fmt: skip
 
 
@@ -95,5 +95,5 @@ def spec_of_variant(name: str) -> ClusterSpec:
 
 @functools.cache
 def variant(name: str) -> Recording:
-    """What its program registers."""
+    """The recording of its program."""
     return recording_of_spec(spec_of_variant(name))

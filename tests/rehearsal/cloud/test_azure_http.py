@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.clouds.azure.components.grants import held_to
+from gpuinfra.clouds.azure.components.grants import folder_condition
 from gpuinfra.handover import attested
 from gpuinfra.handover import azure as ports
 from gpuinfra.handover.azure_rest import Rest
@@ -70,7 +70,7 @@ def container(azure: Client, server: Server) -> Made:
 def group(cloud: Cloud, azure: Client, container: Made) -> Made:
     """Two machines that may read bundles and write evidence."""
     who = microsoft.identity(azure)
-    condition = held_to(reads=("bootstrap", "evidence/train"), writes=("evidence/train",))
+    condition = folder_condition(reads=("bootstrap", "evidence/train"), writes=("evidence/train",))
     microsoft.grant(azure, container, str(who.outputs["principalId"]), condition=condition, number=2)
     made = microsoft.scale_set(azure, microsoft.profile(microsoft.subnet(azure)), identity=who)
     cloud.fleet.reconcile()

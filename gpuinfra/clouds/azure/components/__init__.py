@@ -1,1 +1,1 @@
-"""Pulumi components of Azure. They translate a plan and decide nothing; importing this package imports the cloud's SDK only when a module is used."""
+"""Pulumi components of Azure. They translate a plan; only the modules of this package import the SDK of Azure."""

@@ -1,8 +1,7 @@
-"""The foundation: what a cluster answers to, and what outlives it.
+"""The foundation: audit trail, keys, evidence, and budget.
 
-The Activity Log of the whole subscription in a locked container and in Log Analytics, the vault and its keys (`keys.py`), the evidence account,
-and the budget alert. It holds audit and data, so most of it is kept when the stack is destroyed; keys outlive what they encrypt.
-A subscription that has these things hands them in instead; each of the components here can be used alone.
+The Activity Log of the subscription goes to a locked container and to Log Analytics. The key vault is in `keys.py`.
+`destroy` retains audit records, keys and evidence. Each component can be used alone, and a cluster can use existing resources instead.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pulumi_azure_native import consumption, monitor, operationalinsights
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant, held_to
+from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, folder_condition, grant
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set
 from gpuinfra.clouds.azure.components.scope import Scope, child
@@ -35,29 +34,29 @@ CATEGORIES = (
     "Autoscale",
     "ResourceHealth",
 )
-"""Everything that the Activity Log holds (azure.md 6)."""
+"""All categories of the Activity Log (azure.md 6)."""
 NOTIFICATIONS = 5
-"""Most alerts of one budget (azure.md 9)."""
+"""Maximum number of notifications of a budget (azure.md 9)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """What is recorded, and for how long it cannot be removed."""
+    """Arguments of an audit trail."""
 
     scope: Scope
     plan: AuditPlan
     encryption_key: EncryptionKey | None = None
-    """Key of the records; left out, Azure's own."""
+    """Key of the records; if it is not set, Azure encrypts them with its own key."""
 
 
 class AuditTrail(pulumi.ComponentResource):
-    """The subscription's Activity Log, in an immutable container and in Log Analytics for searching and alarms.
+    """The Activity Log of the subscription, in an immutable container and in a Log Analytics workspace.
 
-    A subscription has at most five such settings, so a team puts this into a stack of its own and its clusters use that one.
+    A subscription has at most five diagnostic settings, so create one trail in a foundation that clusters share.
     """
 
     workspace_id: pulumi.Output[str]
-    """Workspace of the logs."""
+    """Log Analytics workspace of the logs."""
     account_id: pulumi.Output[str]
     """Storage account of the records."""
 
@@ -90,7 +89,7 @@ class AuditTrail(pulumi.ComponentResource):
     def _records(
         self, name: str, args: AuditTrailArgs, workspace: operationalinsights.Workspace
     ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """The account of the records, and the same id once its container is locked: Azure Monitor writes into the container of that name."""
+        """The id of the storage account, and the same id after its container is locked. Azure Monitor writes to that container."""
         plan = args.plan
         if plan.existing_bucket:
             existing = pulumi.Output.from_input(plan.existing_bucket)
@@ -115,16 +114,16 @@ class AuditTrail(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """How much a month may cost, and who hears about it."""
+    """Arguments of a budget."""
 
     scope: Scope
     plan: BudgetPlan
     today: date
-    """Day of the first deployment; the budget begins with its month."""
+    """Day of the deployment; the budget starts in its month."""
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget over what carries the cluster's tag. It tells people and stops nothing."""
+    """A monthly budget of the resources with the cluster's tag. It sends notifications and stops nothing."""
 
     name: pulumi.Output[str]
     """Name of the budget."""
@@ -148,7 +147,7 @@ class Budget(pulumi.ComponentResource):
                 )
             ),
             notifications=_notifications(plan),
-            # A budget begins once; the month of a later `up` is no other budget.
+            # A later `up` must not move the start of the budget.
             opts=child(self, rows.BUDGET, ignore_changes=["timePeriod"]),
         )
         self.name = budget.name
@@ -156,9 +155,9 @@ class Budget(pulumi.ComponentResource):
 
 
 def _notifications(plan: BudgetPlan) -> dict[str, consumption.NotificationArgs] | None:
-    """Each threshold when it is reached, and the highest ones also when they are foreseen, as far as a budget has room."""
+    """One notification for each threshold of actual cost, then for forecasts from the highest threshold down, up to the limit of a budget."""
     if not plan.recipients:
-        # An alert that nobody receives is refused by Azure; the plan warns about it.
+        # Azure rejects a notification without recipients; a rule warns about it.
         return None
     wanted = [("Actual", percent) for percent in plan.thresholds_percent]
     wanted += [("Forecasted", percent) for percent in sorted(plan.thresholds_percent, reverse=True)]
@@ -176,25 +175,25 @@ def _notifications(plan: BudgetPlan) -> dict[str, consumption.NotificationArgs] 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Whose nodes write evidence here, and who reads it."""
+    """Arguments of the evidence store."""
 
     scope: Scope
     plan: EvidencePlan
     encryption_key: EncryptionKey | None = None
-    """Key of its blobs; left out, Azure's own."""
+    """Key of its blobs; if it is not set, Azure encrypts them with its own key."""
     workspace_id: pulumi.Input[str] | None = None
-    """Workspace that takes its access log; left out, there is none."""
+    """Log Analytics workspace of its access log; if it is not set, access is not logged."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The container where nodes fetch their bundle and put what proves them; kept, because evidence is read long after a node is gone."""
+    """The container of bundles and evidence. `destroy` retains it, because evidence is read long after the node is gone."""
 
     bucket: pulumi.Output[str]
-    """Address of the container, once operators may use it."""
+    """URL of the container, after the operators have access to it."""
     account_id: pulumi.Output[str]
     """Id of its storage account."""
     prefix: str
-    """Where this cluster's nodes write; each into its own folder."""
+    """Folder of the evidence of this cluster; each node writes to a folder of its own below it."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Evidence", name, None, opts)
@@ -213,55 +212,55 @@ class Evidence(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         container = store.containers[EVIDENCE_CONTAINER]
-        # Owning a subscription is no right to read its blobs, so whoever brings nodes up is given it here.
-        people: Sequence[pulumi.Input[str]] = args.plan.operators or (scope.operator,)
-        may = [
+        # The owner of a subscription has no access to blobs without a role for data.
+        operators: Sequence[pulumi.Input[str]] = args.plan.operators or (scope.operator,)
+        grants = [
             grant(
                 rows.OPERATOR_GRANT.logical(name, index=index),
                 scope,
                 role=BLOB_CONTRIBUTOR,
                 at=container,
-                principal=person,
+                principal=principal,
                 principal_type=None,
-                why="reads evidence, and puts bundles where nodes fetch them",
-                condition=held_to(reads=None, writes=(BUNDLES,), deletes=(BUNDLES,)),
+                why="read evidence and upload bundles",
+                condition=folder_condition(reads=None, writes=(BUNDLES,), deletes=(BUNDLES,)),
                 opts=child(self, rows.OPERATOR_GRANT),
             )
-            for index, person in enumerate(people)
+            for index, principal in enumerate(operators)
         ]
         address = pulumi.Output.concat("https://", store.account_name, ".blob.core.windows.net/", EVIDENCE_CONTAINER)
-        self.bucket, self.account_id = ready_after(address, may), store.account_id
+        self.bucket, self.account_id = ready_after(address, grants), store.account_id
         self.prefix = naming.evidence_prefix(scope.cluster)
         self.register_outputs({"bucket": self.bucket, "account_id": self.account_id, "prefix": self.prefix})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """What one cluster, or all clusters of a subscription, stand on."""
+    """Arguments of a foundation, for one cluster or for all clusters of a subscription."""
 
     scope: Scope
-    """Without a resource group: the foundation makes its own."""
+    """A scope without a resource group; the foundation creates its own."""
     audit: AuditPlan
     evidence: EvidencePlan
     budget: BudgetPlan | None
-    """Left out, nobody is told when a month grows expensive."""
+    """None for no budget."""
     today: date
-    """Day of the first deployment."""
+    """Day of the deployment."""
 
 
 class Foundation(pulumi.ComponentResource):
     """Audit trail, vault and keys, evidence container, disk encryption and budget, in a resource group of their own."""
 
     audit: AuditTrail | None
-    """The audit trail, where this stack makes one."""
+    """The audit trail, None if this stack does not create one."""
     evidence: Evidence
-    """Where nodes fetch their bundle and write their evidence."""
+    """The store of bundles and evidence."""
     data_key: Key
     """Key of disks, evidence and file systems."""
     vault_id: pulumi.Output[str]
-    """Vault of the keys."""
+    """Key vault of the keys."""
     disk_encryption_set_id: pulumi.Output[str]
-    """What encrypts the disks of nodes."""
+    """Disk encryption set of the nodes."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Foundation", name, None, opts)
@@ -298,7 +297,7 @@ class Foundation(pulumi.ComponentResource):
         )
 
     def _trail(self, name: str, scope: Scope, plan: AuditPlan, vault: Vault) -> AuditTrail:
-        # Where the records go into somebody else's account, there is nothing here that a key of ours would encrypt.
+        # Records in an existing account are encrypted with the key of that account.
         encryption_key = None if plan.existing_bucket else self._key(name, scope, vault, "audit").encryption_key
         return AuditTrail(
             naming.logical(name, "audit"),
@@ -308,7 +307,7 @@ class Foundation(pulumi.ComponentResource):
 
 
 def _vault_log(name: str, vault: Vault, workspace_id: pulumi.Input[str], parent: pulumi.Resource) -> None:
-    """Who used which key (CIS 6.1.1.4)."""
+    """The log of requests to the vault (CIS 6.1.1.4)."""
     monitor.DiagnosticSetting(
         rows.VAULT_LOG.logical(name),
         name="gpuinfra",

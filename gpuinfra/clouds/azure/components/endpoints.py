@@ -1,4 +1,4 @@
-"""Private endpoints: addresses inside the network for services that are closed to everybody outside, and the names that lead to them."""
+"""Private endpoints: addresses in the network for private services, and their DNS names."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointsArgs:
-    """What is reached from inside a network."""
+    """Arguments of the private endpoints of a network."""
 
     scope: Scope
     network_id: pulumi.Input[str]
     subnet_id: pulumi.Input[str]
-    """Subnet that the endpoints take an address of."""
+    """Subnet of the endpoints' addresses."""
     services: Mapping[str, pulumi.Input[str]]
-    """Kind -> id of what is reached: `{"blob": <storage account>, "vault": <key vault>}`."""
+    """Service -> id of the resource: `{"blob": <storage account>, "vault": <key vault>}`."""
     dns_zones: Mapping[str, str]
-    """Zones that the network is linked to already, name -> id; others are made."""
+    """Existing private DNS zones that the network is linked to, name -> id; the others are created."""
 
 
 class Endpoints(pulumi.ComponentResource):
-    """Private endpoints of a network's services, and their private DNS zones."""
+    """Private endpoints of a network, and their private DNS zones."""
 
     zone_ids: dict[str, pulumi.Output[str]]
-    """Ids of the zones by kind, once the network is linked to them."""
+    """Ids of the DNS zones by service, after the network is linked to them."""
     ready: list[pulumi.Resource]
-    """What nodes have to wait for before names inside the network are right."""
+    """Resources that must exist before nodes resolve private names."""
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Endpoints", name, None, opts)
@@ -59,7 +59,7 @@ def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) ->
     scope, zone = args.scope, DNS_ZONES[kind]
     if existing := args.dns_zones.get(zone):
         return pulumi.Output.from_input(existing)
-    made = privatedns.PrivateZone(
+    created = privatedns.PrivateZone(
         rows.DNS_ZONE.logical(name, purpose=kind),
         private_zone_name=zone,
         resource_group_name=scope.group,
@@ -69,14 +69,14 @@ def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) ->
     link = privatedns.VirtualNetworkLink(
         rows.DNS_LINK.logical(name, purpose=kind),
         virtual_network_link_name=scope.unique_name(f"{kind}-link", 80),
-        private_zone_name=made.name,
+        private_zone_name=created.name,
         resource_group_name=scope.group,
         location="Global",
         virtual_network=privatedns.SubResourceArgs(id=args.network_id),
         registration_enabled=False,
         opts=child(parent, rows.DNS_LINK),
     )
-    return ready_after(made.id, [link])
+    return ready_after(created.id, [link])
 
 
 def private_endpoint(
@@ -89,7 +89,7 @@ def private_endpoint(
     zone_id: pulumi.Input[str],
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """One endpoint with its name; answers what has to be there before the name is right."""
+    """One endpoint and its DNS names. Returns the resource after which the names resolve."""
     endpoint = network.PrivateEndpoint(
         rows.PRIVATE_ENDPOINT.logical(name),
         private_endpoint_name=naming.short(f"{name}-{scope.token}", 64),

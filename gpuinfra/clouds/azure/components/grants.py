@@ -1,4 +1,4 @@
-"""Who may do what: Azure's own roles, given to one principal at one place, and narrowed by conditions where a role is wider than its need."""
+"""Role assignments: built-in roles for one principal at one scope, restricted by a condition if the role is too broad."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.scope import Scope
 
 CRYPTO_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""Key Vault Crypto Service Encryption User: reads a key's metadata, wraps and unwraps."""
-BLOB_READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
-"""Storage Blob Data Reader."""
+"""Key Vault Crypto Service Encryption User: read the metadata of a key, wrap and unwrap."""
 BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-"""Storage Blob Data Contributor: reads, writes and deletes blobs."""
+"""Storage Blob Data Contributor: read, write and delete blobs."""
 ACCOUNT_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
-"""Storage Account Contributor: all of an account but its data."""
+"""Storage Account Contributor: manage an account, without access to data by role."""
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
 
@@ -33,7 +31,7 @@ def grant(
     condition: str | None = None,
     principal_type: str | None = "ServicePrincipal",
 ) -> authorization.RoleAssignment:
-    """One role for one principal at one place. A new identity is known everywhere only after a while; its kind is said, so that nobody looks it up."""
+    """Assign one role to one principal at one scope. With `principal_type`, Azure does not look up a new identity, which takes time to replicate."""
     definition = scope.role_definition(role)
     return authorization.RoleAssignment(
         name,
@@ -51,11 +49,11 @@ def grant(
     )
 
 
-def held_to(*, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = ()) -> str:
-    """Condition that holds Storage Blob Data Contributor to folders: what it may read (None for everything), write and delete.
+def folder_condition(*, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = ()) -> str:
+    """Condition that restricts Storage Blob Data Contributor to folders that it can read (None for all), write and delete.
 
-    Each line reads: another action is meant, or the blob lies in one of the folders. Listing is reading without a path, so who reads
-    folders only cannot list.
+    Each line reads: the request is another action, or the blob is in one of the folders. Listing is a read without a path, so a principal
+    that reads folders only cannot list.
     """
     verbs = [(("write", "add/action"), writes), (("delete",), deletes), (("move/action",), ())]
     if reads is not None:

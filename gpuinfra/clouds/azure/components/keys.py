@@ -1,7 +1,7 @@
-"""The vault, its keys, and who may use them without being able to read them.
+"""The key vault, its keys, and the identities that use them.
 
-A key never leaves the vault: disks, storage accounts and file systems are given an identity that may wrap and unwrap with it.
-Everything here is kept when the stack is destroyed, because what a key encrypted is lost without it.
+A key does not leave the vault. Disks, storage accounts and file systems use an identity that can wrap and unwrap with the key.
+`destroy` retains everything except the disk encryption set, because data that a key encrypts is lost without it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from gpuinfra.clouds.azure.components.stores import EncryptionKey
 from gpuinfra.clouds.ready_after import ready_after
 
 ROTATE_AFTER = "P365D"
-"""A key gets a new version every year; the old ones stay, because what they encrypted is still there."""
+"""Rotation period of keys. Old versions are retained for the data that they encrypt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VaultArgs:
-    """Whose keys it holds."""
+    """Arguments of a key vault."""
 
     scope: Scope
 
 
 class Vault(pulumi.ComponentResource):
-    """A key vault that nobody outside reaches, whose keys nobody can purge, and whose rights are roles."""
+    """A private key vault with purge protection and role-based access control."""
 
     vault_id: pulumi.Output[str]
     """Id of the vault."""
     name: pulumi.Output[str]
     """Name of the vault."""
     uri: pulumi.Output[str]
-    """Address of the vault."""
+    """URL of the vault."""
 
     def __init__(self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Vault", name, None, opts)
@@ -51,10 +51,10 @@ class Vault(pulumi.ComponentResource):
                 enable_rbac_authorization=True,
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=90,
-                # Cannot be turned off again, and disks, storage accounts and file systems ask for it.
+                # Cannot be turned off; disks, storage accounts and file systems require it.
                 enable_purge_protection=True,
                 public_network_access="Disabled",
-                # Disk encryption sets, storage accounts and file systems come in as trusted services (azure.md 4.1, 6).
+                # Disk encryption sets, storage accounts and file systems are trusted services (azure.md 4.1, 6).
                 network_acls=keyvault.NetworkRuleSetArgs(default_action="Deny", bypass="AzureServices"),
             ),
             opts=child(self, rows.VAULT),
@@ -66,7 +66,7 @@ class Vault(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """What a key is for."""
+    """Arguments of a key."""
 
     scope: Scope
     purpose: str
@@ -77,18 +77,18 @@ class KeyArgs:
 
 
 class Key(pulumi.ComponentResource):
-    """A customer key with yearly rotation, and the identity that things are encrypted under."""
+    """A customer-managed key with yearly rotation, and the identity that uses it."""
 
     key_name: pulumi.Output[str]
-    """Name of the key, once its identity may use it."""
+    """Name of the key, after its identity has access to it."""
     key_url: pulumi.Output[str]
-    """Address of the key's first version, once its identity may use it."""
+    """URL of the first version of the key, after its identity has access to it."""
     vault_uri: pulumi.Output[str]
-    """Address of its vault."""
+    """URL of its vault."""
     vault_id: pulumi.Output[str]
     """Id of its vault."""
     identity_id: pulumi.Output[str]
-    """Id of the identity that may wrap and unwrap with it, and nothing else."""
+    """Id of the identity that can wrap and unwrap with the key."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Key", name, None, opts)
@@ -99,7 +99,7 @@ class Key(pulumi.ComponentResource):
             vault_name=args.vault_name,
             resource_group_name=scope.group,
             properties=keyvault.KeyPropertiesArgs(
-                # The one kind that file systems take (azure.md 4.1), and disks and storage accounts take it too.
+                # The only key type that Managed Lustre accepts (azure.md 4.1).
                 kty="RSA",
                 key_size=2048,
                 key_ops=["wrapKey", "unwrapKey"],
@@ -120,17 +120,17 @@ class Key(pulumi.ComponentResource):
             resource_group_name=scope.group,
             opts=child(self, rows.KEY_IDENTITY),
         )
-        may = grant(
+        role = grant(
             rows.KEY_GRANT.logical(name),
             scope,
             role=CRYPTO_USER,
             at=pulumi.Output.concat(args.vault_id, "/keys/", args.purpose),
             principal=identity.principal_id,
-            why="wraps and unwraps what this key encrypts",
+            why="wrap and unwrap with this key",
             opts=child(self, rows.KEY_GRANT, depends_on=[key]),
         )
-        self.key_name = ready_after(key.name, [may])
-        self.key_url = ready_after(key.key_uri_with_version, [may])
+        self.key_name = ready_after(key.name, [role])
+        self.key_url = ready_after(key.key_uri_with_version, [role])
         self.vault_uri = pulumi.Output.from_input(args.vault_uri)
         self.vault_id = pulumi.Output.from_input(args.vault_id)
         self.identity_id = identity.id
@@ -143,7 +143,7 @@ class Key(pulumi.ComponentResource):
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
-    """What encrypts the disks of nodes; a new version of the key is picked up within an hour (azure.md 5.3)."""
+    """The disk encryption set of the nodes. It uses a new version of the key within an hour (azure.md 5.3)."""
     return compute.DiskEncryptionSet(
         rows.DISK_ENCRYPTION_SET.logical(name),
         disk_encryption_set_name=scope.unique_name("disks", 80),

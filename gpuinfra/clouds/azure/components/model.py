@@ -1,7 +1,6 @@
-"""The model of a scale set: what one node of a group is.
+"""The virtual machine profile of a scale set: the configuration of a group's nodes.
 
-Everything here is read off the plan; what the compute API wants in an odd form (scripts in base64, a key of somebody where nobody logs in)
-is put into that form here and nowhere else.
+It translates the plan into the forms that the compute API requires, such as scripts in base64.
 """
 
 from __future__ import annotations
@@ -20,36 +19,36 @@ from gpuinfra.node.health import PATH, PORT
 from gpuinfra.plan.model import Group, PoolPlan
 
 ADMIN = "gpuinfra"
-"""The user whom public keys are for."""
+"""The user name for SSH."""
 GRACE_S = 3600
-"""Time before a new node's health counts: driver, reboot and checks of a plain image take about a quarter of an hour."""
+"""Grace period of the health extension. Driver installation, reboot and checks on a plain image take about 15 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArgs:
-    """What the nodes of one group have in common."""
+    """Arguments of the profile of one group."""
 
     scope: Scope
     pool: PoolPlan
     group: Group
     image_version: pulumi.Input[str] | None
-    """Version of the pool's marketplace image; None where the image is named by its id."""
+    """Version of the marketplace image, None for an image by id."""
     subnet_id: pulumi.Input[str]
     security_group_id: pulumi.Input[str] | None
     disk_encryption_set_id: pulumi.Input[str] | None
     user_data: pulumi.Input[str]
-    """What a node runs at its first boot, as plain text."""
+    """The script that a node runs at its first boot, as plain text."""
 
 
 def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArgs:
-    """The model of one group."""
+    """The profile of one group."""
     group = args.group
     spot = group.kind == "spot"
     return compute.VirtualMachineScaleSetVMProfileArgs(
         priority="Spot" if spot else "Regular",
         eviction_policy="Delete" if spot else None,
         billing_profile=compute.BillingProfileArgs(
-            # -1 is the on-demand price, at which a node is never taken for its price.
+            # -1 is the on-demand price; Azure then evicts no node because of its price.
             max_price=-1 if group.max_price_usd is None else group.max_price_usd
         )
         if spot
@@ -59,9 +58,9 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
         )
         if group.reservation_id
         else None,
-        # Without a security type: ND A100 v4 has no Trusted Launch, and Secure Boot takes no module that a node builds itself (azure.md 5.3).
+        # Without a security type: ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that a node builds (azure.md 5.3).
         security_profile=compute.SecurityProfileArgs(encryption_at_host=True),
-        # The managed store of boot diagnostics: where the console log of a silent node is read.
+        # The console log of a node that does not report is read from the managed store of boot diagnostics.
         diagnostics_profile=compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True)),
         os_profile=_os(args),
         storage_profile=_disks(args),
@@ -73,33 +72,33 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
 
 
 def template_hash(args: ModelArgs) -> pulumi.Output[str]:
-    """A short hash of what an instance is made from; a node of another one is an old one."""
+    """A short hash of the configuration of nodes. A node with another hash is out of date."""
     pool, group = args.pool, args.group
     fixed = (pool.machine, pool.image.ref, pool.disk.size_gib, pool.disk.kind, group.kind, group.reservation_id)
     parts = pulumi.Output.all(args.user_data, args.image_version, args.subnet_id, args.disk_encryption_set_id)
     return parts.apply(lambda known: hashlib.sha256(repr((fixed, *known)).encode()).hexdigest()[:12])
 
 
-def nobodys_key() -> str:
-    """A public key without a private half: Azure wants one where passwords are off, and nobody is to log in.
+def placeholder_key() -> str:
+    """A public key without a known private key, because Azure requires a key if passwords are disabled.
 
-    Its 32 bytes are the first of a row of hashes that are a point of the curve (RFC 8032, 5.1.3), so nobody ever knew its secret.
+    Its 32 bytes are the first hash in a series that is a point on the curve (RFC 8032, 5.1.3), so no private key was ever generated.
     """
     prime = 2**255 - 19
     d = (-121665 * pow(121666, -1, prime)) % prime
     for count in range(256):
-        data = bytearray(hashlib.sha256(f"gpuinfra: nobody logs in with this key {count}".encode()).digest())
+        data = bytearray(hashlib.sha256(f"gpuinfra: public key without a private key {count}".encode()).digest())
         data[31] &= 0x7F
         y = int.from_bytes(data, "little")
         square = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
         if y < prime and square and pow(square, (prime - 1) // 2, prime) == 1:
             wire = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20" + bytes(data)
-            return f"ssh-ed25519 {base64.b64encode(wire).decode()} nobody"
-    raise AssertionError("every second hash is a point")
+            return f"ssh-ed25519 {base64.b64encode(wire).decode()} placeholder"
+    raise AssertionError("half of all hashes are points on the curve")
 
 
 def _os(args: ModelArgs) -> compute.VirtualMachineScaleSetOSProfileArgs:
-    keys = args.pool.ssh_keys or (nobodys_key(),)
+    keys = args.pool.ssh_keys or (placeholder_key(),)
     return compute.VirtualMachineScaleSetOSProfileArgs(
         computer_name_prefix=names.computer_prefix(args.scope.cluster, args.pool.name),
         admin_username=ADMIN,
@@ -143,10 +142,10 @@ def _image(args: ModelArgs) -> compute.ImageReferenceArgs:
 
 
 def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArgs:
-    """Interfaces as the plan lays them out; InfiniBand adapters are passed through and never declared."""
-    guard = None
+    """The network interfaces in the plan. InfiniBand adapters are passed through and not declared."""
+    security_group = None
     if args.security_group_id is not None:
-        guard = compute.SubResourceArgs(id=args.security_group_id)
+        security_group = compute.SubResourceArgs(id=args.security_group_id)
     return compute.VirtualMachineScaleSetNetworkProfileArgs(
         network_interface_configurations=[
             compute.VirtualMachineScaleSetNetworkConfigurationArgs(
@@ -154,7 +153,7 @@ def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArg
                 primary=index == 0,
                 enable_accelerated_networking=True,
                 enable_ip_forwarding=False,
-                network_security_group=guard,
+                network_security_group=security_group,
                 ip_configurations=[
                     compute.VirtualMachineScaleSetIPConfigurationArgs(
                         name=f"ip-{index}", primary=True, subnet=compute.ApiEntityReferenceArgs(id=args.subnet_id)
@@ -167,7 +166,7 @@ def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArg
 
 
 def _health() -> compute.VirtualMachineScaleSetExtensionArgs:
-    """Azure's own question whether a node is well, answered by the node part: yes means verified."""
+    """The health extension. It queries the agent on the node, which reports healthy when the node is verified."""
     return compute.VirtualMachineScaleSetExtensionArgs(
         name="gpuinfra-health",
         publisher="Microsoft.ManagedServices",
@@ -187,7 +186,7 @@ def _health() -> compute.VirtualMachineScaleSetExtensionArgs:
 
 
 def _renew(args: ModelArgs) -> compute.VirtualMachineScaleSetExtensionArgs:
-    """What carries a newer bundle to nodes that run: custom data is read at a node's first boot only."""
+    """The extension that updates the bundle of running nodes, because Azure reads custom data at the first boot only."""
     return compute.VirtualMachineScaleSetExtensionArgs(
         name="gpuinfra-renew",
         publisher="Microsoft.Azure.Extensions",

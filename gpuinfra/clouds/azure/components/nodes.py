@@ -1,8 +1,8 @@
-"""A pool of nodes: one uniform scale set for each of the plan's groups.
+"""A pool of nodes: one uniform scale set for each group of the plan.
 
-One set is one InfiniBand fabric (azure.md 2.1), so a pool with InfiniBand has one set and never a second.
-A changed model rolls through a set by itself, batch after batch, and stops where a node that got it is not healthy;
-healthy is a node that passed every check, because the health extension asks the node part and not a port.
+One scale set is one InfiniBand fabric (azure.md 2.1), so a pool with InfiniBand has one scale set.
+A changed profile rolls through a scale set in batches and stops if upgraded nodes are unhealthy. A node is healthy after it passes every check,
+because the health extension queries the agent on the node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
 
 MOST_UNHEALTHY_PERCENT = 20
-"""Share of the nodes that got a new model that may be unhealthy before the others are spared it; the first batch is the canary."""
+"""Percentage of upgraded nodes that can be unhealthy before the upgrade stops. The first batch is the canary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class NodePoolArgs(BaseNodePoolArgs):
     client_id: pulumi.Input[str]
     """Client id of the same identity, by which nodes request tokens (`NodeRole.client_id`)."""
     security_group_id: pulumi.Input[str] | None = None
-    """Network security group of every interface (`Security.nodes_group_id`); if it is not set, the rules of the subnet apply alone."""
+    """Network security group of every interface (`SecurityGroups.nodes_group_id`); if it is not set, the rules of the subnet apply alone."""
     disk_encryption_set_id: pulumi.Input[str] | None = None
     """Encrypts the disks; if it is not set, Azure encrypts them with its own key."""
 
@@ -85,17 +85,17 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         version = template_hash(model)
         spot = group.kind == "spot"
         tags = scope.tagged(
-            f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name, **_own(pool)
+            f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name, **pool.tags
         )
         scale_set = compute.VirtualMachineScaleSet(
             rows.SCALE_SET.logical(naming.logical(scope.cluster, group.name)),
             resource_group_name=scope.group,
             zones=None if group.zone == REGIONAL else [group.zone],
             orchestration_mode="Uniform",
-            # Written out, because what Azure takes without it depends on the zones (azure.md 2.1).
+            # Always set, because the default depends on the zones (azure.md 2.1).
             single_placement_group=group.single_fabric,
             platform_fault_domain_count=group.fault_domains,
-            # Extra nodes that are taken away again are quota and money, and their evidence is nobody's.
+            # Extra nodes that Azure deletes again use quota and money.
             overprovision=False,
             sku=compute.SkuArgs(name=pool.machine, tier="Standard", capacity=group.count),
             identity=compute.VirtualMachineScaleSetIdentityArgs(
@@ -105,7 +105,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             spot_restore_policy=compute.SpotRestorePolicyArgs(enabled=True, restore_timeout="PT1H") if spot else None,
             virtual_machine_profile=machine_model(model),
             tags={**tags, "gpuinfra:template": version},
-            # Where capacity is full there is no room for a second set beside the first.
+            # If capacity is full, two scale sets cannot exist at the same time.
             opts=child(
                 self,
                 rows.SCALE_SET,
@@ -117,16 +117,11 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         return RunningGroup(plan=group, group=scale_set.id, template_version=version, resources=(scale_set,))
 
 
-def _own(pool: PoolPlan) -> dict[str, str]:
-    """A person's own tags of this pool's nodes."""
-    return dict(pool.tags)
-
-
 def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
-    """A new model rolls through the group: no more nodes at a time than the pool allows, the first batch as the canary.
+    """Upgrade the group in batches of the size that the pool allows. The first batch is the canary.
 
-    Where capacity is full, a node is taken down before it comes back with the new model; else another one is added first.
-    Nodes that are ill already are done first and stop nothing: a new model may be what mends them.
+    If capacity is full, a node is stopped before it is upgraded; otherwise Azure adds a node first.
+    Unhealthy nodes are upgraded first and do not stop the upgrade, because the new profile may fix them.
     """
     percent = min(100, max(MIN_BATCH_PERCENT, pool.at_once_percent))
     return compute.UpgradePolicyArgs(
@@ -141,7 +136,7 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
             max_surge=False if group.terminate_first else None,
         ),
         automatic_os_upgrade_policy=compute.AutomaticOSUpgradePolicyArgs(
-            # A vendor's newer image is a decision, not an event.
+            # You choose when to use a new image.
             enable_automatic_os_upgrade=False
         ),
     )

@@ -1,7 +1,7 @@
-"""What a node is allowed to do: fetch its bundle, write evidence of its cluster. Nothing else.
+"""The permissions of a node: it reads its bundle and writes evidence of its cluster.
 
-All nodes of a cluster share one identity, so that no rule of Azure's can hold a node to its own folder as AWS's does;
-whose evidence it is, the attested document says, and a blob that was replaced is still there as a version.
+All nodes of a cluster share one identity, so Azure cannot restrict a node to its own folder. The attested document proves which node wrote
+evidence, and the account retains old versions of replaced blobs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pulumi
 from pulumi_azure_native import managedidentity
 
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant, held_to
+from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, folder_condition, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.ready_after import ready_after
@@ -20,13 +20,13 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """What the nodes of a cluster work with."""
+    """Arguments of the identity of nodes."""
 
     scope: Scope
     evidence_account_id: pulumi.Input[str]
     """Storage account of evidence and bundles."""
     evidence_prefix: str
-    """Where the cluster's nodes write."""
+    """Folder of the cluster's evidence."""
     container: str = EVIDENCE_CONTAINER
     """Container of evidence and bundles."""
 
@@ -35,11 +35,11 @@ class NodeRole(pulumi.ComponentResource):
     """The identity of nodes."""
 
     identity_id: pulumi.Output[str]
-    """Id of the identity, once it may do what it must."""
+    """Id of the identity, after its role is assigned."""
     client_id: pulumi.Output[str]
-    """By which a node asks for a token of this identity."""
+    """Client id, with which a node requests tokens."""
     principal_id: pulumi.Output[str]
-    """By which roles are given to it."""
+    """Principal id, to which roles are assigned."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:NodeRole", name, None, opts)
@@ -50,19 +50,19 @@ class NodeRole(pulumi.ComponentResource):
             resource_group_name=scope.group,
             opts=child(self, rows.NODE_IDENTITY),
         )
-        may = grant(
+        role = grant(
             rows.NODE_GRANT.logical(name),
             scope,
             role=BLOB_CONTRIBUTOR,
             at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
             principal=identity.principal_id,
-            why=f"nodes of {scope.cluster}: fetch their bundle, write their evidence",
-            condition=held_to(
+            why=f"nodes of {scope.cluster}: read bundles and write evidence",
+            condition=folder_condition(
                 reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix), writes=(args.evidence_prefix,)
             ),
             opts=child(self, rows.NODE_GRANT),
         )
-        self.identity_id = ready_after(identity.id, [may])
+        self.identity_id = ready_after(identity.id, [role])
         self.client_id, self.principal_id = identity.client_id, identity.principal_id
         self.register_outputs(
             {"identity_id": self.identity_id, "client_id": self.client_id, "principal_id": self.principal_id}

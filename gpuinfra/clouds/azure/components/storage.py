@@ -1,7 +1,7 @@
-"""The shared file system: Azure Managed Lustre, and the container that it is fed from.
+"""The shared file system: Azure Managed Lustre, and the container that it imports from.
 
-What is in the container appears as files from the beginning; changes come back by an export that a person starts, because Azure's own automatic one is a preview.
-The container is the durable side and is kept; whether the file system itself is, the plan says.
+Blobs of the container appear as files when the file system is created. You start exports yourself, because automatic export is a preview on Azure.
+`destroy` retains the container. The plan states whether it retains the file system.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 MOUNT_NAME = "lustrefs"
-"""The one name that Managed Lustre serves (azure.md 4.1)."""
+"""The file system name of Managed Lustre (azure.md 4.1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemKey:
-    """The customer key of a file system's content; its vault is in the same region and subscription."""
+    """The customer-managed key of a file system. Its vault must be in the same region and subscription."""
 
     key_url: pulumi.Input[str]
     vault_id: pulumi.Input[str]
     identity_id: pulumi.Input[str]
     """Identity that may use the key (`Key.identity_id`)."""
     encryption_key: EncryptionKey | None = None
-    """The same key as the container's account takes it."""
+    """The same key in the form that storage accounts require."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataEndpoint:
-    """How the container's account is reached from inside the network."""
+    """The private endpoint of the container's account."""
 
     subnet_id: pulumi.Input[str]
     zone_id: pulumi.Input[str]
@@ -48,31 +48,31 @@ class DataEndpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Where the file system is, and who encrypts it."""
+    """Arguments of a file system."""
 
     scope: Scope
     plan: FileSystemPlan
     subnet_id: pulumi.Input[str]
-    """A subnet that holds nothing else, large enough for its capacity."""
+    """A subnet for this file system alone, with enough addresses for its capacity."""
     key: FileSystemKey | None = None
-    """Key of its content; left out, Azure's own."""
+    """Key of the file system; if it is not set, Azure encrypts it with its own key."""
     endpoint: DataEndpoint | None = None
-    """Private endpoint of the container's account; left out, none is made, and the account has to be reachable otherwise."""
+    """Private endpoint of the container's account; if it is not set, none is created, and the network must reach the account in another way."""
     workspace_id: pulumi.Input[str] | None = None
-    """Workspace that takes the access log of the container's account; left out, there is none."""
+    """Log Analytics workspace of the account's access log; if it is not set, access is not logged."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Managed Lustre file system, with the container it reads from."""
+    """A Managed Lustre file system and the container that it imports from."""
 
     file_system_id: pulumi.Output[str]
     """Id of the file system."""
     dns_name: pulumi.Output[str]
-    """Address of its management server, which nodes mount."""
+    """Address of its management server, from which nodes mount it."""
     mount_name: pulumi.Output[str]
-    """Second half of what nodes mount: `<dns_name>@tcp:/<mount_name>`."""
+    """File system name for mounts: `<dns_name>@tcp:/<mount_name>`."""
     bucket: pulumi.Output[str] | None
-    """Id of the container that it imports from, where there is one."""
+    """Id of the container that it imports from, None without one."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SharedFilesystem", name, None, opts)
@@ -104,7 +104,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             else None,
             root_squash_settings=storagecache.AmlFilesystemRootSquashSettingsArgs(mode="None"),
             hsm=hsm,
-            # A replacement would lose what nobody exported: its name is taken, so that it stops, and whoever means it removes the old one first.
+            # A replacement would lose files that are not exported. It fails, because the name is taken; you must delete the old file system first.
             opts=child(
                 self,
                 rows.LUSTRE,
@@ -129,7 +129,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     def _containers(
         self,
     ) -> tuple[pulumi.Output[str] | None, storagecache.AmlFilesystemHsmArgs | None, list[pulumi.Resource]]:
-        """The container, what the file system is told of it, and what has to be there first: a missing role shows only as a failed creation."""
+        """The container, the import settings, and the resources that must exist first: without its roles, the creation of the file system fails."""
         plan = self._args.plan
         if plan.bucket is None:
             return None, None, []
@@ -153,7 +153,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 purpose=args.plan.name,
                 containers=(DATA_CONTAINER, LOG_CONTAINER),
                 encryption_key=args.key.encryption_key if args.key else None,
-                # The file system has no other way in (azure.md 4.1); a plan says so as a finding.
+                # Managed Lustre supports no other authorization (azure.md 4.1); a rule warns about it.
                 shared_keys=True,
                 workspace_id=args.workspace_id,
             ),
@@ -175,7 +175,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         return store.containers[DATA_CONTAINER], store.containers[LOG_CONTAINER], ready
 
     def _existing(self, container_id: str) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
-        """A container that is there: the file system's log needs another one in the same account."""
+        """An existing container. The import log requires a second container in the same account."""
         group, account = container_id.split("/")[4], container_id.split("/")[8]
         log = blobs.BlobContainer(
             rows.IMPORT_LOG.logical(self._name),
@@ -188,7 +188,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         return pulumi.Output.from_input(container_id), log.id, self._importer(container_id.split("/blobServices/")[0])
 
     def _importer(self, account_id: pulumi.Input[str]) -> list[pulumi.Resource]:
-        """The two roles of the service that imports; a container whose owner gave them already names no importer."""
+        """The two roles of the service that imports, unless the declaration has no `importer_id` because the owner of the container assigned them."""
         args = self._args
         if args.plan.importer_id is None:
             return []
@@ -200,7 +200,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 role=role,
                 at=account_id,
                 principal=args.plan.importer_id,
-                why="Managed Lustre imports from here",
+                why="import into Managed Lustre",
                 opts=child(self, rows.IMPORTER_GRANT),
             )
             for what, role in roles.items()

@@ -1,7 +1,7 @@
-"""A storage account that nobody outside reaches, with everything that makes it so.
+"""A private storage account and its settings.
 
-The settings belong to the account: one that is kept keeps them, because an account whose rules are gone is not private any more.
-Requests carry an identity, never the account's key; the one exception is what Managed Lustre imports from, and it says so.
+`destroy` retains the account together with its settings, because an account without them is not protected.
+Requests are authorized by roles and not by the account's keys, except for the account that Managed Lustre imports from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class EncryptionKey:
-    """The customer key of an account's content."""
+    """The customer-managed key of a storage account."""
 
     key_name: pulumi.Input[str]
     vault_uri: pulumi.Input[str]
@@ -31,7 +31,7 @@ class EncryptionKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """Immutability: nobody changes or removes what is in a container before its days are over."""
+    """An immutability policy: blobs cannot be changed or deleted for a number of days."""
 
     days: int
     """Days from the creation of each blob, 1-146000."""
@@ -39,42 +39,42 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateStoreArgs:
-    """What a storage account is for."""
+    """Arguments of a private storage account."""
 
     scope: Scope
     purpose: str
     """Part of its name: `audit`, `evidence`."""
     containers: tuple[str, ...]
-    """Its containers, all private."""
+    """Names of its containers."""
     encryption_key: EncryptionKey | None = None
-    """Left out, Azure's own key encrypts it."""
+    """Customer-managed key; if it is not set, Azure encrypts the account with its own key."""
     lock: Lock | None = None
-    """Lock of every container. Left out, blobs can be replaced; their old versions stay until `old_versions_days` are over."""
+    """Immutability policy of every container; if it is not set, blobs can be replaced, and old versions are retained for `old_versions_days`."""
     reached_from: tuple[str, ...] = ()
-    """Public IPv4 ranges that may ask it, with an identity that may; left out, only private endpoints reach it."""
+    """Public IPv4 ranges that the firewall allows, for identities with a role; if it is empty, only private endpoints reach the account."""
     services: bool = False
-    """True where Azure's own services write into it (diagnostic settings, flow logs): they come in as trusted services."""
+    """True allows trusted Azure services, which write diagnostic logs and flow logs."""
     shared_keys: bool = False
-    """True lets whoever holds the account's key in; Managed Lustre imports in no other way (azure.md 4.1)."""
+    """True allows access with the account's keys, which Managed Lustre requires for imports (azure.md 4.1)."""
     copies: bool = False
-    """True keeps a second copy in the paired region, where there is one."""
+    """True replicates the account to the paired region, if the region has one."""
     expire_days: int | None = None
-    """Days after which blobs are removed; left out, they stay."""
+    """Days after which blobs are deleted; if it is not set, they are retained."""
     old_versions_days: int = 90
-    """Days that a replaced or removed blob can still be brought back."""
+    """Days for which replaced and deleted blobs can be restored."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace that takes its access log; left out, there is none."""
+    """Log Analytics workspace of the access log; if it is not set, access is not logged."""
 
 
 class PrivateStore(pulumi.ComponentResource):
-    """One storage account: private, encrypted, versioned, reached over TLS 1.2 and later only."""
+    """One storage account: private, encrypted, versioned, with TLS 1.2 or later."""
 
     account_id: pulumi.Output[str]
     """Id of the account."""
     account_name: pulumi.Output[str]
     """Name of the account."""
     containers: dict[str, pulumi.Output[str]]
-    """Ids of the containers, once the account's settings are in force."""
+    """Ids of the containers by name, after the settings of the account exist."""
 
     def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:PrivateStore", name, None, opts)
@@ -86,9 +86,9 @@ class PrivateStore(pulumi.ComponentResource):
         self.account_id, self.account_name = account.id, account.name
         self.containers = {}
         for container in args.containers:
-            made = self._container(account, container, settings)
-            locks = [self._lock(account, made, container, args.lock)] if args.lock else []
-            self.containers[container] = ready_after(made.id, [*settings, *locks])
+            created = self._container(account, container, settings)
+            locks = [self._lock(account, created, container, args.lock)] if args.lock else []
+            self.containers[container] = ready_after(created.id, [*settings, *locks])
         self.register_outputs(
             {"account_id": self.account_id, "account_name": self.account_name, "containers": self.containers}
         )
@@ -96,7 +96,7 @@ class PrivateStore(pulumi.ComponentResource):
     def _account(self) -> storage.StorageAccount:
         args, scope = self._args, self._args.scope
         encryption_key = args.encryption_key
-        opened = bool(args.reached_from) or args.services
+        public = bool(args.reached_from) or args.services
         return storage.StorageAccount(
             rows.ACCOUNT.logical(self._name),
             account_name=scope.account_name(args.purpose),
@@ -110,7 +110,7 @@ class PrivateStore(pulumi.ComponentResource):
             enable_https_traffic_only=True,
             minimum_tls_version="TLS1_2",
             is_local_user_enabled=False,
-            public_network_access="Enabled" if opened else "Disabled",
+            public_network_access="Enabled" if public else "Disabled",
             network_rule_set=storage.NetworkRuleSetArgs(
                 default_action=storage.DefaultAction.DENY,
                 bypass="AzureServices" if args.services else "None",
@@ -124,7 +124,7 @@ class PrivateStore(pulumi.ComponentResource):
             else None,
             encryption=storage.EncryptionArgs(
                 key_source="Microsoft.Keyvault" if encryption_key else "Microsoft.Storage",
-                # A second layer with a key of Azure's own; it can be asked for at creation only.
+                # A second layer of encryption with a key of Azure; it can be set at creation only.
                 require_infrastructure_encryption=True,
                 services=storage.EncryptionServicesArgs(
                     blob=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
@@ -135,7 +135,7 @@ class PrivateStore(pulumi.ComponentResource):
                 )
                 if encryption_key
                 else None,
-                # Without a version, so that the account follows the key's rotation.
+                # Without a version, so that the account uses a rotated key.
                 key_vault_properties=storage.KeyVaultPropertiesArgs(
                     key_name=encryption_key.key_name, key_vault_uri=encryption_key.vault_uri
                 )
@@ -202,16 +202,16 @@ class PrivateStore(pulumi.ComponentResource):
         )
 
     def _lock(
-        self, account: storage.StorageAccount, made: storage.BlobContainer, container: str, lock: Lock
+        self, account: storage.StorageAccount, created: storage.BlobContainer, container: str, lock: Lock
     ) -> pulumi.Resource:
         return storage.BlobContainerImmutabilityPolicy(
             rows.CONTAINER_LOCK.logical(self._name, part=container),
             immutability_policy_name="default",
             account_name=account.name,
-            container_name=made.name,
+            container_name=created.name,
             resource_group_name=self._args.scope.group,
             immutability_period_since_creation_in_days=lock.days,
-            # Logs are append blobs: a new line at their end is no change of what was written.
+            # Logs are append blobs; an append does not change existing data.
             allow_protected_append_writes=True,
             opts=child(self, rows.CONTAINER_LOCK),
         )
@@ -231,7 +231,7 @@ class PrivateStore(pulumi.ComponentResource):
 
 
 def storage_ranges(ranges: Iterable[str]) -> list[str]:
-    """Address ranges as a storage account's firewall takes them: single addresses without a mask, and no mask longer than 30."""
+    """Address ranges in the form that the firewall of a storage account requires: prefixes up to /30, and single addresses without a mask."""
     found: list[str] = []
     for text in ranges:
         network = ipaddress.ip_network(text, strict=False)
