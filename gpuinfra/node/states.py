@@ -1,7 +1,8 @@
 """Known broken states of a GPU node: their tool output, their meaning, and what to do.
 
-The data comes from the project's fact sheet "node bootstrap and verification" (read 2026-11-20), sections 7.1 and 7.4, which
-names each public report.
+The data comes from public reports, read 2026-11-20: lyulyul/shine-cluster#50, canonical/nvidia-graphics-drivers#78,
+NVIDIA/open-gpu-kernel-modules#587, #789 and #862, Start9Labs/start-technologies#3693, leptonai/gpud: sxid/README.md,
+utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go.
 The text is searched for with any exit code, because several of these states have exit code 0.
 """
 

@@ -1,7 +1,8 @@
 """The meaning of each Xid for a node, as data, because sources disagree and the list changes with the hardware.
 
-From the project's fact sheet "node bootstrap and verification" 7.6 (read 2026-11-20):
-NVIDIA's Xid catalogue, GPUD, AWS's and Azure's health checks.
+Sources, read 2026-11-20: NVIDIA's Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html;
+leptonai/gpud: xid/catalog_generated.go; NVIDIA/k8s-device-plugin: internal/rm/health.go; Azure/azurehpc-health-checks;
+awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0.
 A number that is not listed counts as `drain`: a node with an unknown error is not handed over.
 """
 

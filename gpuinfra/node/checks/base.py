@@ -22,7 +22,7 @@ class Check:
     severity: Severity
     probes: tuple[str, ...] = ()
     hint: str = ""
-    source = "fact sheet on nodes, section 13"
+    source: str = ""
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         """The probes that this check needs on a machine; by default all of them."""

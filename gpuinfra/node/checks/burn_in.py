@@ -53,7 +53,7 @@ class Diagnostics(Check):
     hint = (
         "read the test's warning in dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
     )
-    source = "fact sheet on nodes, 7.8"
+    source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, read 2026-11"
 
     def parse(self, answers: Answers, machine: Machine) -> list[Result]:
         return results(answers.raw("dcgm").stdout)
@@ -72,7 +72,7 @@ class BurnIn(Check):
         "read the test's warning; reset or reboot once and run the same level again (gpuinfra check --burn-in N), then "
         "replace the node"
     )
-    source = "fact sheet on nodes, 7.8"
+    source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, read 2026-11"
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         return (PROBES[max(2, level(expectation))],)
@@ -94,7 +94,10 @@ class SteadyHeat(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("heat",)
     hint = "let the GPU cool down and stress it once more; a second slowdown means a cooling or power fault: replace the node"
-    source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are bad"
+    source = (
+        "Azure/azurehpc-health-checks: customTests/azure_gpu_clock_throttling.nhc; nvidia-ml-py 13.615.71: pynvml.py; "
+        "hardware bits 0x8, 0x40, 0x80 are bad"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return result_of(answers, "heat", "gpuinfra.heat/1", "the output of the stress test", "gpus")

@@ -45,7 +45,10 @@ class ContainerRuntime(Check):
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("docker", "containerd")
     hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the runtime's service"
-    source = "fact sheet on nodes, section 4; its own check runs an image, which a whole fleet must not pull at once"
+    source = (
+        "NVIDIA/cloud-native-docs: container-toolkit/install-guide.md; "
+        "its own check runs an image, which a whole fleet must not pull at once"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
         """Runtime -> how it gives GPUs to containers; empty if it cannot."""
@@ -90,6 +93,7 @@ class CdiDevices(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("cdi",)
     hint = "systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
+    source = "NVIDIA/cloud-native-docs: container-toolkit/release-notes.md"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         # The count goes to stderr as a log line; the names go to stdout, one per line.
@@ -118,7 +122,7 @@ class ContainersKeepGpus(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("docker",)
     hint = "use Docker 28.2 or newer, or enable CDI (features.cdi in /etc/docker/daemon.json), and pass GPUs with --device nvidia.com/gpu=all"
-    source = "fact sheet on nodes, section 4: Failed to initialize NVML: Unknown Error in a running container"
+    source = "NVIDIA/cloud-native-docs: container-toolkit/troubleshooting.md: Failed to initialize NVML: Unknown Error in a running container"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any] | None:
         return docker(answers)

@@ -32,6 +32,7 @@ class KernelModule(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("driver-version",)
     hint = "rerun the driver step; reboot if an older module is still loaded"
+    source = "aws/aws-parallelcluster-cookbook#2654"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         return loaded_driver(answers)
@@ -66,6 +67,7 @@ class DriverVersion(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
     hint = "drain and reboot the node; if the version is still wrong, reinstall the pinned driver and hold its packages"
+    source = "nvidia-smi(1) of driver 550.163.01; canonical/nvidia-graphics-drivers#78: driver/library version mismatch"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         rows = answers.csv("nvidia-smi-csv").rows
@@ -113,6 +115,7 @@ class ModuleKept(Check):
         "install the headers of the running kernel, then dkms autoinstall; read "
         "/var/lib/dkms/nvidia/*/build/make.log if it fails; without DKMS, install linux-modules-nvidia-...-$(uname -r)"
     )
+    source = "Rushmore75/amd-passthrough-fix#4: a module that DKMS added and did not install"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]], dict[str, str]]:
         builds = []
@@ -166,7 +169,7 @@ class DriverAfterReboot(Check):
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("driver-version", "boot-id")
     hint = "reboot the node when it is idle; the checks run again after the reboot"
-    source = "fact sheet on nodes, sections 11 and 13: drivers that were missing after a restart"
+    source = "GoogleCloudPlatform/compute-gpu-installation#10: the driver was missing after a restart"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, object]:
         boot = answers.text("boot-id").strip()
@@ -207,7 +210,10 @@ class DriverLibrary(Check):
     hint = (
         "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that name their folder, then run ldconfig"
     )
-    source = "fact sheet on nodes, sections 1.2 and 11: forward compatibility is for hosts with an older driver"
+    source = (
+        "NVIDIA: forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html, read 2026-11; "
+        "gpustack/gpustack#1254: error 804"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         """The paths of libcuda.so.1, in the order in which the loader searches them."""
@@ -239,6 +245,9 @@ class Holds(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("holds",)
     hint = "rerun the holds step, which runs apt-mark hold for the driver, fabric manager, kernel and NCCL packages"
+    source = (
+        "Azure/azhpc-images: components/install_nvidiagpudriver.sh; awslabs/amazon-eks-ami: install-nvidia-driver.sh"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         names = [line.strip() for line in answers.lines("holds")]
@@ -267,6 +276,7 @@ class Persistence(Check):
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("persistenced",)
     hint = "run systemctl enable --now nvidia-persistenced"
+    source = "awslabs/amazon-eks-ami: install-nvidia-driver.sh; Azure/azhpc-images: configure_nvidia_persistence.sh"
 
     def parse(self, answers: Answers, machine: Machine) -> str:
         return unit_state(answers, "persistenced")
@@ -282,6 +292,10 @@ class DriverModules(Check):
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("modules",)
     hint = "load the missing module with modprobe and add it to /etc/modules-load.d"
+    source = (
+        "Azure/azhpc-images writes /etc/modules-load.d/nvidia-peermem.conf; "
+        "NVIDIA/cloud-native-docs: gpu-operator/gpu-operator-rdma.rst"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> frozenset[str]:
         return loaded_modules(answers)

@@ -26,6 +26,7 @@ class FabricManager(Check):
         "install nvidia-fabricmanager in exactly the driver's version, then run systemctl enable --now "
         "nvidia-fabricmanager; without it CUDA fails with error 802"
     )
+    source = "NVIDIA/gpu-operator#544: the service refuses to start with another driver version"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, str]:
         state = unit_state(answers, "fabric-manager")
@@ -62,6 +63,7 @@ class FabricState(Check):
         "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state stays, read "
         "journalctl -u nvidia-fabricmanager"
     )
+    source = "nvidia-ml-py 13.615.71: pynvml.py, fabric state; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple]:
         return [(row, row.get("fabric.state"), row.get("fabric.status")) for row in gpu_rows(answers).rows]
@@ -93,6 +95,7 @@ class NvlinkActive(Check):
         "drain, restart the fabric manager, reboot; if a link stays down, replace the node (look for "
         "SXid lines: the switch may be at fault)"
     )
+    source = "Azure/azurehpc-health-checks: customTests/azure_gpu_nvlink.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[float | None]]:
         refuse_mig(answers.text("nvlink-status"))
@@ -139,6 +142,7 @@ class NvlinkErrors(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvlink-errors",)
     hint = "watch the counters; if they rise, drain and replace the node"
+    source = "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 3"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str]]:
         refuse_mig(answers.text("nvlink-errors"))
@@ -176,6 +180,7 @@ class Topology(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("topology",)
     hint = "compare with nvidia-smi nvlink -s (F3), restart the fabric manager, reboot, then replace the node"
+    source = "Azure/azurehpc-health-checks: check_hw_topology; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[tuple[int, int], str]:
         # The header contains underline codes, which the probe escapes.
@@ -220,6 +225,10 @@ class SubnetManager(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvlsm", "modules")
     hint = "add ib_umad to /etc/modules-load.d, load it with modprobe, then run systemctl enable --now nvlsm nvidia-fabricmanager"
+    source = (
+        "awslabs/amazon-eks-ami: install-nvidia-driver.sh; "
+        "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         return unit_state(answers, "nvlsm"), "ib_umad" in loaded_modules(answers)

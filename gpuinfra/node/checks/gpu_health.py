@@ -15,6 +15,7 @@ class EccMode(GpuTableCheck):
     id, name = "G4", "ecc_mode"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     hint = "run nvidia-smi -e 1, then reset the GPUs or reboot the node"
+    source = "imbue-ai/cluster-health"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         wanted = "Enabled" if machine.need("ecc", bool) else "Disabled"
@@ -41,6 +42,7 @@ class EccErrors(GpuTableCheck):
         "drain and reset the GPU (reboot the node if it cannot be reset), and replace the node if the count "
         "rises again; replace the node for SRAM errors"
     )
+    source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; GoogleCloudPlatform/cluster-toolkit: docs/CHS-Slurm.md"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -66,6 +68,7 @@ class RemappedRows(GpuTableCheck):
     id, name = "G6", "remapped_rows"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     hint = "pending: drain and reset the GPU; failure: the spare rows are used up, replace the node"
+    source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -89,7 +92,10 @@ class Throttling(GpuTableCheck):
     id, name = "G7", "throttling"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown stays, drain and replace the node"
-    source = "fact sheet on nodes, 7.3: hardware bits 0x8, 0x40, 0x80 are faults, 0x20 is a warning"
+    source = (
+        "Azure/azurehpc-health-checks: customTests/azure_gpu_clock_throttling.nhc; nvidia-ml-py 13.615.71: pynvml.py; "
+        "hardware bits 0x8, 0x40, 0x80 are faults, 0x20 is a warning"
+    )
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen, warm = [], []
@@ -114,7 +120,10 @@ class Temperature(GpuTableCheck):
     id, name = "G8", "temperature"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     hint = "check the load of the node and its neighbors; if a GPU is hot while idle, replace the node"
-    source = "fact sheet on nodes, section 8: A100 slows down at 89 C, HBM at 95 C; newer GPUs report the degrees left"
+    source = (
+        "influxdata/telegraf: plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml: A100 slows down at 89 C, HBM at 95 C; "
+        "newer GPUs report the degrees left"
+    )
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -151,6 +160,7 @@ class PowerLimit(GpuTableCheck):
     id, name = "G9", "power_limit"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     hint = "run nvidia-smi -pl <default> for that GPU, and find out what lowered the limit"
+    source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen, defaults = [], []
@@ -169,7 +179,7 @@ class RecoveryAction(GpuTableCheck):
     id, name = "G10", "recovery_action"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     hint = "drain the node, then do what the driver requests"
-    source = "fact sheet on nodes, 7.3, gpu_recovery_action"
+    source = "nvidia-ml-py 13.615.71: pynvml.py, gpu_recovery_action"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen, hints = [], []
@@ -204,6 +214,7 @@ class InfoRom(GpuTableCheck):
     id, name = "G11", "inforom"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     hint = "replace the node: an infoROM cannot be repaired"
+    source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
@@ -222,6 +233,7 @@ class ErrorTokens(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
     hint = "drain the node, read journalctl -k -b, reset or reboot; replace the node if the token returns"
+    source = "utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         bad = []

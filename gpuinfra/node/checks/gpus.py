@@ -23,6 +23,7 @@ class GpuCount(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("nvidia-smi-list", "nvidia-smi-xml", "lspci")
     hint = "drain the node and search journalctl -k -b for the missing address; reboot once, then replace the node"
+    source = "Azure/azurehpc-health-checks: check_gpu_count"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[str]]:
         uuids = []
@@ -58,6 +59,7 @@ class GpuModel(GpuTableCheck):
     id, name = "G2", "gpu_model"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     hint = "replace the node: a GPU of another model or with less memory slows down or breaks every job on it"
+    source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         name, memory = machine.need("gpu_name", str), machine.need("gpu_memory_mib", float)
@@ -84,6 +86,7 @@ class PcieLink(GpuTableCheck):
     id, name = "G3", "pcie_link"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     hint = "drain, reboot once and compare again; if the link stays narrow or slow, replace the node"
+    source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14); stas00/ml-engineering"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         gen, width = machine.need("pcie_gen", int), machine.need("pcie_width", int)
@@ -119,6 +122,7 @@ class MigMode(GpuTableCheck):
     id, name = "G12", "mig_mode"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     hint = "run nvidia-smi -mig 0 (or 1), then reset the GPU or reboot the node"
+    source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
         wanted = "Enabled" if machine.get("mig", False) is True else "Disabled"
@@ -137,7 +141,7 @@ class MigLayout(Check):
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("nvidia-smi-list", "nvidia-smi-xml")
     hint = "run systemctl restart gpuinfra-mig, or python3 /opt/gpuinfra/current/node.pyz mig: instances are created at each boot"
-    source = "fact sheet on nodes, section 13 (G12), and nvidia-smi -L of an H100 with MIG, driver 590.48.01"
+    source = "nvidia-smi -L of an H100 with MIG, driver 590.48.01"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[tuple[str, str]]]:
         found = instances(answers.text("nvidia-smi-list"))
@@ -178,6 +182,7 @@ class NoProcesses(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvidia-smi-apps",)
     hint = "end the process, or drain the node and reboot it"
+    source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         return [

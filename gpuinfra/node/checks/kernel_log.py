@@ -31,6 +31,10 @@ class Xids(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("kernel-log",)
     hint = "drain the node and follow the table's action for this Xid"
+    source = (
+        "NVIDIA: Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, read 2026-11; "
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[int, str, str]]:
         seen = []
@@ -75,6 +79,7 @@ class SwitchErrors(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("kernel-log",)
     hint = "drain and replace the node: the switch is faulty, and a reboot rarely fixes it"
+    source = "leptonai/gpud: components/accelerator/nvidia/sxid/README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str, str]]:
         seen = []

@@ -23,7 +23,10 @@ class LinkSpeed(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("links",)
     hint = "compare lspci -vv (LnkSta) and the counters of that device with the other devices; reboot, measure again, then redeploy the node"
-    source = "fact sheet on nodes, 7.9: ib_write_bw with GPU memory per adapter; fi_pingpong per EFA domain"
+    source = (
+        "Azure/azurehpc-health-checks: check_ib_bw_gdr (ib_write_bw with GPU memory per adapter); "
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 6 (fi_pingpong per EFA domain)"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
         document = result_of(answers, "links", "gpuinfra.links/1", "the output of the link test", "devices")

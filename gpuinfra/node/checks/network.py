@@ -22,6 +22,7 @@ class EfaDevices(Check):
         "compare with lspci -d 1d0f: and the network interfaces of the launch template; rerun the EFA step, "
         "reboot, then replace the node"
     )
+    source = "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 6"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         answer = answers.raw("efa")
@@ -66,6 +67,7 @@ class FabricLibraries(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-libraries",)
     hint = "rerun the fabric step; without the plugin NCCL silently falls back to sockets"
+    source = "GoogleCloudPlatform/cluster-toolkit: examples/machine-learning/a3-megagpu-8g and a3-ultragpu-8g"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         # find exits with 1 because some of the paths are always missing.
@@ -95,6 +97,10 @@ class LockedMemory(Check):
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("memlock",)
     hint = "rerun the prepare step, which writes memlock limits for all users to /etc/security/limits.d"
+    source = (
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 2; "
+        "Azure/azhpc-images: components/hpc-tuning.sh"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
         """The soft and hard limit for all users; later lines win, as in PAM."""

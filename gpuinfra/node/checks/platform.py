@@ -35,6 +35,7 @@ class PciGpus(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("lspci",)
     hint = "stop and start the instance to move it to other hardware, or terminate it so that its group replaces it"
+    source = "awslabs/amazon-eks-ami: nvidia-kmod-load.sh; device ids: NVIDIA/open-gpu-kernel-modules, README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
         return pci_gpus(answers)
@@ -67,6 +68,7 @@ class KernelHeaders(Check):
         "install linux-headers-$(uname -r), or reboot into the locked kernel; then run apt-mark hold on the kernel "
         "packages"
     )
+    source = "GoogleCloudPlatform/compute-gpu-installation#28: the package mirror no longer has the headers of the running kernel"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
         lines = answers.lines("uname")
@@ -95,6 +97,7 @@ class RootSpace(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("disk",)
     hint = "free space on / or give the pool a larger root disk"
+    source = "an estimate for toolkit, driver and images; Google builds its images on 100 GB (GoogleCloudPlatform/compute-gpu-installation)"
 
     def parse(self, answers: Answers, machine: Machine) -> float:
         lines = [line.strip() for line in answers.lines("disk")]
@@ -118,6 +121,7 @@ class SecureBoot(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("secure-boot", "module-signer")
     hint = "sign the module with an enrolled key, or start the instance without Secure Boot"
+    source = "GoogleCloudPlatform/compute-gpu-installation: linux/README.md, signed modules for Secure Boot"
 
     def parse(self, answers: Answers, machine: Machine) -> str:
         state = answers.raw("secure-boot")
@@ -151,6 +155,7 @@ class NoNouveau(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("modules",)
     hint = "rerun the driver step, which blacklists nouveau and rebuilds the initramfs, then reboot"
+    source = "NVIDIA: driver installation guide, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/, read 2026-11"
 
     def parse(self, answers: Answers, machine: Machine) -> bool:
         return "nouveau" in loaded_modules(answers)

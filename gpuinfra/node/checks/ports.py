@@ -37,6 +37,7 @@ class InfinibandPorts(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("infiniband",)
     hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that stays down is a fault of the host"
+    source = "Azure/azurehpc-health-checks: conf; leptonai/gpud: components/accelerator/nvidia/infiniband/threshold_default.go"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, str]]:
         ports: dict[str, dict[str, str]] = {}
@@ -84,7 +85,10 @@ class RdmaDevices(Check):
         "compare with lspci -d 15b3: and the MRDMA interfaces of the instance template; reboot once, then "
         "recreate the instance: a port that stays down is a fault of the host"
     )
-    source = "fact sheet on Google Cloud, 1.2 and 3.1: eight MRDMA interfaces in one RoCE network"
+    source = (
+        "Google: network bandwidth, https://docs.cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; "
+        "RDMA network profiles, https://docs.cloud.google.com/vpc/docs/rdma-network-profiles: eight MRDMA interfaces in one RoCE network"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
         return [port for port in rdma_ports(answers) if port["layer"] == "Ethernet"]
@@ -117,7 +121,7 @@ class GoogleInterfaces(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("gvnics",)
     hint = "compare with the network interfaces of the instance template; interfaces can be added only at creation, so recreate the instance"
-    source = "fact sheet on Google Cloud, 1.2"
+    source = "Google: network bandwidth, https://docs.cloud.google.com/compute/docs/gpus/gpu-network-bandwidth"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         addresses = []
@@ -149,7 +153,7 @@ class PartitionKeys(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("ports",)
     hint = "restart waagent and read /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port gets no key"
-    source = "fact sheet on Azure, 2.2: one entry is 0x7fff, the other one has its highest bit set"
+    source = "Azure: set up MPI, https://learn.microsoft.com/azure/virtual-machines/setup-mpi: one entry is 0x7fff, the other one has its highest bit set"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[str]]:
         keys = {}
@@ -191,7 +195,8 @@ class LinkFlaps(Check):
     probes = ("ports", "link-log", "kernel-log")
     hint = "drain the node and redeploy it: a flapping link slows every job that uses it"
     source = (
-        "fact sheet on nodes, 5.2; the public rule counts per 24 hours, this check per boot, because the judge has no clock; "
+        "Azure/azurehpc-health-checks: customTests/azure_ib_link_flapping.nhc; "
+        "it counts per 24 hours, this check per boot, because the judge has no clock; "
         "the port's own counter is read as well as the logs, because logs may be rotated"
     )
 

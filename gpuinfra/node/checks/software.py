@@ -19,6 +19,7 @@ class CloudInit(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("cloud-init",)
     hint = "read /var/log/cloud-init-output.log, fix the cause, and replace the node: cloud-init runs only at the first boot"
+    source = "canonical/cloud-init: failure_states.rst and cli.rst"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, str, list[str]]:
         answer = answers.raw("cloud-init")
@@ -55,6 +56,7 @@ class BootstrapSteps(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ()
     hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log contains the reason of the stop"
+    source = "the journal that the bootstrap writes on the node"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         journal = machine.journal

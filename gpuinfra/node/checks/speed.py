@@ -74,6 +74,7 @@ class Metrics(Check):
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("metrics",)
     hint = "start dcgm-exporter, or open its port in the firewall"
+    source = "NVIDIA/dcgm-exporter: README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> int:
         return len(
@@ -91,7 +92,10 @@ class AllReduce(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nccl",)
     hint = "compare F3 and G3 of this node with a fast node, reboot and measure again; replace a node that stays slow"
-    source = "fact sheet on nodes, 7.9"
+    source = (
+        "floors by machine type from Azure/azurehpc-health-checks: conf, and public NCCL logs; "
+        "`gpuinfra catalog MACHINE` names the source of each"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers)
@@ -107,7 +111,9 @@ class PairReduce(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("pair",)
     hint = "one of the two nodes is weak: test each with a partner that is known to be good, then drain the weak one"
-    source = "fact sheet on nodes, 7.9"
+    source = (
+        "floors by machine type from public NCCL logs of two nodes; `gpuinfra catalog MACHINE` names the source of each"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers, "pair", "gpuinfra.pair/1")
@@ -130,6 +136,10 @@ class NetworkPlugin(Check):
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("nccl",)
     hint = "rerun the fabric step; set NCCL_DEBUG=INFO to see why the plugin was not loaded (library path, version)"
+    source = (
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 5; "
+        "awslabs/awsome-distributed-ai: 1.architectures/efa-cheatsheet.md"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         names = nccl_result(answers).get("network")
@@ -154,7 +164,7 @@ class HostCopy(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nvbandwidth",)
     hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again, then replace the node"
-    source = "fact sheet on nodes, 7.9"
+    source = "Azure/azurehpc-health-checks: conf, host to device copies"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[float]]:
         try:

@@ -44,6 +44,10 @@ class LustreMounts(Check):
         "rerun the Lustre step: the client must be built for exactly the running kernel; then mount the file "
         "system and read dmesg"
     )
+    source = (
+        "microsoft/amlFilesystem-lustre: AMLFS_2.17.0; aws/aws-parallelcluster-cookbook: resources/lustre; "
+        "GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/scripts/install-managed-lustre-client.sh"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, dict[str, tuple[str, str | None]]]:
         built_for = " ".join(answers.text("lustre-module").split()[:1])
@@ -70,6 +74,7 @@ class HomeMounts(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
     hint = "mount it (mount /home) and read the error of mount; the server's address is in /etc/fstab and node.json"
+    source = "the home directories that the pool declares"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None]]:
         return network_mounts(answers)
@@ -96,7 +101,11 @@ class LustreOverEfa(Check):
         "compare lnetctl net show -v with a healthy node; the security groups of nodes and file system must allow all "
         "traffic in both directions, each referring to the other by its id; then run systemctl restart gpuinfra-lnet and mount again"
     )
-    source = "fact sheet on AWS, 3.1 and 3.2: EFA to FSx, and the silent fallback after a missing egress rule"
+    source = (
+        "AWS: EFA with FSx for Lustre, https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html; "
+        "security groups, https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08; "
+        "public measurement: 34 GB/s, 2 GB/s without the egress rule"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], int]:
         """EFA addresses that are up, and the number of messages received over them."""
