@@ -95,18 +95,23 @@ class ClusterBuilder(ABC, Generic[F, S]):
         """Outputs of every stack of this cloud."""
         return {}
 
-    def existing_network(self, name: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
-        """Id and subnets of a network that the program or the declaration passes in, None if this stack creates one. `name` is the field of `existing`."""
-        network, id_ = self.plan.network, getattr(self.existing, name)
+    def passed_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
+        """Id and subnets of a network that the program passes in, None without one. `field` is the field of `existing` with the id."""
+        id_ = getattr(self.existing, field)
         if id_ is not None:
             if self.existing.subnet_ids is None:
-                raise ValueError(f"existing has {name} and no subnet_ids; pass both")
+                raise ValueError(f"existing has {field} and no subnet_ids; pass both")
             return id_, self.existing.subnet_ids
-        if network is None:
+        if self.plan.network is None:
             raise ValueError("the plan has a site and no network")
-        if network.existing_id is not None:
-            return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
         return None
+
+    def existing_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
+        """Id and subnets of a network that the program or the declaration passes in, None if this stack creates one."""
+        network = self.plan.network
+        if (found := self.passed_network(field)) or network is None or network.existing_id is None:
+            return found
+        return network.existing_id, {one.name: one.existing_id for one in network.subnets if one.existing_id}
 
 
 def build(

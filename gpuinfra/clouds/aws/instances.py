@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuinfra import naming
-from gpuinfra.clouds.planned import Instance, Parents, retained_subnets
+from gpuinfra.clouds import instances as common
+from gpuinfra.clouds.planned import Instance, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
-
-AUDIT = "audit records must be readable after the cluster is gone"
-EVIDENCE = "evidence of a node is read long after the node is gone"
-DATA = "holds data"
 
 WEB_PORTS = (80, 443)
 """TCP ports that nodes reach on the internet: Ubuntu's archive serves signed packages on 80, everything else is on 443."""
@@ -36,74 +33,27 @@ def find(kind: Found) -> Callable[[Instance], Lookup]:
     return lambda instance: Lookup(kind=kind, purpose=instance.values["purpose"])
 
 
-def _top(plan: Plan) -> Parents:
-    return (("gpuinfra:index:GpuCluster", plan.name),)
-
-
-def _foundation(plan: Plan) -> tuple[str, Parents]:
-    name = naming.logical(plan.name, "foundation")
-    return name, (*_top(plan), ("gpuinfra:aws:Foundation", name))
-
-
-def _audit(plan: Plan) -> tuple[str, Parents]:
-    above, parents = _foundation(plan)
-    name = naming.logical(above, "audit")
-    return name, (*parents, ("gpuinfra:aws:AuditTrail", name))
-
-
-def _has_trail(plan: Plan) -> bool:
-    return "foundation" in plan.layers and plan.audit.trail
-
-
 def _has_access_logs(plan: Plan) -> bool:
     """A trail with buckets of its own; other buckets of the stack then write access logs."""
-    return _has_trail(plan) and plan.audit.existing_bucket is None
+    return any(trails(plan)) and plan.audit.existing_bucket is None
 
 
 def trails(plan: Plan) -> Iterator[Instance]:
     """The audit trail."""
-    if _has_trail(plan):
-        name, parents = _audit(plan)
-        yield Instance(component=name, parents=parents, values={"purpose": "trail"})
-
-
-def budgets(plan: Plan) -> Iterator[Instance]:
-    """The monthly budget."""
-    if "foundation" in plan.layers and plan.budget:
-        yield Instance(component=naming.logical(_foundation(plan)[0], "budget"))
+    return common.audit_trails("aws", plan, purpose="trail")
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
     """Customer keys of the audit trail and of data."""
-    if _has_trail(plan):
-        yield _key(*_audit(plan), "key", "audit")
-    if "foundation" in plan.layers:
-        yield _key(*_foundation(plan), "data", "data")
-
-
-def _key(above: str, parents: Parents, part: str, purpose: str) -> Instance:
-    name = naming.logical(above, part)
-    return Instance(component=name, parents=(*parents, ("gpuinfra:aws:Key", name)), values={"purpose": purpose})
+    return common.keys("aws", plan)
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
     """Private buckets: access logs, audit records, evidence, and data of file systems."""
-    if _has_access_logs(plan):
-        yield _bucket(*_audit(plan), "access", "access", AUDIT)
-        yield _bucket(*_audit(plan), "records", "audit", AUDIT)
-    if "foundation" in plan.layers:
-        above, parents = _foundation(plan)
-        name = naming.logical(above, "evidence")
-        yield _bucket(name, (*parents, ("gpuinfra:aws:Evidence", name)), "store", "evidence", EVIDENCE)
-    for one, instance in _lustre(plan):
-        if one.bucket == "auto":
-            yield _bucket(instance.component, instance.parents, "data", one.name, DATA)
-
-
-def _bucket(above: str, parents: Parents, part: str, purpose: str, why: str) -> Instance:
-    name = naming.logical(above, part)
-    parents = (*parents, ("gpuinfra:aws:PrivateBucket", name))
-    return Instance(component=name, parents=parents, values={"purpose": purpose, "why": why})
+    for above in trails(plan):
+        if _has_access_logs(plan):
+            yield common.bucket("aws", above, "access", "access", common.AUDIT)
+    yield from common.buckets("aws", plan, _lustre(plan))
 
 
 def locked_buckets(plan: Plan) -> Iterator[Instance]:
@@ -125,9 +75,8 @@ def _network(plan: Plan) -> NetworkPlan | None:
 def networks(plan: Plan) -> Iterator[Instance]:
     """The VPC."""
     if _network(plan):
-        name = naming.logical(plan.name, "network")
-        parents = (*_top(plan), ("gpuinfra:aws:Network", name))
-        yield Instance(component=name, parents=parents, values={"purpose": "flow"}, data=bool(retained_subnets(plan)))
+        above = common.inside("aws", common.top(plan), "Network", "network", purpose="flow")
+        yield replace(above, data=bool(retained_subnets(plan)))
 
 
 def nat_networks(plan: Plan) -> Iterator[Instance]:
@@ -194,13 +143,8 @@ def _endpoints(plan: Plan, services: tuple[str, ...]) -> Iterator[Instance]:
 def security_groups(plan: Plan) -> Iterator[Instance]:
     """The security groups of a site."""
     if "site" in plan.layers:
-        name = naming.logical(plan.name, "security")
-        yield Instance(
-            component=name,
-            parents=(*_top(plan), ("gpuinfra:aws:SecurityGroups", name)),
-            values={"purpose": "storage"},
-            data=bool(retained_subnets(plan)),
-        )
+        above = common.inside("aws", common.top(plan), "SecurityGroups", "security", purpose="storage")
+        yield replace(above, data=bool(retained_subnets(plan)))
 
 
 def storage_groups(plan: Plan) -> Iterator[Instance]:
@@ -228,16 +172,9 @@ def web_ports(plan: Plan) -> Iterator[Instance]:
 def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
     for one in plan.file_systems:
         if one.kind == "lustre" and "site" in plan.layers:
-            name = naming.logical(plan.name, one.name)
-            yield (
-                one,
-                Instance(
-                    component=name,
-                    parents=(*_top(plan), ("gpuinfra:aws:SharedFilesystem", name)),
-                    values={"purpose": one.name, "why": one.lifetime_reason or DATA},
-                    data=one.lifetime is Lifetime.KEPT,
-                ),
-            )
+            why = one.lifetime_reason or common.DATA
+            above = common.inside("aws", common.top(plan), "SharedFilesystem", one.name, purpose=one.name, why=why)
+            yield one, replace(above, data=one.lifetime is Lifetime.KEPT)
 
 
 def file_systems(plan: Plan) -> Iterator[Instance]:

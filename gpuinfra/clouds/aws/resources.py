@@ -12,6 +12,7 @@ from __future__ import annotations
 from gpuinfra.clouds import planned
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.instances import Lookup, find
+from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
     BY_USAGE,
     FREE,
@@ -25,7 +26,6 @@ from gpuinfra.clouds.planned import (
 )
 from gpuinfra.plan.model import Plan
 
-AUDIT = "audit records must be readable after the cluster is gone"
 KEY_REASON = "data that a key encrypts is lost without it"
 SETTINGS = "a bucket without its settings is not protected"
 CONTAINS = "a retained file system is in it"
@@ -111,7 +111,7 @@ TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-
     _LOG_GROUP_ACTIONS, find("log-group"))
 TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
 TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
-BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", instances.budgets, REMOVED, Price(item=None, reason="billed by the day beyond the free budgets of an account"), Actions(
+BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, Price(item=None, reason="billed by the day beyond the free budgets of an account"), Actions(
     # One action covers every change of a budget; tags have actions of their own.
     "budgets:ModifyBudget budgets:TagResource?tags",
     "budgets:ViewBudget budgets:ListTagsForResource",

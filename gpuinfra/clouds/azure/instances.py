@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuinfra import naming
-from gpuinfra.clouds.planned import Instance, Parents, retained_subnets
+from gpuinfra.clouds import instances as common
+from gpuinfra.clouds.planned import Instance, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, Subnet
-
-AUDIT = "audit records must be readable after the cluster is gone"
-EVIDENCE = "evidence of a node is read long after the node is gone"
-DATA = "holds data"
 
 EVIDENCE_CONTAINER = "evidence"
 BUNDLES = "bootstrap"
@@ -53,31 +50,15 @@ class Lookup:
     """A container of an account, or a subnet of a network."""
 
 
-def _top(plan: Plan) -> Parents:
-    return (("gpuinfra:index:GpuCluster", plan.name),)
-
-
-def _inside(above: Instance, type_: str, part: str, **values: str) -> Instance:
-    """An instance in a component below another one; it inherits the values."""
-    name = naming.logical(above.component, part)
-    parents = (*above.parents, (f"gpuinfra:azure:{type_}", name))
-    return Instance(component=name, parents=parents, values={**above.values, **values})
-
-
-def _cluster(plan: Plan, layer: str) -> Instance:
-    return Instance(component=plan.name, parents=_top(plan), values={"layer": layer})
-
-
 def foundations(plan: Plan) -> Iterator[Instance]:
     """The foundation."""
-    if "foundation" in plan.layers:
-        yield _inside(_cluster(plan, "foundation"), "Foundation", "foundation")
+    return common.foundations("azure", plan, layer="foundation")
 
 
 def vaults(plan: Plan) -> Iterator[Instance]:
     """The key vault."""
     for above in foundations(plan):
-        yield _inside(above, "Vault", "vault")
+        yield common.inside("azure", above, "Vault", "vault")
 
 
 def audited_vaults(plan: Plan) -> Iterator[Instance]:
@@ -89,15 +70,15 @@ def keys(plan: Plan) -> Iterator[Instance]:
     """Customer keys of audit records and of data."""
     for above in foundations(plan):
         if _has_records(plan):
-            yield _inside(above, "Key", "key-audit", purpose="audit")
-        yield _inside(above, "Key", "key-data", purpose="data")
+            yield common.inside("azure", above, "Key", "key-audit", purpose="audit")
+        yield common.inside("azure", above, "Key", "key-data", purpose="data")
 
 
 def trails(plan: Plan) -> Iterator[Instance]:
     """The audit trail."""
     if plan.audit.trail:
         for above in foundations(plan):
-            yield _inside(above, "AuditTrail", "audit", purpose="logs")
+            yield common.inside("azure", above, "AuditTrail", "audit", purpose="logs")
 
 
 def _has_records(plan: Plan) -> bool:
@@ -105,39 +86,29 @@ def _has_records(plan: Plan) -> bool:
     return plan.audit.trail and plan.audit.existing_bucket is None
 
 
-def _evidence(plan: Plan) -> Iterator[Instance]:
-    for above in foundations(plan):
-        yield _inside(above, "Evidence", "evidence")
-
-
 def operators(plan: Plan) -> Iterator[Instance]:
     """Principals that read evidence and upload bundles."""
-    for above in _evidence(plan):
+    for above in common.evidence("azure", plan, layer="foundation"):
         for index in range(max(1, len(plan.evidence.operators))):
             yield replace(above, values={"index": index})
-
-
-def budgets(plan: Plan) -> Iterator[Instance]:
-    """The monthly budget."""
-    return (Instance(component=naming.logical(above.component, "budget")) for above in foundations(plan) if plan.budget)
 
 
 def stores(plan: Plan) -> Iterator[Instance]:
     """Storage accounts: audit records, evidence, flow logs, and data of file systems."""
     if _has_records(plan):
         for above in trails(plan):
-            yield _store(above, "records", "audit", AUDIT)
-    for above in _evidence(plan):
-        yield _store(above, "store", "evidence", EVIDENCE)
+            yield _store(above, "records", "audit", common.AUDIT)
+    for above in common.evidence("azure", plan, layer="foundation"):
+        yield _store(above, "store", "evidence", common.EVIDENCE)
     for above in networks(plan):
-        yield _store(above, "flow", "flow", AUDIT)
+        yield _store(above, "flow", "flow", common.AUDIT)
     for one, above in _lustre(plan):
         if one.bucket == "auto":
-            yield _store(above, "data", one.name, DATA)
+            yield _store(above, "data", one.name, common.DATA)
 
 
 def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
-    return _inside(above, "PrivateStore", part, purpose=purpose, why=why)
+    return common.inside("azure", above, "PrivateStore", part, purpose=purpose, why=why)
 
 
 def logged_stores(plan: Plan) -> Iterator[Instance]:
@@ -178,14 +149,14 @@ def zonal_name(name: str, zone: str | None) -> str:
 def sites(plan: Plan) -> Iterator[Instance]:
     """The site."""
     if "site" in plan.layers and plan.network:
-        yield _cluster(plan, "site")
+        yield common.top(plan, layer="site")
 
 
 def networks(plan: Plan) -> Iterator[Instance]:
     """The virtual network, if this stack creates it."""
     if plan.network and plan.network.existing_id is None:
         for above in sites(plan):
-            network = _inside(above, "Network", "network", purpose="network")
+            network = common.inside("azure", above, "Network", "network", purpose="network")
             yield replace(network, data=bool(retained_subnets(plan)))
 
 
@@ -238,7 +209,7 @@ def retains_storage_group(plan: Plan) -> bool:
 
 def _security_group(plan: Plan, role: str) -> Iterator[Instance]:
     for above in sites(plan):
-        yield _inside(above, "SecurityGroups", "security", purpose=role)
+        yield common.inside("azure", above, "SecurityGroups", "security", purpose=role)
 
 
 def dns_zones(plan: Plan) -> Iterator[Instance]:
@@ -251,7 +222,7 @@ def dns_zones(plan: Plan) -> Iterator[Instance]:
 def _endpoints(plan: Plan) -> Iterator[Instance]:
     for above in sites(plan):
         for service in plan.network.interface_endpoints if plan.network else ():
-            yield _inside(above, "Endpoints", "endpoints", purpose=service)
+            yield common.inside("azure", above, "Endpoints", "endpoints", purpose=service)
 
 
 def private_endpoints(plan: Plan) -> Iterator[Instance]:
@@ -266,8 +237,8 @@ def private_endpoints(plan: Plan) -> Iterator[Instance]:
 def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
     for one in plan.file_systems:
         for above in sites(plan) if one.kind == "lustre" else ():
-            why = one.lifetime_reason or DATA
-            instance = _inside(above, "SharedFilesystem", one.name, purpose=one.name, why=why)
+            why = one.lifetime_reason or common.DATA
+            instance = common.inside("azure", above, "SharedFilesystem", one.name, purpose=one.name, why=why)
             yield one, replace(instance, data=one.lifetime is Lifetime.KEPT)
 
 
@@ -291,10 +262,10 @@ def importers(plan: Plan) -> Iterator[Instance]:
 def clusters(plan: Plan) -> Iterator[Instance]:
     """The cluster, if it has nodes."""
     if "cluster" in plan.layers and plan.pools:
-        yield _cluster(plan, "nodes")
+        yield common.top(plan, layer="nodes")
 
 
 def node_roles(plan: Plan) -> Iterator[Instance]:
     """The identity of the nodes."""
     for above in clusters(plan):
-        yield _inside(above, "NodeRole", "node")
+        yield common.inside("azure", above, "NodeRole", "node")

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from gpuinfra.clouds import planned
 from gpuinfra.clouds.azure import instances
-from gpuinfra.clouds.azure.instances import AUDIT, Kind, Lookup
+from gpuinfra.clouds.azure.instances import Kind, Lookup
+from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
     BY_USAGE,
     FREE,
@@ -94,7 +95,7 @@ ACTIVITY_LOG = ResourceKind("azure-native:monitor:SubscriptionDiagnosticSetting"
 ))
 OPERATOR_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-operator-{index}", instances.operators, REMOVED, FREE,
     _GRANT_ACTIONS)
-BUDGET = ResourceKind("azure-native:consumption:Budget", "{component}-month", instances.budgets, REMOVED, FREE,
+BUDGET = ResourceKind("azure-native:consumption:Budget", "{component}-month", budgets, REMOVED, FREE,
     _actions("Microsoft.Consumption/budgets"))
 # Storage accounts with their settings.
 ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.stores, retained("{why}"), BY_USAGE,

@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuinfra import naming
+from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.gcp.names import repository
-from gpuinfra.clouds.planned import Instance, Parents
+from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan
-
-AUDIT = "audit records must be readable after the cluster is gone"
-EVIDENCE = "evidence of a node is read long after the node is gone"
-DATA = "holds data"
 
 ZONAL_NETWORKS = frozenset({"roce"})
 """Networks that belong to one zone, so the cluster creates its own. Each interface in one has a subnet of its own."""
@@ -101,48 +98,21 @@ def services(plan: Plan) -> Iterator[Instance]:
         yield Instance(component=naming.logical(plan.name, "services"), values={"api": api})
 
 
-def _top(plan: Plan) -> Parents:
-    return (("gpuinfra:index:GpuCluster", plan.name),)
-
-
-def _foundation(plan: Plan) -> tuple[str, Parents]:
-    name = naming.logical(plan.name, "foundation")
-    return name, (*_top(plan), ("gpuinfra:gcp:Foundation", name))
-
-
 def audit_trails(plan: Plan) -> Iterator[Instance]:
     """The audit trail."""
-    if "foundation" in plan.layers and plan.audit.trail:
-        above, parents = _foundation(plan)
-        name = naming.logical(above, "audit")
-        parents = (*parents, ("gpuinfra:gcp:AuditTrail", name))
-        yield Instance(component=name, parents=parents, values={"purpose": "audit"})
-
-
-def budgets(plan: Plan) -> Iterator[Instance]:
-    """The monthly budget."""
-    if "foundation" in plan.layers and plan.budget:
-        yield Instance(component=naming.logical(_foundation(plan)[0], "budget"))
+    return common.audit_trails("gcp", plan, purpose="audit")
 
 
 def recipients(plan: Plan) -> Iterator[Instance]:
     """Recipients of the budget's e-mails."""
-    for instance in budgets(plan):
+    for instance in common.budgets(plan):
         for index in range(len(plan.budget.recipients) if plan.budget else 0):
             yield replace(instance, values={"index": index})
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
     """Customer keys of the audit trail and of data."""
-    for trail in audit_trails(plan):
-        yield _key(trail.component, trail.parents, "key", "audit")
-    if "foundation" in plan.layers:
-        yield _key(*_foundation(plan), "data", "data")
-
-
-def _key(above: str, parents: Parents, part: str, purpose: str) -> Instance:
-    name = naming.logical(above, part)
-    return Instance(component=name, parents=(*parents, ("gpuinfra:gcp:Key", name)), values={"purpose": purpose})
+    return common.keys("gcp", plan)
 
 
 def key_users(plan: Plan) -> Iterator[Instance]:
@@ -153,34 +123,16 @@ def key_users(plan: Plan) -> Iterator[Instance]:
             yield replace(instance, values={"user": user})
 
 
-def _evidence(plan: Plan) -> tuple[str, Parents]:
-    above, parents = _foundation(plan)
-    name = naming.logical(above, "evidence")
-    return name, (*parents, ("gpuinfra:gcp:Evidence", name))
-
-
 def evidence_readers(plan: Plan) -> Iterator[Instance]:
     """Operators who read evidence."""
-    for index in range(len(plan.evidence.operators) if "foundation" in plan.layers else 0):
-        yield Instance(component=_evidence(plan)[0], values={"index": index})
+    for above in common.evidence("gcp", plan):
+        for index in range(len(plan.evidence.operators)):
+            yield Instance(component=above.component, values={"index": index})
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
     """Private buckets: audit records, evidence, and data of file systems."""
-    for trail in audit_trails(plan):
-        if plan.audit.existing_bucket is None:
-            yield _bucket(trail.component, trail.parents, "records", "audit", AUDIT)
-    if "foundation" in plan.layers:
-        yield _bucket(*_evidence(plan), "store", "evidence", EVIDENCE)
-    for one, instance in _file_systems(plan):
-        if one.bucket == "auto":
-            yield _bucket(instance.component, instance.parents, "data", one.name, DATA)
-
-
-def _bucket(above: str, parents: Parents, part: str, purpose: str, why: str) -> Instance:
-    name = naming.logical(above, part)
-    parents = (*parents, ("gpuinfra:gcp:PrivateBucket", name))
-    return Instance(component=name, parents=parents, values={"purpose": purpose, "why": why})
+    return common.buckets("gcp", plan, _file_systems(plan))
 
 
 def _network(plan: Plan) -> NetworkPlan | None:
@@ -188,8 +140,7 @@ def _network(plan: Plan) -> NetworkPlan | None:
 
 
 def _network_component(plan: Plan) -> Instance:
-    name = naming.logical(plan.name, "network")
-    return Instance(component=name, parents=(*_top(plan), ("gpuinfra:gcp:Network", name)), values={"purpose": "flow"})
+    return common.inside("gcp", common.top(plan), "Network", "network", purpose="flow")
 
 
 def main_networks(plan: Plan) -> Iterator[Instance]:
@@ -288,16 +239,10 @@ def rdma_subnets(plan: Plan) -> Iterator[Instance]:
 def _file_systems(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
     for one in plan.file_systems:
         if one.kind in ("lustre", "home") and "site" in plan.layers:
-            name = naming.logical(plan.name, one.name)
-            yield (
-                one,
-                Instance(
-                    component=name,
-                    parents=(*_top(plan), ("gpuinfra:gcp:SharedFilesystem", name)),
-                    values={"purpose": name, "zone": one.zone or "", "why": one.lifetime_reason or DATA},
-                    data=one.lifetime is Lifetime.KEPT,
-                ),
-            )
+            why, name = one.lifetime_reason or common.DATA, naming.logical(plan.name, one.name)
+            values = {"purpose": name, "zone": one.zone or "", "why": why}
+            above = common.inside("gcp", common.top(plan), "SharedFilesystem", one.name, **values)
+            yield one, replace(above, data=one.lifetime is Lifetime.KEPT)
 
 
 def file_systems(plan: Plan) -> Iterator[Instance]:

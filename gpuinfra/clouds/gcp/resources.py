@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from gpuinfra.clouds import planned
 from gpuinfra.clouds.gcp import instances
-from gpuinfra.clouds.gcp.instances import AUDIT, Lookup, find
+from gpuinfra.clouds.gcp.instances import Lookup, find
+from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
     BY_USAGE,
     FREE,
@@ -72,7 +73,7 @@ ALL_LOGS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}
 RECORDS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-records", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
 RECORDS_WRITER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-writer", instances.audit_trails, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
-BUDGET = ResourceKind("gcp:billing/budget:Budget", "{component}-month", instances.budgets, REMOVED, FREE, _crud("billing.budgets"))
+BUDGET = ResourceKind("gcp:billing/budget:Budget", "{component}-month", budgets, REMOVED, FREE, _crud("billing.budgets"))
 BUDGET_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChannel", "{component}-email-{index}", instances.recipients, REMOVED, FREE,
     _crud("monitoring.notificationChannels"))
 # Keys.

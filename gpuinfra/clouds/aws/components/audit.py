@@ -287,8 +287,6 @@ class Evidence(pulumi.ComponentResource):
     """Name of the bucket."""
     arn: pulumi.Output[str]
     """ARN of the bucket."""
-    prefix: str
-    """Folder of the evidence of this cluster; each node has its own folder in it."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Evidence", name, None, opts)
@@ -298,8 +296,7 @@ class Evidence(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self.bucket, self.arn = store.bucket, store.arn
-        self.prefix = naming.evidence_prefix(args.scope.cluster)
-        self.register_outputs({"bucket": self.bucket, "arn": self.arn, "prefix": self.prefix})
+        self.register_outputs({"bucket": self.bucket, "arn": self.arn})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.build import ClusterBuilder, Pools, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 
 
@@ -30,19 +30,19 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
-        made = Foundation(
+        created = Foundation(
             naming.logical(plan.name, "foundation"),
             FoundationArgs(scope=self.scope, audit=plan.audit, budget=plan.budget),
             self.opts,
         )
         return FoundationRefs(
-            data_key_arn=made.data_key_arn,
-            log_key_arn=made.log_key_arn,
-            access_log_bucket=made.audit.log_bucket if made.audit else None,
-            evidence_bucket=made.evidence.bucket,
-            evidence_bucket_arn=made.evidence.arn,
-            audit_trail_arn=made.audit.trail_arn if made.audit else None,
-            audit_bucket=made.audit.bucket if made.audit else None,
+            data_key_arn=created.data_key_arn,
+            log_key_arn=created.log_key_arn,
+            access_log_bucket=created.audit.log_bucket if created.audit else None,
+            evidence_bucket=created.evidence.bucket,
+            evidence_bucket_arn=created.evidence.arn,
+            audit_trail_arn=created.audit.trail_arn if created.audit else None,
+            audit_bucket=created.audit.bucket if created.audit else None,
         )
 
     def site(self, foundation: FoundationRefs) -> SiteRefs:
@@ -63,7 +63,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         for one in plan.file_systems:
             if one.kind != "lustre" or security.storage_group_id is None:
                 continue
-            made = SharedFilesystem(
+            created = SharedFilesystem(
                 naming.logical(plan.name, one.name),
                 SharedFilesystemArgs(
                     scope=self.scope,
@@ -77,7 +77,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 self.opts,
             )
             mounted = {"kind": one.kind, "mount": one.mount}
-            file_systems.append({**mounted, "dns_name": made.dns_name, "mount_name": made.mount_name})
+            file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
         return SiteRefs(
             vpc_id=vpc_id,
             subnet_ids=subnet_ids,
@@ -90,7 +90,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         if found := self.existing_network("vpc_id"):
             return found
         assert plan.network is not None
-        made = Network(
+        created = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
                 scope=self.scope,
@@ -100,39 +100,32 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
-        return made.vpc_id, made.subnet_ids
+        return created.vpc_id, created.subnet_ids
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
-        plan, prefix = self.plan, naming.evidence_prefix(self.plan.name)
+        plan = self.plan
         role = NodeRole(
             naming.logical(plan.name, "node"),
             NodeRoleArgs(
                 scope=self.scope,
                 bucket_arn=foundation.evidence_bucket_arn,
-                evidence_prefix=prefix,
+                evidence_prefix=naming.evidence_prefix(plan.name),
                 key_arn=foundation.data_key_arn,
             ),
             self.opts,
         )
-        pools = [
-            NodePool(
-                naming.logical(plan.name, pool.name),
-                NodePoolArgs(
-                    scope=self.scope,
-                    plan=pool,
-                    subnet_id=site_subnet(site, pool.subnet, pool),
-                    security_group_id=site.nodes_group_id,
-                    profile_arn=role.profile_arn,
-                    bucket=foundation.evidence_bucket,
-                    evidence_prefix=prefix,
-                    evidence_owner=role.unique_id,
-                    key_arn=foundation.data_key_arn,
-                    file_systems=site.file_systems,
-                ),
-                self.opts,
+        pools = []
+        for pool in plan.pools:
+            args = NodePoolArgs(
+                scope=self.scope,
+                subnet_id=site_subnet(site, pool.subnet, pool),
+                security_group_id=site.nodes_group_id,
+                profile_arn=role.profile_arn,
+                evidence_owner=role.unique_id,
+                key_arn=foundation.data_key_arn,
+                **pool_args(pool, foundation, site, plan.name),
             )
-            for pool in plan.pools
-        ]
+            pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
         return Pools(
             pools=pools,
             node_role=role.role_name,

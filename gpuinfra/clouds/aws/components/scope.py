@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
-from gpuinfra.clouds.scope import BaseScope, child, stack_token, with_defaults
+from gpuinfra.clouds.scope import BaseScope, child, of_stack, with_defaults
 
 __all__ = ["Scope", "child", "partition_of"]
 
@@ -35,7 +35,7 @@ class Scope(BaseScope):
     ) -> Scope:
         """The scope of the running stack, in the account of its credentials."""
         account = aws.get_caller_identity_output(opts=opts).account_id
-        return Scope(cluster=cluster, region=region, token=stack_token(cluster), account=account, tags=dict(tags or {}))
+        return Scope(account=account, **of_stack(cluster, region, tags))
 
     def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
         """Options of a component: its resources get the region, the tags, and their logical name as the tag `Name`."""

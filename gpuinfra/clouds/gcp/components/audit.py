@@ -209,8 +209,6 @@ class Evidence(pulumi.ComponentResource):
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
-    prefix: str
-    """Folder that the nodes of the cluster write to."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Evidence", name, None, opts)
@@ -228,8 +226,7 @@ class Evidence(pulumi.ComponentResource):
                 member=operator,
                 opts=child(self, rows.EVIDENCE_READER),
             )
-        self.prefix = naming.evidence_prefix(args.scope.cluster)
-        self.register_outputs({"bucket": self.bucket, "prefix": self.prefix})
+        self.register_outputs({"bucket": self.bucket})
 
 
 def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:

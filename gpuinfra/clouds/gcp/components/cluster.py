@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra import naming
-from gpuinfra.clouds.build import ClusterBuilder, Pools, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
@@ -83,12 +83,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def _network(self) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan
-        if self.existing.network_id is not None:
-            if self.existing.subnet_ids is None:
-                raise ValueError("existing has network_id and no subnet_ids; pass both")
-            return self.existing.network_id, self.existing.subnet_ids
-        if plan.network is None:
-            raise ValueError("the plan has a site and no network")
+        if found := self.passed_network("network_id"):
+            return found
+        assert plan.network is not None
         created = Network(
             naming.logical(plan.name, "network"),
             NetworkArgs(
@@ -102,7 +99,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return created.network_id, created.subnet_ids
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
-        plan, prefix = self.plan, naming.evidence_prefix(self.plan.name)
+        plan = self.plan
         own: dict[str, pulumi.Output[str]] = {}
         for network in plan.own_networks:
             own |= RdmaNetwork(
@@ -113,7 +110,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             NodeRoleArgs(
                 scope=self.scope,
                 bucket=foundation.evidence_bucket,
-                evidence_prefix=prefix,
+                evidence_prefix=naming.evidence_prefix(plan.name),
                 registry=plan.registry,
             ),
             self.opts,
@@ -124,23 +121,15 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 NodeFirewallRuleArgs(scope=self.scope, network_id=site.external_network_id, service_account=role.email),
                 self.opts,
             )
-        pools = [
-            NodePool(
-                naming.logical(plan.name, pool.name),
-                NodePoolArgs(
-                    scope=self.scope,
-                    plan=pool,
-                    subnet_ids={
-                        name: own[name] if name in own else site_subnet(site, name, pool) for name in nic_subnets(pool)
-                    },
-                    service_account=role.email,
-                    bucket=foundation.evidence_bucket,
-                    evidence_prefix=prefix,
-                    key_id=foundation.data_key_id,
-                    file_systems=site.file_systems,
-                ),
-                self.opts,
+        pools = []
+        for pool in plan.pools:
+            subnets = {name: own[name] if name in own else site_subnet(site, name, pool) for name in nic_subnets(pool)}
+            args = NodePoolArgs(
+                scope=self.scope,
+                subnet_ids=subnets,
+                service_account=role.email,
+                key_id=foundation.data_key_id,
+                **pool_args(pool, foundation, site, plan.name),
             )
-            for pool in plan.pools
-        ]
+            pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
         return Pools(pools=pools, node_role=role.email, outputs={"node_service_account": role.email})

@@ -17,7 +17,7 @@ from gpuinfra.clouds import scope
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.planned import ResourceKind
-from gpuinfra.clouds.scope import BaseScope, stack_token, with_defaults
+from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
 
 LABELS = ("labels", "user_labels", "resource_labels")
 """Arguments that take labels; which of them a resource has depends on its service."""
@@ -45,13 +45,10 @@ class Scope(BaseScope):
         """The scope of the running stack, in the named project or in the project of the provider."""
         found = gcp.organizations.get_project_output(project_id=project, opts=opts)
         return Scope(
-            cluster=cluster,
-            region=region,
-            token=stack_token(cluster),
-            tags=dict(tags or {}),
             project=found.project_id,
             number=found.number,
             billing_account=found.billing_account,
+            **of_stack(cluster, region, tags),
         )
 
     def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
