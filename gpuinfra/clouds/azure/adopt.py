@@ -45,7 +45,7 @@ _VERSIONS = {
     "address": "2024-05-01",
     "file-system": "2024-03-01",
 }
-"""Kind -> API version in the Azure provider 3.29 (azure.md 10.2)."""
+"""Kind -> API version in the Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
 
 
 class Subscription:

@@ -5,7 +5,7 @@ Constants are not listed, because they do not change. The provider itself handle
 
 | type | source |
 | --- | --- |
-| scale set | https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-scale-set; the description of `imageReference` in the SDK; azure.md 2.1 and 3.6 |
+| scale set | https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-scale-set; the description of `imageReference` in the SDK; https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups and https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-orchestration-modes |
 | file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed"; `AmlFilesystemUpdate` of azure-mgmt-storagecache has only tags, maintenance, key and root squash |
 | public address, NAT gateway | https://learn.microsoft.com/azure/reliability/reliability-nat-gateway: the zone is set at creation |
 

@@ -19,12 +19,12 @@ ACTIVITY_CONTAINER = "insights-activity-logs"
 DATA_CONTAINER = "data"
 LOG_CONTAINER = "import-log"
 BASTION_SUBNET = "AzureBastionSubnet"
-"""The name that Bastion requires (azure.md 5.2)."""
+"""The name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
 REGIONAL = "regional"
 """The zone of resources without a zone, for which Azure selects one."""
 ENDPOINTS_SUBNET = "endpoints-0"
 DNS_ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
-"""Service of a private endpoint -> private DNS zone of its names (azure.md 5.2)."""
+"""Service of a private endpoint -> private DNS zone of its names (https://learn.microsoft.com/azure/private-link/private-endpoint-dns)."""
 
 WORKSPACE_DAYS = (30, 730)
 """Minimum and maximum retention of a Log Analytics workspace, in days."""

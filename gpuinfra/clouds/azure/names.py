@@ -14,9 +14,9 @@ import uuid
 GLOBAL_TOKEN_LENGTH = 10
 """Hex digits of the token in global names, 40 bits. A collision is an error at creation."""
 ACCOUNT_LIMIT = 24
-"""Storage accounts: 3-24 lower-case letters and digits. pulumi/pulumi-azure-native#3665; azure.md 12 rule 43."""
+"""Storage accounts: 3-24 lower-case letters and digits. pulumi/pulumi-azure-native#3665."""
 VAULT_LIMIT = 24
-"""Key vaults: 3-24 letters, digits and single hyphens, starting with a letter and ending with a letter or digit. azure.md 12 rule 43."""
+"""Key vaults: 3-24 letters, digits and single hyphens, starting with a letter and ending with a letter or digit. pulumi/pulumi-azure-native#2532."""
 _NAMESPACE = uuid.UUID("5f1c2f0e-6a0e-5c1b-9a54-0b8f6d0f7e11")
 
 

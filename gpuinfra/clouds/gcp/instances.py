@@ -66,7 +66,7 @@ def apis(plan: Plan) -> tuple[str, ...]:
 
 
 def secure_boot(pool: PoolPlan) -> bool:
-    """Whether nodes start with Secure Boot: no step of the pool may load unsigned kernel modules (gcp.md 6.2)."""
+    """Whether nodes start with Secure Boot: no step of the pool may load unsigned kernel modules (GoogleCloudPlatform/compute-gpu-installation: linux/README.md)."""
     unsigned = ("30-driver", "50-", "60-lustre")
     return not any(step.id.startswith(unsigned) for step in pool.steps)
 

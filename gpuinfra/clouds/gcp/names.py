@@ -1,6 +1,6 @@
 """Names and labels as Google Cloud takes them. Pure.
 
-Pulumi's own names for most Google types may have 255 letters and keep capitals, which the API refuses (gcp.md 11.6), so every name that the API
+Pulumi's own names for most Google types may have 255 letters and keep capitals, which the API refuses (pulumi/pulumi-gcp: provider/resources.go), so every name that the API
 holds to 63 is made here: readable, cut where it must be, with a piece of a hash where something was cut off.
 Names carry the stack's token, so that two stacks never meet in one project.
 """
@@ -47,7 +47,7 @@ def bucket(cluster: str, purpose: str, project: str, token: str) -> str:
     """A bucket's name, unique in the world: the project is in the hash, because a project's id alone may take half the letters there are."""
     rest = f"-{fitted(purpose, _BUCKET_PURPOSE)}-{naming.text_token(f'{project}/{token}', _BUCKET_TOKEN)}"
     name = naming.short(cluster, NAME_LIMIT - len(rest)) + rest
-    # Google refuses bucket names that look like its own (gcp.md 11.6).
+    # Google refuses bucket names that look like its own (pulumi/pulumi-gcp: provider/resources.go).
     return f"gpu-{naming.text_token(name, _BUCKET_TOKEN)}{rest[-_BUCKET_TOKEN - 1 :]}" if _googles(name) else name
 
 

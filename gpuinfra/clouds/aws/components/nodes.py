@@ -167,7 +167,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 def _all_spot(
     template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group
 ) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
-    """Spot instances only. Auto Scaling accepts no launch template with a market option here, so the distribution selects spot (aws.md 2.5)."""
+    """Spot instances only. Auto Scaling accepts no launch template with a market option here, so the distribution selects spot (awsdocs/amazon-ec2-auto-scaling-user-guide: create-launch-template.md)."""
     specification = aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=version
     )

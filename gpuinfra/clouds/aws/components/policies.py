@@ -60,7 +60,7 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 def trail_delivery(
     bucket_arn: pulumi.Input[str], trail_arn: pulumi.Input[str], account: pulumi.Input[str]
 ) -> list[Statement]:
-    """Allows CloudTrail to write the records of one trail to a bucket (aws.md 5.1)."""
+    """Allows CloudTrail to write the records of one trail to a bucket (docstring of `cloudtrail.Trail`, pulumi_aws 7.51.1)."""
     service = {"Service": "cloudtrail.amazonaws.com"}
     return [
         {
@@ -109,7 +109,7 @@ def _account_owns_key(scope: Scope) -> Statement:
 
 
 def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
-    """Key policy of the audit key (aws.md 5.1): CloudTrail encrypts with it for this trail, CloudWatch Logs for log groups of clusters."""
+    """Key policy of the audit key (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html): CloudTrail encrypts with it for this trail, CloudWatch Logs for log groups of clusters."""
     cloudtrail = {"Service": "cloudtrail.amazonaws.com"}
     any_trail = pulumi.Output.concat("arn:", scope.partition, ":cloudtrail:*:", scope.account, ":trail/*")
     # By the prefix of all log groups and not by stack: sites and clusters in other stacks use the key of the foundation.
@@ -147,7 +147,7 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def data_key(scope: Scope) -> list[Statement]:
-    """Key policy of disks, evidence and file systems (aws.md 4).
+    """Key policy of disks, evidence and file systems (https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html).
 
     Auto Scaling, Spot and FSx use the key with their service-linked roles. A new account does not have these roles yet, and KMS rejects a key policy
     with a principal that does not exist, so a condition on `aws:PrincipalArn` names the roles instead.

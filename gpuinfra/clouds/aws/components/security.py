@@ -1,7 +1,7 @@
 """Security groups of nodes and file systems.
 
 EFA traffic has no IP addresses, so a rule by address never matches it: the rules between nodes reference the group's own id, in both directions.
-A missing egress rule becomes visible much later, as a hang in NCCL (aws.md 1.4).
+A missing egress rule becomes visible much later, as a hang in NCCL (gardener/gardener-extension-provider-aws#1832).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuinfra.clouds.aws.instances import WEB_PORTS
 from gpuinfra.clouds.ready_after import ready_after
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
-"""TCP ports between Lustre clients and servers, in both directions (aws.md 3.2)."""
+"""TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,7 +78,7 @@ def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
-    """One network interface. EC2 accepts no address setting on a template with several interfaces (aws.md 1.2, 1.5, 10)."""
+    """One network interface. EC2 accepts no address setting on a template with several interfaces (EC2 API model in botocore, read 2026-08; aws/aws-parallelcluster#7457)."""
     return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
         network_card_index=nic.card,
         device_index=nic.device,

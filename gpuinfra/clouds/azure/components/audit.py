@@ -34,9 +34,9 @@ CATEGORIES = (
     "Autoscale",
     "ResourceHealth",
 )
-"""All categories of the Activity Log (azure.md 6)."""
+"""All categories of the Activity Log (https://learn.microsoft.com/azure/azure-monitor/platform/activity-log-schema)."""
 NOTIFICATIONS = 5
-"""Maximum number of notifications of a budget (azure.md 9)."""
+"""Maximum number of notifications of a budget (https://learn.microsoft.com/rest/api/consumption/budgets)."""
 
 
 @dataclass(frozen=True, kw_only=True)

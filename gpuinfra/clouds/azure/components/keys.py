@@ -54,7 +54,7 @@ class Vault(pulumi.ComponentResource):
                 # Cannot be turned off; disks, storage accounts and file systems require it.
                 enable_purge_protection=True,
                 public_network_access="Disabled",
-                # Disk encryption sets, storage accounts and file systems are trusted services (azure.md 4.1, 6).
+                # Disk encryption sets, storage accounts and file systems are trusted services (https://learn.microsoft.com/azure/azure-managed-lustre/customer-managed-encryption-keys).
                 network_acls=keyvault.NetworkRuleSetArgs(default_action="Deny", bypass="AzureServices"),
             ),
             opts=child(self, rows.VAULT),
@@ -99,7 +99,7 @@ class Key(pulumi.ComponentResource):
             vault_name=args.vault_name,
             resource_group_name=scope.group,
             properties=keyvault.KeyPropertiesArgs(
-                # The only key type that Managed Lustre accepts (azure.md 4.1).
+                # The only key type that Managed Lustre accepts (https://learn.microsoft.com/azure/azure-managed-lustre/customer-managed-encryption-keys).
                 kty="RSA",
                 key_size=2048,
                 key_ops=["wrapKey", "unwrapKey"],
@@ -143,7 +143,7 @@ class Key(pulumi.ComponentResource):
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
-    """The disk encryption set of the nodes. It uses a new version of the key within an hour (azure.md 5.3)."""
+    """The disk encryption set of the nodes. It uses a new version of the key within an hour (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page of 2026-04-02)."""
     return compute.DiskEncryptionSet(
         rows.DISK_ENCRYPTION_SET.logical(name),
         disk_encryption_set_name=scope.unique_name("disks", 80),

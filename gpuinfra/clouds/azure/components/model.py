@@ -58,7 +58,7 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
         )
         if group.reservation_id
         else None,
-        # Without a security type: ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that a node builds (azure.md 5.3).
+        # Without a security type: ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that a node builds (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page of 2025-04-21).
         security_profile=compute.SecurityProfileArgs(encryption_at_host=True),
         # The console log of a node that does not report is read from the managed store of boot diagnostics.
         diagnostics_profile=compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True)),

@@ -62,7 +62,7 @@ class Network(pulumi.ComponentResource):
             virtual_network_name=args.scope.unique_name("network"),
             resource_group_name=args.scope.group,
             address_space=network.AddressSpaceArgs(address_prefixes=[args.plan.cidr]),
-            # Subnets are resources of their own; a list of subnets in the network would remove them (azure.md 10.1).
+            # Subnets are resources of their own; a list of subnets in the network would remove them (pulumi/pulumi-azure-native#611).
             opts=child(self, rows.NETWORK, data=bool(args.data_subnets), ignore_changes=["subnets"]),
         )
         has_nat = any(uses_nat_gateway(subnet, args.plan) for subnet in args.plan.subnets)
@@ -115,7 +115,7 @@ class Network(pulumi.ComponentResource):
             virtual_network_name=self._network.name,
             resource_group_name=args.scope.group,
             address_prefix=subnet.cidr,
-            # The default of network API 2024-05-01 is true, and it cannot be changed later (azure.md 5.1).
+            # The default of network API 2024-05-01 is true, and it cannot be changed later (docstring of `network.Subnet`, pulumi-azure-native 3.29.0).
             default_outbound_access=False,
             nat_gateway=network.SubResourceArgs(id=nat.id) if nat else None,
             network_security_group=network.NetworkSecurityGroupArgs(id=args.group_ids[subnet.role]),

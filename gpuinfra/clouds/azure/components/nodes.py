@@ -1,6 +1,6 @@
 """A pool of nodes: one uniform scale set for each group of the plan.
 
-One scale set is one InfiniBand fabric (azure.md 2.1), so a pool with InfiniBand has one scale set.
+One scale set is one InfiniBand fabric (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25), so a pool with InfiniBand has one scale set.
 A changed profile rolls through a scale set in batches and stops if upgraded nodes are unhealthy. A node is healthy after it passes every check,
 because the health extension queries the agent on the node.
 """
@@ -92,7 +92,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             resource_group_name=scope.group,
             zones=None if group.zone == REGIONAL else [group.zone],
             orchestration_mode="Uniform",
-            # Always set, because the default depends on the zones (azure.md 2.1).
+            # Always set, because the default depends on the zones (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page of 2026-05-19).
             single_placement_group=group.single_fabric,
             platform_fault_domain_count=group.fault_domains,
             # Extra nodes that Azure deletes again use quota and money.

@@ -1,8 +1,8 @@
 """Network security groups of a site: one each for nodes, file systems, private endpoints and Bastion.
 
-InfiniBand traffic is not IP and passes no security group; the scale set isolates it (azure.md 2.1).
+InfiniBand traffic is not IP and passes no security group; the scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25).
 Azure's default rules allow all traffic inside a virtual network and all egress, so each group ends with two rules that deny the rest.
-Rules are part of their group and not resources of their own, because the two forms overwrite each other (azure.md 10.1).
+Rules are part of their group and not resources of their own, because the two forms overwrite each other (pulumi/pulumi-azure-native#611, #1251).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.plan.model import NetworkPlan
 
 LUSTRE_PORTS = ("988", "1019-1023")
-"""TCP ports between Lustre clients and servers, in both directions (azure.md 4.1)."""
+"""TCP ports between Lustre clients and servers, in both directions (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites)."""
 HTTPS = ("443",)
 SSH = ("22",)
 WEB_PORTS = ("80", "443")
@@ -35,7 +35,7 @@ SERVICE_TAGS = (
     "AzureResourceManager",
     "EventHub",
 )
-"""Services that Managed Lustre calls on port 443 (azure.md 4.1, AML-N 2024-11-08)."""
+"""Services that Managed Lustre calls on port 443 (https://learn.microsoft.com/azure/azure-managed-lustre/configure-network-security-group, page of 2024-11-08)."""
 LUSTRE_SERVICE_RANGE = "20.34.120.0/21"
 LUSTRE_TIME_SERVER = "168.61.215.74"
 

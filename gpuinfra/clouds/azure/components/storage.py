@@ -23,7 +23,7 @@ from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 MOUNT_NAME = "lustrefs"
-"""The file system name of Managed Lustre (azure.md 4.1)."""
+"""The file system name of Managed Lustre (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 purpose=args.plan.name,
                 containers=(DATA_CONTAINER, LOG_CONTAINER),
                 encryption_key=args.key.encryption_key if args.key else None,
-                # Managed Lustre supports no other authorization (azure.md 4.1); a rule warns about it.
+                # Managed Lustre supports no other authorization (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites); a rule warns about it.
                 shared_keys=True,
                 workspace_id=args.workspace_id,
             ),

@@ -55,7 +55,7 @@ class PrivateStoreArgs:
     services: bool = False
     """True allows trusted Azure services, which write diagnostic logs and flow logs."""
     shared_keys: bool = False
-    """True allows access with the account's keys, which Managed Lustre requires for imports (azure.md 4.1)."""
+    """True allows access with the account's keys, which Managed Lustre requires for imports (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites)."""
     copies: bool = False
     """True replicates the account to the paired region, if the region has one."""
     expire_days: int | None = None

@@ -19,7 +19,7 @@ ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
 """Priorities: the lowest number is evaluated first, and Google's implied rules have 65535."""
 PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
-"""TCP ports by kind of file system: Lustre (gcp.md 2.4), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
+"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
 PRIVATE_APIS = "199.36.153.8/30"
 """private.googleapis.com, addresses of Google's APIs that are not routed on the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, read 2026-11."""
 
@@ -146,7 +146,7 @@ class NodeFirewallRule(pulumi.ComponentResource):
 
 
 def _all_protocols() -> Allows:
-    """The protocols that Google's guides open between nodes (gcp.md 2.1)."""
+    """The protocols that Google's guides open between nodes (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a3-high-mega)."""
     return [gcp.compute.FirewallAllowArgs(protocol=one) for one in ("tcp", "udp", "icmp")]
 
 

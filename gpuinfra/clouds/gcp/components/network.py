@@ -1,6 +1,6 @@
 """The networks of a site: the main network for management and internet access, and one data network for each further interface of a node.
 
-Each gVNIC of a machine requires a network of its own (gcp.md 0.1, 1.2). Data networks have no routes to the internet, and all clusters of a site share
+Each gVNIC of a machine requires a network of its own (https://cloud.google.com/compute/docs/instances/create-instance-multiple-nics). Data networks have no routes to the internet, and all clusters of a site share
 them, because the quota of networks in a project is small. RDMA networks belong to one zone and to one cluster (`RdmaNetwork`).
 """
 
@@ -241,7 +241,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _peering(self, network: gcp.compute.Network, services_range: str) -> pulumi.Resource:
-        """The addresses of Google's file systems, and the peering that nodes reach them through (gcp.md 5.1)."""
+        """The addresses of Google's file systems, and the peering that nodes reach them through (GoogleCloudPlatform/cluster-toolkit: modules/network/private-service-access)."""
         data, logical = self._args.holds_data, rows.SERVICES_RANGE.logical(self._name)
         addresses = ipaddress.ip_network(services_range)
         reserved = gcp.compute.GlobalAddress(
@@ -259,7 +259,7 @@ class Network(pulumi.ComponentResource):
             network=network.id,
             service="servicenetworking.googleapis.com",
             reserved_peering_ranges=[reserved.name],
-            # The service blocks the deletion of its side for days after the last file system is deleted (gcp.md 12, number 5).
+            # The service blocks the deletion of its side for days after the last file system is deleted (hashicorp/terraform-provider-google#19908).
             deletion_policy="REMOVE_PEERING",
             opts=child(self, rows.SERVICES_PEERING, data=data),
         )
@@ -274,7 +274,7 @@ class RdmaNetworkArgs:
 
 
 class RdmaNetwork(pulumi.ComponentResource):
-    """A network with the RDMA profile of a zone, and a subnet for each rail. It supports no firewall rules, routers or flow logs (gcp.md 2.3)."""
+    """A network with the RDMA profile of a zone, and a subnet for each rail. It supports no firewall rules, routers or flow logs (https://docs.cloud.google.com/vpc/docs/rdma-network-profiles)."""
 
     subnet_ids: dict[str, pulumi.Output[str]]
     """Subnets by the names in the plan."""

@@ -1,6 +1,6 @@
 """A pool of nodes: one instance template and one zonal managed instance group for each group of the plan.
 
-Each kind of capacity has a group of its own, because a template has one provisioning model and one reservation (gcp.md 4.3).
+Each kind of capacity has a group of its own, because a template has one provisioning model and one reservation (docstring of `compute.InstanceTemplate`, pulumi_gcp 10.2).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         return tuple(self._group(group, image, user_data, policies) for group in args.plan.groups)
 
     def _placement_policies(self) -> dict[str, gcp.compute.ResourcePolicy]:
-        """Workload policies for compact placement. A group has a policy, its template has none (gcp.md 1.4)."""
+        """Workload policies for compact placement. A group has a policy, its template has none (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a4-or-a3ultra)."""
         scope = self._args.scope
         policies = {}
         for policy in created_placement_policies(self._args.plan):
@@ -115,7 +115,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             else None,
             update_policy=_update_policy(pool, group),
             instance_lifecycle_policy=gcp.compute.InstanceGroupManagerInstanceLifecyclePolicyArgs(
-                # A group cannot recreate a node that a resize request created (gcp.md 4.3).
+                # A group cannot recreate a node that a resize request created (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a4-or-a3ultra).
                 default_action_on_failure="DO_NOTHING" if queued else "REPAIR",
                 force_update_on_repair="YES",
             ),

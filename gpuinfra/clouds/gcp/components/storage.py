@@ -1,6 +1,6 @@
 """The shared file system: Managed Lustre with the bucket that it imports from, or Filestore for home directories.
 
-Google copies data between a bucket and Managed Lustre on request, and no Pulumi resource makes that request (gcp.md 5.1). The outputs
+Google copies data between a bucket and Managed Lustre on request, and no Pulumi resource makes that request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). The outputs
 `import_command` and `export_command` are the commands to run.
 """
 

@@ -92,7 +92,7 @@ def node_labels(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def scheduling(group: Group) -> dict[str, Any]:
-    """Provisioning model, and what happens when Google reclaims or maintains a node (gcp.md 4.1). GPU nodes do not support live migration."""
+    """Provisioning model, and what happens when Google reclaims or maintains a node (https://cloud.google.com/compute/docs/gpus/gpu-host-maintenance; pulumi_gcp 10.2: compute/_inputs.py). GPU nodes do not support live migration."""
     model = group.provisioning or "STANDARD"
     restarts = model in ("STANDARD", "RESERVATION_BOUND")
     chosen: dict[str, Any] = {
@@ -111,7 +111,7 @@ def scheduling(group: Group) -> dict[str, Any]:
 
 
 def affinity(group: Group) -> dict[str, Any]:
-    """The reservation that a node uses: the one in the plan, or none (gcp.md 4.2)."""
+    """The reservation that a node uses: the one in the plan, or none (pulumi_gcp 10.2: compute/_inputs.py)."""
     if group.reservation_id is None:
         return {"type": "NO_RESERVATION"}
     return {
