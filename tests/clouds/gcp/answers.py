@@ -1,4 +1,4 @@
-"""What Google Cloud answers to a program that is recorded: ids of its own forms, and the outputs that other resources read."""
+"""Responses of Google Cloud for recorded programs: ids in its forms, and the outputs that other resources read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINK = "https://www.googleapis.com/compute/v1/"
 
 
 def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The id of a made thing, and the inputs with what Google adds to them."""
+    """The id of a created resource, and its inputs with the outputs that Google adds."""
     known = {"project": PROJECT, "name": name, **inputs}
     id_ = _PATHS[type_].format(**known) if type_ in _PATHS else f"{name}-id"
     added: dict[str, Any] = {"name": known["name"]}
@@ -49,14 +49,14 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
             added["mountPoint"] = f"10.64.0.3@tcp:/{inputs['filesystem']}"
         case _:
             pass
-    made = {**inputs, **added}
+    outputs = {**inputs, **added}
     if type_ == "gcp:filestore/instance:Instance":
-        made["networks"] = [{**inputs["networks"][0], "ipAddresses": ["10.64.4.2"]}]
-    return id_, made
+        outputs["networks"] = [{**inputs["networks"][0], "ipAddresses": ["10.64.4.2"]}]
+    return id_, outputs
 
 
 def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What the project answers; anything that no plan needs is an error."""
+    """The result of a function. A function that no plan needs is an error."""
     match token:
         case "gcp:organizations/getProject:getProject":
             project = arguments.get("projectId") or PROJECT
@@ -77,4 +77,4 @@ def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
             path = f"projects/{arguments['project']}/global/images/{arguments['family']}-v20260522"
             return {"id": path, "selfLink": _LINK + path, "name": f"{arguments['family']}-v20260522"}
         case _:
-            raise AssertionError(f"the program asks for {token}, which nothing in a plan needs")
+            raise AssertionError(f"the program calls {token}, which no plan needs")

@@ -1,6 +1,6 @@
-"""Google's discovery documents as judges of requests: names, types, enumerations, patterns, ranges, what is required.
+"""Validation of requests by Google's discovery documents: names, types, enumerations, patterns, ranges, required fields.
 
-They come with google-api-python-client, so no network is asked. They do not know quotas, what goes together, or Managed Lustre.
+The documents are part of google-api-python-client, so the tests need no network. They describe neither quotas, combinations nor Managed Lustre.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def document(api: str) -> dict[str, Any]:
 
 
 def findings(call: Call) -> list[str]:
-    """What Google's own document says against a request."""
+    """The errors of a request by Google's document."""
     described = document(call.api)
     method = _method(described, call.method)
     if method is None:
@@ -62,7 +62,7 @@ def _parameters(call: Call, known: dict[str, Any]) -> list[str]:
 
 
 def _required(schema: dict[str, Any], method: str, body: dict[str, Any]) -> list[str]:
-    """Members that a schema marks as required for this very method."""
+    """Members that a schema marks as required for this method."""
     return [
         f"{method} needs {name} in its body"
         for name, about in schema.get("properties", {}).items()
@@ -79,14 +79,14 @@ def _value(schemas: dict[str, Any], about: dict[str, Any], value: Any, path: str
         return _members(schemas, about, value, path)
     if kind == "array":
         if not isinstance(value, list):
-            return [f"{path} is {value!r}, no list"]
+            return [f"{path} is {value!r}, not a list"]
         return [one for i, item in enumerate(value) for one in _value(schemas, about["items"], item, f"{path}[{i}]")]
     return _scalar(about, value, path)
 
 
 def _members(schemas: dict[str, Any], about: dict[str, Any], value: Any, path: str) -> list[str]:
     if not isinstance(value, dict):
-        return [f"{path} is {value!r}, no object"]
+        return [f"{path} is {value!r}, not an object"]
     members, others = about.get("properties", {}), about.get("additionalProperties")
     found = []
     for key, item in value.items():
@@ -94,7 +94,7 @@ def _members(schemas: dict[str, Any], about: dict[str, Any], value: Any, path: s
         if inner is None:
             found.append(f"{path} has no member {key}")
         elif members.get(key, {}).get("readOnly"):
-            found.append(f"{path}.{key} is Google's to say")
+            found.append(f"{path}.{key} is read-only")
         else:
             found += _value(schemas, inner, item, f"{path}.{key}")
     return found
@@ -104,23 +104,23 @@ def _scalar(about: dict[str, Any], value: Any, path: str) -> list[str]:
     kind, form = about.get("type"), about.get("format")
     python = {"string": str, "boolean": bool, "integer": int, "number": (int, float)}.get(str(kind), object)
     if not isinstance(value, python) or (kind in ("integer", "number") and isinstance(value, bool)):  # pyright: ignore[reportArgumentType]
-        return [f"{path} is {value!r}, no {kind}"]
+        return [f"{path} is {value!r}, not a {kind}"]
     found = []
     if form in _RANGES:
         try:
             number = int(value)
         except ValueError:
-            return [f"{path} is {value!r}, no {form}"]
+            return [f"{path} is {value!r}, not a {form}"]
         least = 0 if form.startswith("u") else -(2 ** _RANGES[form])
         if not least <= number < 2 ** _RANGES[form]:
-            found.append(f"{path} is {value!r}, beyond {form}")
+            found.append(f"{path} is {value!r}, out of the range of {form}")
     for word, beyond in (("minimum", lambda limit: int(value) < limit), ("maximum", lambda limit: int(value) > limit)):
         if word in about and beyond(int(about[word])):
             found.append(f"{path} is {value!r}, its {word} is {about[word]}")
     if "enum" in about and value not in about["enum"]:
-        found.append(f"{path} is {value!r}, one of {about['enum']}")
+        found.append(f"{path} is {value!r}, allowed: {about['enum']}")
     if form == "google-duration" and not re.fullmatch(r"\d+(\.\d{1,9})?s", value):
-        found.append(f"{path} is {value!r}, no duration such as 3600s")
+        found.append(f"{path} is {value!r}, not a duration such as 3600s")
     if "pattern" in about and not re.fullmatch(about["pattern"], value):
         found.append(f"{path} is {value!r}, does not match {about['pattern']}")
     return found

@@ -1,7 +1,7 @@
-"""Who reaches what in a deployed Google Cloud state: a walk over firewall rules, interfaces, routes, NAT, peerings and buckets.
+"""Reachability in a deployed Google Cloud state: a walk over firewall rules, interfaces, routes, NAT, peerings and buckets.
 
-It reads a state as an engine exports it and knows nothing of our components. Google's own rules are added to every network:
-nobody comes in, everybody goes out, with the highest number.
+It reads an exported state and is independent of the components. Each network also has Google's implied rules, with the highest number:
+deny all ingress, allow all egress.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from tests.clouds.reachability import MAX_PORT, OUTSIDE, Packet, Rule, allowed_packets, deciding_rule, remote_addresses
 
 State = Iterable[Mapping[str, Any]]
-_WAYS_IN = (
+_ENTRY_POINTS = (
     "ForwardingRule", "GlobalForwardingRule", "VpnTunnel", "HaVpnGateway", "ExternalVpnGateway", "InterconnectAttachment", "NetworkPeering", "TargetInstance",
     "TargetPool", "ServiceAttachment", "PacketMirroring",
 )  # fmt: skip
-_EVERYBODY = ("allUsers", "allAuthenticatedUsers")
+_PUBLIC = ("allUsers", "allAuthenticatedUsers")
 _DENIED = Rule(name="implied", priority=MAX_PORT + 1, allows=False, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
 _ALLOWED = Rule(name="implied", priority=MAX_PORT + 1, allows=True, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Out:
-    """Something that nodes may send to."""
+    """A destination that is open to nodes."""
 
     to: str
     protocol: str
@@ -40,17 +40,17 @@ def group(state: State) -> dict[str, list[dict[str, Any]]]:
 
 
 def holes(state: State, tunnels: frozenset[str] = frozenset()) -> list[str]:
-    """Everything that lets somebody in from outside, or brings him one step nearer; `tunnels` are prefixes that Google's own proxies come from and that are declared."""
+    """All access from outside, and settings that prepare it. `tunnels` are declared prefixes of Google's proxies."""
     have = group(state)
-    return [*_interfaces(have), *_doors(have, tunnels), *_routes(have), *_ways(have), *_buckets(have)]
+    return [*_interfaces(have), *_open_rules(have, tunnels), *_routes(have), *_entry_points(have), *_buckets(have)]
 
 
 def outwards(state: State) -> set[Out]:
-    """What the rules of the network with a way out let nodes send to."""
+    """The destinations that the egress rules of networks with internet access allow."""
     have = group(state)
     found = set()
     for network in _networks(have):
-        if not _way_out(have, network):
+        if not _has_default_route(have, network):
             continue
         for rule in _raw(have, network, "EGRESS"):
             for to in rule.get("destinationRanges") or ["0.0.0.0/0"]:
@@ -68,7 +68,7 @@ def _tail(text: object) -> str:
 
 
 def _networks(have: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Names of the networks that nodes have interfaces in, and of those that are made."""
+    """Names of the created networks and of the networks of interfaces."""
     made = [_tail(one["id"]) for one in have.get("Network", [])]
     used = [_tail(nic["network"]) for nic in _nics(have) if nic.get("network")]
     return list(dict.fromkeys([*made, *used]))
@@ -81,12 +81,12 @@ def _nics(have: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 def _interfaces(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     for one in have.get("InstanceTemplate", []):
         if one.get("canIpForward"):
-            yield f"template {one['name']} forwards other machines' packets"
+            yield f"template {one['name']} forwards packets of other machines"
         metadata = one.get("metadata") or {}
         if str(metadata.get("serial-port-enable", "false")).lower() not in ("false", "0"):
-            yield f"template {one['name']} opens the serial console"
+            yield f"template {one['name']} enables the serial console"
         if str(metadata.get("enable-oslogin", "false")).lower() != "true":
-            yield f"template {one['name']} takes keys from metadata in place of OS Login"
+            yield f"template {one['name']} accepts SSH keys from metadata instead of OS Login"
     for nic in _nics(have):
         if nic.get("accessConfigs") or nic.get("ipv6AccessConfigs"):
             yield f"an interface in {_tail(nic.get('network') or nic.get('subnetwork'))} has a public address"
@@ -95,7 +95,7 @@ def _interfaces(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
             yield f"subnetwork {one['name']} has public IPv6 addresses"
 
 
-def _doors(have: dict[str, list[dict[str, Any]]], tunnels: frozenset[str]) -> Iterable[str]:
+def _open_rules(have: dict[str, list[dict[str, Any]]], tunnels: frozenset[str]) -> Iterable[str]:
     ranges = {
         _tail(one["network"]): [
             *(
@@ -124,44 +124,48 @@ def _routes(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
         if any(
             one.get(key) for key in ("nextHopGateway", "nextHopInstance", "nextHopVpnTunnel", "nextHopIlb", "nextHopIp")
         ):
-            yield f"route {one.get('name')} leads out of {_tail(one.get('network'))}"
+            yield f"route {one.get('name')} leads outside of {_tail(one.get('network'))}"
     for network in _networks(have):
         made = next((one for one in have.get("Network", []) if _tail(one["id"]) == network), None)
         web = Packet(remote=OUTSIDE[0], local="10.0.0.1", protocol="tcp", port=22)
-        if made and _way_out(have, network) and deciding_rule(_rules(have, network, "EGRESS"), web, _ALLOWED).allows:
-            yield f"network {network} has a way out and no rule that closes it"
+        if (
+            made
+            and _has_default_route(have, network)
+            and deciding_rule(_rules(have, network, "EGRESS"), web, _ALLOWED).allows
+        ):
+            yield f"network {network} has internet access and no rule that denies egress"
 
 
-def _way_out(have: dict[str, list[dict[str, Any]]], network: str) -> bool:
-    """Whether the network has a route to the internet: Google makes one unless it is told not to."""
+def _has_default_route(have: dict[str, list[dict[str, Any]]], network: str) -> bool:
+    """Whether the network has a route to the internet, which Google creates by default."""
     made = next((one for one in have.get("Network", []) if _tail(one["id"]) == network), None)
     rdma = bool(made and made.get("networkProfile"))
     return bool(made and made.get("deleteDefaultRoutesOnCreate") is not True and not rdma)
 
 
-def _ways(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
-    for kind in _WAYS_IN:
+def _entry_points(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    for kind in _ENTRY_POINTS:
         for one in have.get(kind, []):
-            yield f"{kind} {one['id']} leads into a network"
+            yield f"{kind} {one['id']} gives access to a network"
     for one in have.get("Address", []):
         if one.get("addressType", "EXTERNAL") == "EXTERNAL" and one.get("purpose") != "NAT_AUTO":
             yield f"address {one.get('name')} is public"
     for one in have.get("Policy", []):
         if one.get("enableInboundForwarding"):
-            yield f"names of {one.get('name')} are answered to other networks"
+            yield f"{one.get('name')} answers DNS queries of other networks"
 
 
 def _buckets(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     for one in have.get("Bucket", []):
         if one.get("publicAccessPrevention") != "enforced":
-            yield f"bucket {one['name']} can be made public"
+            yield f"bucket {one['name']} has no public access prevention"
         if one.get("uniformBucketLevelAccess") is not True:
-            yield f"bucket {one['name']} has rights on single objects, which nobody sees"
+            yield f"bucket {one['name']} has access lists on objects"
     for kind, resources in have.items():
         if "IAMMember" in kind or "IamMember" in kind or "IAMBinding" in kind:
             for one in resources:
                 for member in one.get("members") or [one.get("member")]:
-                    if member in _EVERYBODY:
+                    if member in _PUBLIC:
                         yield f"{kind} {one['id']} is for {member}"
 
 
@@ -174,7 +178,7 @@ def _raw(have: dict[str, list[dict[str, Any]]], network: str, direction: str) ->
 
 
 def _rules(have: dict[str, list[dict[str, Any]]], network: str, direction: str) -> list[Rule]:
-    """The rules of a network; one that is for a tag is taken as for every node, because tags are anybody's to give."""
+    """The rules of a network. A rule for a tag counts for all nodes, because any editor of a node can set tags."""
     far = "sourceRanges" if direction == "INGRESS" else "destinationRanges"
     found = []
     for one in _raw(have, network, direction):

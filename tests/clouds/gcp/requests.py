@@ -1,7 +1,6 @@
-"""The API calls that resources become, so that Google's own discovery documents can be asked about them.
+"""The API calls that the provider makes for resources, for validation by Google's discovery documents.
 
-One entry per resource type: a function from the resource's inputs to the calls that the provider makes for it.
-Every input has to be taken by its function: what nobody takes fails, so that no argument escapes the documents.
+Each resource type has a function from its inputs to its calls. The function must read all inputs, so that all arguments are validated.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Any
 from tests.clouds.recorder import Registered
 
 NO_CALL = {
-    "gcp:lustre/instance:Instance": "Managed Lustre has no discovery document among the bundled ones; its names, forms and sizes are held by test_names.py, the rules and the oracle",
-    "gpuinfra:index:NodesReady": "our own provider's resource; what it asks Google is tested with it",
+    "gcp:lustre/instance:Instance": "Managed Lustre has no document among the bundled ones; test_names.py, the rules and the oracle test its names and sizes",
+    "gpuinfra:index:NodesReady": "a resource of the gpuinfra provider, whose requests have tests of their own",
 }
 """Types without a mapping, each with its reason."""
 
 PROVIDER_ONLY = ("deletionPolicy", "disableOnDestroy", "waitForInstances", "forceDestroy", "deletionProtectionReason")
-"""Inputs that tell the provider what to do and are sent to nobody."""
+"""Inputs for the provider, which it does not send to Google."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,17 @@ class Call:
 
 @dataclass
 class Inputs:
-    """A resource's inputs; what is taken is remembered, and `left` is what nobody took."""
+    """The inputs of a resource; `left` are those that its function did not read yet."""
 
     name: str
     left: dict[str, Any] = field(default_factory=dict)
 
     def take(self, key: str, default: Any = None) -> Any:
-        """An input, or what stands for it."""
+        """An input, or the default."""
         return self.left.pop(key, default)
 
     def some(self, *keys: str, **renamed: str) -> dict[str, Any]:
-        """Inputs that keep their shape, under their own names or the API's: `some("name", IPProtocol="protocol")`."""
+        """Inputs that are sent unchanged, under the same name or the name in the API: `some("name", IPProtocol="protocol")`."""
         names = {**{key: key for key in keys}, **renamed}
         return {api: self.left.pop(ours) for api, ours in names.items() if ours in self.left}
 
@@ -66,16 +65,16 @@ def mapper(token: str) -> Callable[[Mapper], Mapper]:
 
 
 def calls(resource: Registered) -> list[Call]:
-    """The requests that a resource becomes. Fails where an input is left over."""
+    """The requests of a resource. Fails if an input is not read."""
     given = {k: v for k, v in whole(resource.inputs).items() if v is not None and k not in PROVIDER_ONLY}
     inputs = Inputs(resource.name, given)
     made = list(MAPPERS[resource.type](inputs))
-    assert not inputs.left, f"{resource.type} {resource.name}: no call takes {sorted(inputs.left)}"
+    assert not inputs.left, f"{resource.type} {resource.name}: no call reads {sorted(inputs.left)}"
     return made
 
 
 def whole(value: Any) -> Any:
-    """Numbers as the API takes them: the engine's are floats."""
+    """Integers for the API; the engine has floats."""
     if isinstance(value, dict):
         return {key: whole(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -84,11 +83,11 @@ def whole(value: Any) -> Any:
 
 
 def policy(role: str, member: str, condition: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An IAM policy with one binding, which is what a member adds."""
+    """An IAM policy with the one binding of a member."""
     binding: dict[str, Any] = {"role": role, "members": [member]}
     return {"version": 3, "bindings": [{**binding, "condition": condition} if condition else binding]}
 
 
 def link(path: str) -> str:
-    """A path as the link that Compute Engine's bodies hold."""
+    """A path as a link of Compute Engine."""
     return path if path.startswith("https://") else f"https://www.googleapis.com/compute/v1/{path}"

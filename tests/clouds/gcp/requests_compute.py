@@ -1,4 +1,4 @@
-"""Calls of Compute Engine: networks, walls, templates, groups."""
+"""Calls of Compute Engine: networks, firewall rules, templates, groups."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _disk(disk: dict[str, Any]) -> dict[str, Any]:
     attached = {key: disk.pop(key) for key in ("boot", "autoDelete", "type", "mode") if key in disk}
     if key := disk.pop("diskEncryptionKey", None):
         attached["diskEncryptionKey"] = {"kmsKeyName": key["kmsKeySelfLink"]}
-    assert not disk, f"no part of the request takes {sorted(disk)} of a disk"
+    assert not disk, f"no part of the request has {sorted(disk)} of a disk"
     return {**attached, "initializeParams": {**start, **numbers}}
 
 
@@ -135,7 +135,7 @@ def _scheduling(scheduling: dict[str, Any]) -> dict[str, Any]:
 
 
 def _affinity(affinity: dict[str, Any]) -> dict[str, Any]:
-    # The API's word for `NO_RESERVATION` and its like, and the reservation beside it in place of inside.
+    # The API has another name for the type, and the reservation beside it.
     specific = affinity.get("specificReservation", {})
     return {"consumeReservationType": affinity["type"], **specific}
 
@@ -150,7 +150,7 @@ def _group(inputs: Inputs) -> Iterator[Call]:
     for word in ("maxSurge", "maxUnavailable"):
         update[word] = {"fixed": update.pop(f"{word}Fixed")}
     update["mostDisruptiveAllowedAction"] = update.pop("mostDisruptiveAllowedAction")
-    # The pause after each lot is a field of the beta API, which the provider speaks for every group.
+    # The pause after each batch is a field of the beta API, which the provider uses for all groups.
     yield Call(BETA, "instanceGroupManagers.insert", where, {**body, "updatePolicy": update})
 
 

@@ -1,4 +1,4 @@
-"""Calls of the other services: keys, buckets, logs, accounts, file systems, money."""
+"""Calls of the other services: keys, buckets, logs, accounts, file systems, budgets."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _record(inputs: Inputs) -> Iterator[Call]:
 @mapper("servicenetworking/connection:Connection")
 def _connection(inputs: Inputs) -> Iterator[Call]:
     where = {"parent": f"services/{inputs.take('service')}"}
-    # The service wants the project's number in the network's path; the provider looks it up.
+    # The service requires the project number in the path of the network; the provider looks it up.
     network = inputs.take("network").rpartition("/")[2]
     body = {"network": f"projects/{NUMBER}/global/networks/{network}", **inputs.some("reservedPeeringRanges")}
     yield Call("servicenetworking.v1", "services.connections.create", where, body)

@@ -1,4 +1,4 @@
-"""After a destroy: what was kept is looked for at the addresses that the program's own resources have, and named for the engine."""
+"""After a destroy, `adopt` finds the retained resources by the addresses of the resources of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpuinfra import naming
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds.gcp import adopt
-from gpuinfra.clouds.gcp.adopt import Project, kept_there
+from gpuinfra.clouds.gcp.adopt import Project, retained_in
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
@@ -27,7 +27,7 @@ from tests.clouds.stacks import TODAY, recording_of_spec
 STACK = "kept"
 DECLARED: dict[str, Any] = {**variant("no storage"), "storage": [LUSTRE]}
 SPEC = parse_spec(DECLARED)
-"""A Lustre without a bucket is kept, and the network behind it."""
+"""A Lustre without a bucket is retained, together with its network."""
 
 _SERVICES = {
     "gcp:storage/bucket:Bucket": "https://storage.googleapis.com/storage/v1/b/",
@@ -44,7 +44,7 @@ GRANT = "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember"
 
 @pytest.fixture(scope="module")
 def program() -> Recording:
-    """What the program makes."""
+    """The resources of the program."""
     return recording_of_spec(SPEC, stack=STACK)
 
 
@@ -57,7 +57,7 @@ def _token() -> str:
 
 
 def _there(program: Recording) -> dict[str, dict[str, Any]]:
-    """Address -> answer of everything that the program's kept resources are, as Google would have them after a destroy."""
+    """Address -> response for each retained resource of the program, as the project has them after a destroy."""
     known: dict[str, dict[str, Any]] = {}
     for one in program.custom:
         if one.retained and one.type in _SERVICES:
@@ -70,12 +70,12 @@ def _there(program: Recording) -> dict[str, dict[str, Any]]:
 
 def _look(known: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], str]:
     plan = _plan()
-    found = kept_there(Project(known.get, PROJECT, plan, _token()), plan)
+    found = retained_in(Project(known.get, PROJECT, plan, _token()), plan)
     return {(one.resource.type, one.resource.name): one.id for one in found}
 
 
-def test_everything_that_was_kept_is_found_under_its_own_id(program: Recording) -> None:
-    """Buckets, rings, keys, logs, network, addresses, peering and file system: all that the plan keeps, but grants, which are made again."""
+def test_all_retained_resources_are_found_by_id(program: Recording) -> None:
+    """Buckets, key rings, keys, log buckets, network, addresses, peering and file system are found; grants are created again."""
     found = _look(_there(program))
     kept = {(one.type, one.name) for one in resources(_plan()) if one.retained and one.type != GRANT}
     assert set(found) == kept
@@ -87,8 +87,8 @@ def test_everything_that_was_kept_is_found_under_its_own_id(program: Recording) 
     assert found[CONNECTION, "train-network-services"] == f"/{network}:servicenetworking.googleapis.com"
 
 
-def test_nothing_is_found_in_an_empty_project(program: Recording) -> None:
-    """What is not there is not named, and a network that is not peered has no peering to take back."""
+def test_no_resource_is_found_in_an_empty_project(program: Recording) -> None:
+    """Missing resources are not listed, and a network without a peering has no connection."""
     assert _look({}) == {}
     known = _there(program)
     for answer in known.values():
@@ -96,12 +96,12 @@ def test_nothing_is_found_in_an_empty_project(program: Recording) -> None:
     assert (CONNECTION, "train-network-services") not in _look(known)
 
 
-def test_a_grant_is_not_looked_for_because_it_is_the_same_again(program: Recording) -> None:
-    """Grants are kept so that kept resources stay readable; a grant that is made a second time meets nothing that is taken."""
+def test_grants_have_no_lookup(program: Recording) -> None:
+    """Grants are retained so that data stays readable, and creating a grant again has no effect."""
     assert all(one.lookup is None for one in resources(_plan()) if one.type == GRANT and one.retained)
 
 
-class _Answer:
+class _Response:
     def __init__(self, status: int, body: dict[str, Any]) -> None:
         self.status_code, self._body, self.text = status, body, json.dumps(body)
 
@@ -113,42 +113,40 @@ class _Session:
     def __init__(self, status: int) -> None:
         self._status = status
 
-    def get(self, address: str, timeout: float) -> _Answer:
-        assert address.startswith("https://")
+    def get(self, url: str, timeout: float) -> _Response:
+        assert url.startswith("https://")
         assert timeout > 0
-        return _Answer(self._status, {"error": {"message": "Permission denied on resource"}})
+        return _Response(self._status, {"error": {"message": "Permission denied on resource"}})
 
 
-def test_a_refusal_is_no_absence() -> None:
-    """403 ends with Google's words and what to check; only 404 says that something is not there."""
-    assert adopt._asked(_Session(404), "https://storage.googleapis.com/x") is None
+def test_a_refused_request_is_an_error() -> None:
+    """403 raises with the message of Google and what to check; only 404 means that the resource does not exist."""
+    assert adopt._get(_Session(404), "https://storage.googleapis.com/x") is None
     with pytest.raises(EnvironmentMissing, match=r"403 .*Permission denied.*application-default login"):
-        adopt._asked(_Session(403), "https://storage.googleapis.com/x")
+        adopt._get(_Session(403), "https://storage.googleapis.com/x")
 
 
-def test_a_profile_is_aws_s() -> None:
-    """An option of another cloud is refused and not passed over."""
-    with pytest.raises(UsageError, match="--profile is AWS's"):
+def test_profile_is_refused() -> None:
+    """The AWS option `--profile` is an error on Google Cloud."""
+    with pytest.raises(UsageError, match="--profile is for AWS only"):
         adopt.look(_plan(), _token(), "somebody")
 
 
-def test_the_command_writes_a_file_that_the_engine_imports(
-    program: Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`gpuinfra adopt` on a Google stack names each thing under its components, with the provider's version."""
+def test_the_command_writes_an_import_file(program: Recording, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`gpuinfra adopt` writes each resource with its parents and the version of the provider."""
     known = _there(program)
     stack = tmp_path / f"Pulumi.{STACK}.yaml"
     stack.write_text(json.dumps({"config": {"gpuinfra:cluster": DECLARED}}))
     monkeypatch.setattr(
-        adopt, "look", lambda plan, token, profile: kept_there(Project(known.get, PROJECT, plan, token), plan)
+        adopt, "look", lambda plan, token, profile: retained_in(Project(known.get, PROJECT, plan, token), plan)
     )
     out = tmp_path / "adopt.json"
     result = CliRunner().invoke(command, [str(stack), "--out", str(out)])
     assert result.exit_code == 0, result.output
     rows = json.loads(out.read_text())["resources"]
-    things_ = [row for row in rows if "id" in row]
-    assert len(things_) == len(_look(known))
-    assert all(row["version"] for row in things_)
+    resources_ = [row for row in rows if "id" in row]
+    assert len(resources_) == len(_look(known))
+    assert all(row["version"] for row in resources_)
     above = {row["name"] for row in rows if row.get("component")}
-    assert all(row["parent"] in above for row in things_)
+    assert all(row["parent"] in above for row in resources_)
     assert "pulumi import" in result.output

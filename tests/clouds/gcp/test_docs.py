@@ -1,4 +1,4 @@
-"""The programs in the documentation run: a part alone, in at most fifteen lines, on things that are there already."""
+"""The programs of docs/gcp.md run: one component on existing resources, in at most fifteen lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ assert requests_compute, requests_other
 
 PAGE = Path(__file__).parents[3] / "docs/gcp.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-MAKES = (
+EXPECTED = (
     {
         "gcp:compute/instanceTemplate:InstanceTemplate": 1,
         "gcp:compute/instanceGroupManager:InstanceGroupManager": 1,
@@ -38,9 +38,9 @@ def _program(text: str) -> Callable[[], None]:
     return lambda: exec(compile(text, str(PAGE), "exec"), {})
 
 
-@pytest.mark.parametrize(("index", "made"), list(enumerate(MAKES)))
-def test_a_part_alone_is_a_short_program(index: int, made: dict[str, int]) -> None:
-    """Each has at most fifteen lines, makes what it says and nothing else, and what it makes are requests that Google's documents accept."""
+@pytest.mark.parametrize(("index", "expected"), list(enumerate(EXPECTED)))
+def test_a_component_alone_is_a_short_program(index: int, expected: dict[str, int]) -> None:
+    """Each has at most fifteen lines and creates the stated resources only, and Google's documents accept the requests."""
     assert len([line for line in PROGRAMS[index].splitlines() if line.strip()]) <= 15
     recording = record(_program(PROGRAMS[index]))
     found: dict[str, int] = {}
@@ -48,16 +48,16 @@ def test_a_part_alone_is_a_short_program(index: int, made: dict[str, int]) -> No
         found[one.type] = found.get(one.type, 0) + 1
         if one.type not in requests.NO_CALL:
             assert [problem for call in requests.calls(one) for problem in findings(call)] == []
-    assert found == made
+    assert found == expected
 
 
-def test_there_are_no_more_programs() -> None:
-    """A program that is added to the page is added here."""
-    assert len(PROGRAMS) == len(MAKES)
+def test_all_programs_are_tested() -> None:
+    """The page has no program without a test."""
+    assert len(PROGRAMS) == len(EXPECTED)
 
 
-def test_every_component_is_on_the_page() -> None:
-    """The table names each component that a program can import."""
+def test_the_page_lists_all_components() -> None:
+    """The table has each component that a program can import."""
     from gpuinfra.clouds import gcp
 
     page = PAGE.read_text()

@@ -1,4 +1,4 @@
-"""Names that Google takes, whatever a person calls a cluster, its pools and its tags."""
+"""Google accepts all names, for any names of clusters and pools and any tags."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NAMED = {
     "longest": {"name": LONG, "pool": "c" * 24},
     "shortest": {"name": "x", "pool": "y"},
     "dashes": {"name": "a-----------------------b", "pool": "a----------------------b"},
-    "Google's own word": {"name": "google-train", "pool": "goog"},
-    "begins like Google": {"name": "goog", "pool": "gpu"},
+    "contains google": {"name": "google-train", "pool": "goog"},
+    "begins with goog": {"name": "goog", "pool": "gpu"},
     "digits": {"name": "a1234567890123456789012", "pool": "b0"},
 }
-"""Names that the declaration takes, and that are as far as they can be from what Google takes."""
+"""Names that a declaration accepts at the limits of what Google accepts."""
 for _case in NAMED.values():
     _case["name"] = _case["name"][:24].rstrip("-")
     _case["pool"] = _case["pool"][:24].rstrip("-")
@@ -68,8 +68,8 @@ def _recorded(name: str, pool: str) -> Recording:
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_every_name_is_one_that_google_takes(case: str) -> None:
-    """63 letters of RFC 1035, 30 for accounts, 58 for what a group numbers, no bucket that looks like Google's, labels of lower case."""
+def test_google_accepts_every_name(case: str) -> None:
+    """Names follow RFC 1035 with 63 characters, 30 for accounts, 58 for the base name of a group; buckets do not resemble Google's."""
     recording = _recorded(**NAMED[case])
     seen = 0
     for one in recording.custom:
@@ -98,8 +98,8 @@ def test_every_name_is_one_that_google_takes(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_every_label_is_one_that_google_takes(case: str) -> None:
-    """Keys and values are cut and lowered, wherever a thing carries labels."""
+def test_google_accepts_every_label(case: str) -> None:
+    """Keys and values of labels are shortened and in lower case."""
     carried = 0
     for one in _recorded(**NAMED[case]).custom:
         for key, value in {**one.inputs.get("labels", {}), **one.inputs.get("userLabels", {})}.items():
@@ -109,8 +109,8 @@ def test_every_label_is_one_that_google_takes(case: str) -> None:
     assert carried > 10
 
 
-def test_two_things_of_one_type_never_share_a_name() -> None:
-    """Names that are cut end in a piece of a hash, so that two long ones stay two."""
+def test_resources_of_one_type_have_different_names() -> None:
+    """Shortened names end in a part of a hash, so that two long names stay different."""
     recording = _recorded(**NAMED["longest"])
     known: set[tuple[str, str]] = set()
     for one in recording.custom:
@@ -121,8 +121,8 @@ def test_two_things_of_one_type_never_share_a_name() -> None:
     assert len(known) > 30
 
 
-def test_two_stacks_of_one_project_share_no_name() -> None:
-    """Names differ between stacks of the same declaration, and between projects where they are the world's."""
+def test_stacks_of_one_project_have_different_names() -> None:
+    """Names differ between stacks of the same declaration, and bucket names also between projects."""
     both: list[set[tuple[str, str]]] = []
     for stack in ("one", "two"):
         spec = parse_spec({"name": "train", "where": {"cloud": "gcp", "region": "us-central1"}, "pools": [ULTRA]})
@@ -147,8 +147,8 @@ plain = st.from_regex(r"[a-z]([a-z0-9-]{0,80}[a-z0-9])?", fullmatch=True)
 
 @settings(max_examples=200, deadline=None)
 @given(logical=plain, other=plain, content=text, more=text)
-def test_names_hold_whatever_they_are_made_from(logical: str, other: str, content: str, more: str) -> None:
-    """Fitted, physical and content names keep the form; what differs before the cut differs after it."""
+def test_names_are_valid_for_any_input(logical: str, other: str, content: str, more: str) -> None:
+    """Fitted, physical and content names have a valid form, and different inputs give different names."""
     for made in (names.physical(logical, "0a1b2c3d"), names.by_content(logical, content)):
         assert RFC1035.fullmatch(made), made
     assert len(names.fitted(logical, names.GROUP_BASE_LIMIT)) <= names.GROUP_BASE_LIMIT
@@ -161,8 +161,8 @@ def test_names_hold_whatever_they_are_made_from(logical: str, other: str, conten
 
 @settings(max_examples=200, deadline=None)
 @given(tags=st.dictionaries(text.filter(bool), text, max_size=5))
-def test_labels_hold_whatever_tags_are(tags: dict[str, str]) -> None:
-    """Any text of a tag becomes a label, without an error at the cloud."""
+def test_labels_are_valid_for_any_tags(tags: dict[str, str]) -> None:
+    """Any text of a tag becomes a label that Google accepts."""
     for key, value in names.labels(tags).items():
         assert LABEL_KEY.fullmatch(key), key
         assert LABEL.fullmatch(value), value
@@ -178,13 +178,13 @@ def test_labels_hold_whatever_tags_are(tags: dict[str, str]) -> None:
         ("", None),
     ],
 )
-def test_a_registry_is_known_by_its_address(registry: str, known: tuple[str, str, str] | None) -> None:
-    """Location, project and repository are read off an Artifact Registry's address, and off no other's."""
+def test_an_artifact_registry_is_parsed(registry: str, known: tuple[str, str, str] | None) -> None:
+    """Location, project and repository are read from the address of an Artifact Registry; other registries give None."""
     assert names.repository(registry) == known
 
 
-def test_networks_are_named_by_name_or_path() -> None:
-    """A short name is of the stack's project; a path says its own."""
+def test_networks_and_subnets_accept_a_name_or_a_path() -> None:
+    """A name belongs to the project of the stack; a path names its own project."""
     assert names.network_path("shared", "p") == "projects/p/global/networks/shared"
     assert names.network_path("projects/q/global/networks/shared", "p") == "projects/q/global/networks/shared"
     assert names.subnet_path("s", "p", "r") == "projects/p/regions/r/subnetworks/s"

@@ -1,4 +1,4 @@
-"""What nodes are made from, how their groups are filled, and how they are renewed."""
+"""Instance templates, groups and rolling updates on Google Cloud."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _group(**changes: Any) -> Group:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 10, 64, 1000])
 @pytest.mark.parametrize("terminate_first", [True, False])
-def test_a_new_template_never_takes_all_nodes_at_once(count: int, terminate_first: bool) -> None:
-    """The numbers are ones that Google takes, and wherever there are two nodes one stays."""
+def test_a_rolling_update_never_replaces_all_nodes_together(count: int, terminate_first: bool) -> None:
+    """Google accepts the numbers, and in a group of two or more nodes at least one stays."""
     (pool,) = plan_of("gcp-a3mega").pools
     policy: Any = _update_policy(pool, _group(count=count, max_count=max(count, 1), terminate_first=terminate_first))
     surge, away = policy.max_surge_fixed, policy.max_unavailable_fixed
@@ -38,7 +38,7 @@ def test_a_new_template_never_takes_all_nodes_at_once(count: int, terminate_firs
     assert (away == 0) != terminate_first
     assert 0 < surge + away <= max(1, count * pool.at_once_percent // 100)
     assert count < 2 or away < count
-    # Names are kept only where nothing is made beside the old node.
+    # Google keeps the names of nodes only where the old node is deleted first.
     assert policy.replacement_method == ("RECREATE" if terminate_first else "SUBSTITUTE")
     assert policy.min_ready_sec <= 3600
 
@@ -52,8 +52,10 @@ def test_a_new_template_never_takes_all_nodes_at_once(count: int, terminate_firs
         ("RESERVATION_BOUND", False, True, "DELETE"),
     ],
 )
-def test_each_way_to_buy_has_its_schedule(model: str, preemptible: bool, restarts: bool, ends: str | None) -> None:
-    """The table of the fact sheet (4.1), row by row; no GPU node is moved while it runs."""
+def test_each_provisioning_model_has_its_scheduling(
+    model: str, preemptible: bool, restarts: bool, ends: str | None
+) -> None:
+    """The table of the fact sheet (4.1), row by row; GPU nodes do not support live migration."""
     made = scheduling(_group(provisioning=model))
     assert made["preemptible"] is preemptible
     assert made["automatic_restart"] is restarts
@@ -66,8 +68,8 @@ def _queue(count: int = 4, hours: int = 24) -> Recording:
     return recording_of_spec(parse_spec({**BASE, "pools": [{**ULTRA, "capacity": capacity}]}))
 
 
-def test_a_queue_starts_empty_and_asks_once() -> None:
-    """The group has no nodes, repairs none and ignores its size; one request asks for all of them, for a bounded time in text."""
+def test_a_queued_group_starts_empty_with_one_request() -> None:
+    """The group has no nodes, repairs none and ignores its size; one request asks for all nodes for a limited time."""
     recording = _queue()
     group, request, template = recording.one(GROUP), recording.one(REQUEST), recording.one(TEMPLATE)
     assert group.inputs["targetSize"] == 0
@@ -82,15 +84,15 @@ def test_a_queue_starts_empty_and_asks_once() -> None:
     assert template.inputs["reservationAffinity"] == {"type": "NO_RESERVATION"}
 
 
-def test_another_size_or_time_is_another_request() -> None:
-    """A request cannot be changed, so its name changes with what it asks for."""
-    asked = [_queue(*args).one(REQUEST).inputs["name"] for args in ((4, 24), (5, 24), (4, 25))]
-    assert len(set(asked)) == 3
-    assert recorded("a queue").one(REQUEST).inputs["name"] == asked[0]
+def test_another_size_or_duration_creates_another_request() -> None:
+    """A request cannot be changed, so its name depends on its content."""
+    names = [_queue(*args).one(REQUEST).inputs["name"] for args in ((4, 24), (5, 24), (4, 25))]
+    assert len(set(names)) == 3
+    assert recorded("queue").one(REQUEST).inputs["name"] == names[0]
 
 
-def test_a_dense_reservation_is_bound_and_a_plain_one_is_named() -> None:
-    """A4 is sold by dense reservations only; A3 Mega's nodes on a reservation are plain nodes."""
+def test_dense_reservations_are_bound_and_other_reservations_are_named() -> None:
+    """A4 is sold only with dense reservations; A3 Mega uses the standard provisioning model with a reservation."""
     dense = recorded("a dense reservation").one(TEMPLATE).inputs
     assert dense["scheduling"]["provisioningModel"] == "RESERVATION_BOUND"
     assert dense["reservationAffinity"]["specificReservation"]["values"] == ["block-1"]
@@ -103,25 +105,25 @@ def _names(recording: Recording) -> list[str]:
     return [one.inputs["name"] for one in recording.of(TEMPLATE)]
 
 
-def test_a_template_has_another_name_when_its_content_is_another() -> None:
-    """Names follow the content to the letter: the same declaration gives the same name, any other setting another one."""
+def test_the_name_of_a_template_depends_on_its_content() -> None:
+    """The same declaration has the same name, and each changed setting another name."""
     usual = _names(recording_of_spec(parse_spec(BASE)))
     assert _names(recording_of_spec(parse_spec(BASE))) == usual
     (pool,) = BASE["pools"]
     for changes in ({"disk": {"size_gib": 300}}, {"tags": {"owner": "me"}}):
         assert _names(recording_of_spec(parse_spec({**BASE, "pools": [{**pool, **changes}]}))) != usual
-    # The number of nodes is the group's and no node's.
+    # The number of nodes is a setting of the group.
     more = [{**pool, "capacity": [{"kind": "on_demand", "count": 7}]}]
     assert _names(recording_of_spec(parse_spec({**BASE, "pools": more}))) == usual
 
 
-def test_the_image_is_the_one_of_the_first_day() -> None:
-    """The family is asked once; what the stack remembers goes into every template, and a newer answer changes nothing."""
+def test_the_image_is_pinned_at_the_first_up() -> None:
+    """The stack stores the newest image of the family once, and all templates use the stored image."""
     recording = recording_of("gcp-a3mega")
     (pin,) = [one for one in recording.resources if one.type == "pulumi:index:Stash"]
     assert pin.ignored == ("input",)
-    asked = [arguments for token, arguments in recording.calls if token == "gcp:compute/getImage:getImage"]
-    assert asked == [
+    requested = [arguments for token, arguments in recording.calls if token == "gcp:compute/getImage:getImage"]
+    assert requested == [
         {"project": "ubuntu-os-accelerator-images", "family": "ubuntu-accelerator-2404-amd64-with-nvidia-580"}
     ]
     for template in recording.of(TEMPLATE):
@@ -129,9 +131,9 @@ def test_the_image_is_the_one_of_the_first_day() -> None:
         assert pin.urn in template.depends_on
 
 
-def test_an_image_of_one_s_own_is_taken_as_it_is() -> None:
-    """Nothing is looked up for it."""
-    recording = recorded("own image")
+def test_a_custom_image_is_used_without_a_lookup() -> None:
+    """The template has the path of the image, and the program calls no function for it."""
+    recording = recorded("custom image")
     assert recording.one(TEMPLATE).inputs["disks"][0]["sourceImage"] == "projects/my-project/global/images/mine"
     assert not [token for token, _ in recording.calls if "getImage" in token]
 
@@ -147,11 +149,11 @@ def _subnets(recording: Recording) -> dict[str, Registered]:
         ("gcp-a3mega", ["GVNIC"] * 9, 9),
         ("gcp-a3ultra", ["GVNIC"] * 2 + ["MRDMA"] * 8, 3),
         ("a dense reservation", ["GVNIC"] * 2 + ["MRDMA"] * 8, 3),
-        ("own image", ["GVNIC"], 1),
+        ("custom image", ["GVNIC"], 1),
     ],
 )
-def test_interfaces_are_those_of_the_machine(stack: str, kinds: list[str], networks: int) -> None:
-    """Number, order and kind; each gVNIC in a network of its own, all RDMA interfaces in one, each in another subnet (gcp.md 1.2): A3 High, Mega, Ultra, A4, A2."""
+def test_interfaces_match_the_machine_type(stack: str, kinds: list[str], networks: int) -> None:
+    """Number, order and kind match; each gVNIC has a network of its own, and all RDMA interfaces share one with a subnet each (gcp.md 1.2)."""
     recording = recorded(stack) if stack in VARIANTS else recording_of(stack)
     subnets = _subnets(recording)
     assert len(recording.of(NETWORK)) == networks
@@ -168,24 +170,24 @@ def test_interfaces_are_those_of_the_machine(stack: str, kinds: list[str], netwo
         assert not any("accessConfigs" in one for one in interfaces)
 
 
-def test_an_rdma_network_has_the_profile_of_its_zone_and_nothing_else() -> None:
-    """Profile, frames of 8896, eight subnets; no rule, router, log or private access, which the network refuses (gcp.md 2.3)."""
+def test_an_rdma_network_has_the_profile_of_its_zone() -> None:
+    """It has the profile, an MTU of 8896 and eight subnets, and no rule, router, log or private access, which it does not support (gcp.md 2.3)."""
     recording = recording_of("gcp-a3ultra")
     (roce,) = [one for one in recording.of(NETWORK) if "networkProfile" in one.inputs]
     assert roce.inputs["networkProfile"].endswith("/global/networkProfiles/us-central1-b-vpc-roce")
     assert roce.inputs["mtu"] == 8896
-    mine = [one for one in recording.of(SUBNET) if one.inputs["network"] == roce.id]
-    assert len(mine) == 8
-    assert not any(key in one.inputs for one in mine for key in ("logConfig", "privateIpGoogleAccess", "stackType"))
+    rails = [one for one in recording.of(SUBNET) if one.inputs["network"] == roce.id]
+    assert len(rails) == 8
+    assert not any(key in one.inputs for one in rails for key in ("logConfig", "privateIpGoogleAccess", "stackType"))
     assert {one.inputs["zone"] for one in recording.of(GROUP)} == {"us-central1-b"}
-    walled = {one.inputs["network"] for one in recording.of("gcp:compute/firewall:Firewall")}
+    filtered = {one.inputs["network"] for one in recording.of("gcp:compute/firewall:Firewall")}
     routed = {one.inputs["network"] for one in recording.of("gcp:compute/router:Router")}
-    assert roce.id not in walled | routed
+    assert roce.id not in filtered | routed
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *VARIANTS])
 def test_ranges_never_overlap(name: str) -> None:
-    """Subnets, rails and addresses of file systems are disjoint in every declaration (gcp.md 13, V23)."""
+    """Subnets, rails and addresses of file systems are disjoint in all declarations (gcp.md 13, V23)."""
     from ipaddress import ip_network
 
     recording = recording_of(name) if name in SHIPPED else recorded(name)
@@ -198,8 +200,8 @@ def test_ranges_never_overlap(name: str) -> None:
     assert not [(a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :] if a.overlaps(b)]
 
 
-def test_data_networks_are_the_site_s_and_rails_the_cluster_s() -> None:
-    """A site makes what all its clusters can share; a cluster on it makes its RDMA network and no other."""
+def test_the_site_creates_data_networks_and_the_cluster_rdma_networks() -> None:
+    """A site creates the networks that clusters share; a cluster on it creates only its RDMA network."""
     site, cluster = recorded("a site alone"), recorded("a cluster with RDMA on a site")
     assert [one.name for one in site.of(NETWORK)] == ["train-network-host-1", "train-network-main"]
     assert [one.name for one in cluster.of(NETWORK)] == ["train-roce"]
@@ -211,8 +213,8 @@ def test_data_networks_are_the_site_s_and_rails_the_cluster_s() -> None:
     ]
 
 
-def test_a_site_that_lacks_a_network_says_which() -> None:
-    """A cluster whose machine needs more networks than the site has is told what to add to the site."""
+def test_a_missing_network_of_the_site_is_named() -> None:
+    """If a machine type needs a network that the site does not have, the error names it and the change of the site."""
     declared = variant("a cluster on a site")
     pools = [{**BASE["pools"][0], "machine": "a3-megagpu-8g"}]
     from tests.clouds import recorder
@@ -229,8 +231,8 @@ def test_a_site_that_lacks_a_network_says_which() -> None:
         recorder.OTHER_STACKS["subnet_ids"] = known
 
 
-def test_secure_boot_is_on_where_nothing_unsigned_is_loaded() -> None:
-    """A node without GPUs and Lustre starts signed code only; a GPU node does not (gcp.md 6.2)."""
+def test_secure_boot_is_on_without_unsigned_modules() -> None:
+    """Secure Boot is on for nodes without GPUs and Lustre, and off for GPU nodes (gcp.md 6.2)."""
     modes = {
         one.name: one.inputs["shieldedInstanceConfig"]["enableSecureBoot"]
         for one in recorded("three pools").of(TEMPLATE)
@@ -243,8 +245,8 @@ def test_secure_boot_is_on_where_nothing_unsigned_is_loaded() -> None:
     }
 
 
-def test_no_gpu_group_has_both_kinds_of_placement() -> None:
-    """Nodes are near each other by the group's policy alone, where there are two that share a fast network."""
+def test_placement_policies_are_on_groups_only() -> None:
+    """Groups of machine types with a fast network have a policy, and templates have none."""
     placed = {one.name: "resourcePolicies" in one.inputs for one in recorded("three pools").of(GROUP)}
     assert placed == {
         "train-gpu-on-demand-0": True,
@@ -255,8 +257,8 @@ def test_no_gpu_group_has_both_kinds_of_placement() -> None:
     assert not any("resourcePolicies" in one.inputs for one in recorded("three pools").of(TEMPLATE))
 
 
-def test_the_user_data_fits_and_holds_no_secret() -> None:
-    """A bash script below Google's limit and our own that names bucket, folder, bundle and file system."""
+def test_user_data_is_below_the_limit_and_has_no_secret() -> None:
+    """The script is shorter than 256 KiB and has bucket, folder, bundle and file system."""
     recording = recording_of("gcp-a3mega")
     bundle = recording.one("gcp:storage/bucketObject:BucketObject")
     for template in recording.of(TEMPLATE):

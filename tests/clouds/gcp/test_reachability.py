@@ -1,4 +1,4 @@
-"""No node on Google Cloud is reached from outside, nodes reach what is declared, and a hole made on purpose is found."""
+"""Nodes on Google Cloud are not reachable from outside and reach what is declared; deliberately opened access is found."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ STACK = "gcp-a3mega"
 
 
 def state_of(stack: str) -> State:
-    """What the program registers, in the shape of an exported state."""
+    """The registered resources in the form of an exported state."""
     return [{"type": one.type, "id": one.id, "inputs": copy.deepcopy(one.inputs)} for one in recording_of(stack).custom]
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_nobody_comes_in(stack: str) -> None:
-    """There is no rule, no address, no route, no peering and no bucket that lets somebody in from outside, in any of up to ten networks."""
+def test_no_access_from_outside(stack: str) -> None:
+    """No rule, address, route, peering or bucket gives access from outside, in any of up to ten networks."""
     assert holes(state_of(stack)) == []
 
 
-def test_nodes_reach_each_other_the_file_system_and_the_web() -> None:
-    """And nothing else: themselves, the range of the file servers, and two ports outwards."""
+def test_nodes_reach_each_other_the_file_system_and_the_internet() -> None:
+    """Egress is open to the subnet of the nodes, to the file servers, and to two ports of the internet only."""
     assert outwards(state_of(STACK)) == {
         Out(to="10.64.32.0/19", protocol="tcp", ports="*"),
         Out(to="10.64.32.0/19", protocol="udp", ports="*"),
@@ -47,9 +47,7 @@ def _main(state: State) -> str:
 
 
 def _add(state: State, type_: str, **inputs: Any) -> None:
-    state.append(
-        {"type": f"gcp:compute/x:{type_}", "id": "made-on-purpose", "inputs": {"name": "on-purpose", **inputs}}
-    )
+    state.append({"type": f"gcp:compute/x:{type_}", "id": "deliberate", "inputs": {"name": "deliberate", **inputs}})
 
 
 def _allow(state: State, **changes: Any) -> None:
@@ -61,15 +59,15 @@ def _ssh_from_everywhere(state: State) -> None:
     _allow(state)
 
 
-def _an_office_by_a_tag(state: State) -> None:
+def _an_office_for_a_tag(state: State) -> None:
     _allow(state, sourceRanges=["203.0.113.0/24"], targetTags=["bastion"], allows=[{"protocol": "tcp"}])
 
 
-def _pings_before_the_denial(state: State) -> None:
+def _pings_before_the_deny_rule(state: State) -> None:
     _allow(state, priority=64999, allows=[{"protocol": "icmp"}])
 
 
-def _a_door_in_a_data_network(state: State) -> None:
+def _a_rule_in_a_data_network(state: State) -> None:
     network = next(one["inputs"]["network"] for one in state if "data-3" in str(one["inputs"].get("network")))
     _allow(state, network=network, sourceRanges=["172.16.0.0/12"], allows=[{"protocol": "udp"}])
 
@@ -94,21 +92,21 @@ def _a_load_balancer(state: State) -> None:
     _add(state, "ForwardingRule", loadBalancingScheme="EXTERNAL")
 
 
-def _no_last_denial_outwards(state: State) -> None:
+def _no_deny_rule_for_egress(state: State) -> None:
     for one in list(state):
         if one["type"].endswith(":Firewall") and one["inputs"].get("denies") and one["inputs"]["direction"] == "EGRESS":
             state.remove(one)
 
 
-def _a_route_by_an_appliance(state: State) -> None:
-    _add(state, "Route", network=_main(state), destRange="0.0.0.0/0", nextHopInstance="somebody")
+def _a_route_to_an_appliance(state: State) -> None:
+    _add(state, "Route", network=_main(state), destRange="0.0.0.0/0", nextHopInstance="appliance")
 
 
 def _a_public_bucket(state: State) -> None:
     _first(state, "Bucket")["publicAccessPrevention"] = "inherited"
 
 
-def _everybody_reads(state: State) -> None:
+def _a_public_reader(state: State) -> None:
     _first(state, "BucketIAMMember")["member"] = "allUsers"
 
 
@@ -121,21 +119,21 @@ def _keys_in_metadata(state: State) -> None:
 
 
 HOLES: list[Callable[[State], None]] = [
-    _ssh_from_everywhere, _an_office_by_a_tag, _pings_before_the_denial, _a_door_in_a_data_network, _a_public_address, _public_ipv6, _a_peering, _a_tunnel,
-    _a_load_balancer, _no_last_denial_outwards, _a_route_by_an_appliance, _a_public_bucket, _everybody_reads, _serial_console, _keys_in_metadata,
+    _ssh_from_everywhere, _an_office_for_a_tag, _pings_before_the_deny_rule, _a_rule_in_a_data_network, _a_public_address, _public_ipv6, _a_peering, _a_tunnel,
+    _a_load_balancer, _no_deny_rule_for_egress, _a_route_to_an_appliance, _a_public_bucket, _a_public_reader, _serial_console, _keys_in_metadata,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", HOLES, ids=lambda make: make.__name__.strip("_"))
-def test_a_hole_is_found(make: Callable[[State], None]) -> None:
-    """The walk that is silent about ours names what is wrong in a state with one hole."""
+def test_opened_access_is_found(make: Callable[[State], None]) -> None:
+    """The walk reports a state with one opened access."""
     state = state_of(STACK)
     make(state)
     assert holes(state)
 
 
-def test_a_rule_behind_the_last_denial_opens_nothing() -> None:
-    """Order decides: the same rule with a higher number than the denial of everything is no hole."""
+def test_a_rule_after_the_deny_rule_has_no_effect() -> None:
+    """A rule with a higher number than the deny rule opens no access."""
     state = state_of(STACK)
     _allow(state, priority=65001)
     assert holes(state) == []

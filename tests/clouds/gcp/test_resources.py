@@ -1,4 +1,4 @@
-"""What a plan announces and what the components register are the same resources, resource by resource."""
+"""The resources of a plan are the resources that its program registers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, plan_of, recording_of
 
 
-def _announced(plan: Plan) -> set[tuple[str, str, bool]]:
+def _planned(plan: Plan) -> set[tuple[str, str, bool]]:
     return {(one.type, one.name, bool(one.retained)) for one in resources(plan)}
 
 
@@ -25,27 +25,27 @@ def _registered(recording: Recording) -> set[tuple[str, str, bool]]:
 
 
 @pytest.mark.parametrize("stack", SHIPPED)
-def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
-    """Types, logical names and lifetimes of the plan's list are those of the program."""
-    assert _announced(plan_of(stack)) == _registered(recording_of(stack))
+def test_a_shipped_stack_registers_the_resources_of_its_plan(stack: str) -> None:
+    """Type, logical name and lifetime of each planned resource are those of the program."""
+    assert _planned(plan_of(stack)) == _registered(recording_of(stack))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_variant_registers_what_its_plan_announces(name: str) -> None:
-    """The same holds for what a declaration can leave out, hand in or add."""
-    assert _announced(planned(name)) == _registered(recorded(name))
+def test_a_variant_registers_the_resources_of_its_plan(name: str) -> None:
+    """The same is true where a declaration omits, passes in or adds resources."""
+    assert _planned(planned(name)) == _registered(recorded(name))
 
 
 @pytest.mark.parametrize("stack", SHIPPED)
-def test_the_plan_s_own_count_is_that_of_the_program(stack: str) -> None:
-    """`plan.resources` says how many of each type there will be, and nothing is announced twice under one name."""
+def test_the_plan_counts_the_resources_of_the_program(stack: str) -> None:
+    """`plan.resources` has the number of resources by type, and no resource is planned twice."""
     plan = plan_of(stack)
-    assert sum(plan.resources.values()) == len(recording_of(stack).custom) == len(_announced(plan))
+    assert sum(plan.resources.values()) == len(recording_of(stack).custom) == len(_planned(plan))
 
 
 @pytest.mark.parametrize("stack", SHIPPED)
-def test_a_kept_thing_is_under_the_components_that_the_plan_says(stack: str) -> None:
-    """Parents are right to the name, or what is taken back after a destroy would come back under another URN."""
+def test_retained_resources_have_the_parents_of_the_plan(stack: str) -> None:
+    """Types and names of all parents match; otherwise `adopt` imports a resource under another URN."""
     recording = recording_of(stack)
     urns = {(one.type, one.name): one.urn for one in recording.resources}
     for one in resources(plan_of(stack)):
@@ -61,7 +61,7 @@ def test_a_kept_thing_is_under_the_components_that_the_plan_says(stack: str) -> 
 
 
 def _kept(**changes: Any) -> dict[str, str]:
-    """Logical name -> type of what a destroy leaves of networks, addresses, peerings and file systems."""
+    """Type -> logical name of the retained networks, addresses, peerings and file systems."""
     words = ("compute", "servicenetworking", "lustre", "filestore")
     plan = make_plan(parse_spec({**BASE, **changes}), TODAY)
     return {
@@ -69,8 +69,8 @@ def _kept(**changes: Any) -> dict[str, str]:
     }
 
 
-def test_a_kept_file_system_keeps_what_it_lies_behind_and_only_that() -> None:
-    """Network, addresses and peering stay with it; subnets, walls, data networks and the way out go."""
+def test_a_retained_file_system_retains_its_network_and_peering() -> None:
+    """Network, addresses and peering are retained; subnets, firewall rules, data networks and Cloud NAT are removed."""
     assert _kept(storage=[LUSTRE]) == {
         "Network": "train-network-main",
         "GlobalAddress": "train-network-services",
@@ -79,19 +79,19 @@ def test_a_kept_file_system_keeps_what_it_lies_behind_and_only_that() -> None:
     }
 
 
-def test_a_file_system_that_ends_keeps_no_network() -> None:
-    """Where a bucket keeps the data, or there is none, the network goes with the stack."""
+def test_a_removed_file_system_retains_no_network() -> None:
+    """Without a file system, or with a bucket that has the data, the network is removed with the stack."""
     assert _kept(storage=[{**LUSTRE, "bucket": "auto"}]) == {}
     assert _kept() == {}
 
 
-def test_in_another_s_network_only_the_file_system_stays() -> None:
-    """A network that is not the stack's is nothing that it could keep."""
+def test_in_an_existing_network_only_the_file_system_is_retained() -> None:
+    """A stack does not retain a network that it did not create."""
     assert _kept(storage=[LUSTRE], network={"existing": SHARED}) == {"Instance": "train-scratch-0-lustre"}
 
 
-def test_more_nodes_are_no_more_resources() -> None:
-    """Hundreds of nodes are the same list of resources; a group holds a thousand."""
+def test_the_number_of_resources_does_not_depend_on_the_number_of_nodes() -> None:
+    """A pool of 1000 nodes has the same resources as a pool of two."""
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 1000}]}]
     many = parse_spec({**BASE, "pools": pools})

@@ -1,4 +1,4 @@
-"""Declarations beside the shipped ones: each leaves out, hands in or adds something that makes other resources."""
+"""Declarations beside the shipped stacks: each omits, passes in or adds something that changes the resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.clouds.stacks import TODAY, recording_of_spec
 SHIPPED = sorted(
     path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in shipped("stacks").glob("Pulumi.gcp-*.yaml")
 )
-"""Stacks in `stacks/` that are on Google Cloud."""
+"""Stacks in `stacks/` on Google Cloud."""
 
 REGION = "us-central1"
 BASE: dict[str, Any] = {
@@ -36,22 +36,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "network": {"existing": {"id": "shared", "subnets": {REGION: "gpu-nodes", **{f"data-{i}": f"data-{i}" for i in range(8)}}}}
     },
     "no trail": {"audit": {"trail": "none"}},
-    "trail into an existing bucket": {"audit": {"bucket": "somebody-elses-audit"}},
-    "a trail that nobody can shorten": {"audit": {"lock_mode": "compliance", "confirm_compliance": True}},
+    "trail into an existing bucket": {"audit": {"bucket": "existing-audit"}},
+    "compliance lock": {"audit": {"lock_mode": "compliance", "confirm_compliance": True}},
     "lustre without a bucket": {"storage": [LUSTRE]},
     "lustre on an existing bucket": {"storage": [{**LUSTRE, "bucket": "my-data"}]},
     "home directories": {"storage": [{"kind": "home"}]},
     "home directories beside lustre": {"storage": [{"kind": "home"}, {**LUSTRE, "bucket": "auto"}]},
-    "ssh through the tunnel": {"access": {"ssh_from": ["35.235.240.0/20"]}},
-    "people who read evidence": {
+    "ssh through IAP": {"access": {"ssh_from": ["35.235.240.0/20"]}},
+    "operators": {
         "access": {"operators": ["group:ops@example.com", "serviceAccount:deploy@my-project.iam.gserviceaccount.com"]}
     },
-    "people who hear of money": {"budget": {"recipients": ["one@example.com", "two@example.com"]}},
-    "a queue": {"pools": [{**ULTRA, "capacity": [{"kind": "flex", "count": 4, "max_run_hours": 24}]}]},
+    "budget recipients": {"budget": {"recipients": ["one@example.com", "two@example.com"]}},
+    "queue": {"pools": [{**ULTRA, "capacity": [{"kind": "flex", "count": 4, "max_run_hours": 24}]}]},
     "a dense reservation": {
         "pools": [{**ULTRA, "machine": "a4-highgpu-8g", "capacity": [{"kind": "reserved", "id": "block-1", "count": 2}]}]
     },
-    "own image": {
+    "custom image": {
         "pools": [
             {
                 "name": "gpu",
@@ -88,7 +88,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @functools.cache
 def recorded(name: str) -> Recording:
-    """What the program of a variant registers."""
+    """The resources that the program of a variant registers."""
     return recording_of_spec(parse_spec(variant(name)))
 
 
@@ -98,5 +98,5 @@ def planned(name: str) -> Plan:
 
 
 def variant(name: str) -> dict[str, Any]:
-    """A declaration with what the variant changes."""
+    """The declaration of a variant."""
     return {**BASE, **VARIANTS[name]}
