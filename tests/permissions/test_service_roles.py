@@ -38,7 +38,7 @@ GOOGLE = {
     ("BucketIAMMember", "roles/storage.objectUser"): r"gcp-sa-lustre",
     ("BucketIAMMember", "roles/storage.legacyBucketReader"): r"gcp-sa-lustre",
 }  # fmt: skip
-"""(kind of grant, role) -> whose service agent it is for: keys for what they encrypt, the sink for records, Managed Lustre for its bucket."""
+"""(kind of grant, role) -> the service agent of the grant: services that encrypt with a key, the sink of records, Managed Lustre on its bucket."""
 
 
 def _service_of(role: Registered) -> str:
@@ -107,7 +107,7 @@ def test_role_assignments_on_azure_are_known_and_narrow(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", shipped_stacks("gcp"))
 def test_grants_on_google_cloud_are_known_and_narrow(stack: str) -> None:
-    """Nothing is granted on a project; a grant without a condition is for one service's agent, on one key or bucket."""
+    """No grant is on a project, and a grant without a condition is for one service agent on one key or bucket."""
     for one in recording_of(stack).custom:
         if "IAM" not in one.type.rsplit(":", 1)[-1] and "IamMember" not in one.type:
             continue

@@ -147,8 +147,8 @@ def main_networks(plan: Plan) -> Iterator[Instance]:
     """The network of the first interface of nodes, if this stack creates it."""
     network = _network(plan)
     if network and network.existing_id is None:
-        kept = any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
-        yield replace(_network_component(plan), data=kept)
+        retains = any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
+        yield replace(_network_component(plan), data=retains)
 
 
 def peered_networks(plan: Plan) -> Iterator[Instance]:
@@ -289,24 +289,11 @@ def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
     return tuple(plan.pools) if "cluster" in plan.layers else ()
 
 
-def pools(plan: Plan) -> Iterator[Instance]:
-    """Pools of nodes."""
-    for pool in _pools(plan):
-        yield Instance(component=naming.logical(plan.name, pool.name))
-
-
 def placement_policies(plan: Plan) -> Iterator[Instance]:
     """Placement policies that pools create."""
     for pool in _pools(plan):
         for policy in created_placement_policies(pool):
             yield Instance(component=naming.logical(plan.name, policy))
-
-
-def groups(plan: Plan) -> Iterator[Instance]:
-    """Groups of nodes."""
-    for pool in _pools(plan):
-        for group in pool.groups:
-            yield Instance(component=naming.logical(plan.name, group.name))
 
 
 def queued_groups(plan: Plan) -> Iterator[Instance]:

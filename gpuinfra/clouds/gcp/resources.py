@@ -153,12 +153,12 @@ NODE_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{compo
     _BUCKET_GRANT_ACTIONS)
 IMAGE_READER = ResourceKind("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "{component}-images", instances.image_readers, REMOVED, FREE,
     _iam_policy("artifactregistry.repositories"))
-BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", instances.pools, REMOVED, BY_USAGE, _crud("storage.objects"))
+BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, _crud("storage.objects"))
 PLACEMENT_POLICY = ResourceKind("gcp:compute/resourcePolicy:ResourcePolicy", "{component}", instances.placement_policies, REMOVED, FREE,
     _crud("compute.resourcePolicies", update="", wait=_REGION))
-TEMPLATE = ResourceKind("gcp:compute/instanceTemplate:InstanceTemplate", "{component}-template", instances.groups, REMOVED, priced("disk_gib_month"),
+TEMPLATE = ResourceKind("gcp:compute/instanceTemplate:InstanceTemplate", "{component}-template", planned.groups, REMOVED, priced("disk_gib_month"),
     _crud("compute.instanceTemplates", "compute.subnetworks.use iam.serviceAccounts.actAs", update="", wait=_GLOBAL ))
-GROUP = ResourceKind("gcp:compute/instanceGroupManager:InstanceGroupManager", "{component}", instances.groups, REMOVED, priced("node"), Actions(
+GROUP = ResourceKind("gcp:compute/instanceGroupManager:InstanceGroupManager", "{component}", planned.groups, REMOVED, priced("node"), Actions(
     f"compute.instanceGroupManagers.create compute.instanceTemplates.useReadOnly compute.instances.create iam.serviceAccounts.actAs {_ZONE}",
     "compute.instanceGroupManagers.get compute.instanceGroups.list",
     f"compute.instanceGroupManagers.update compute.instanceTemplates.useReadOnly iam.serviceAccounts.actAs {_ZONE}",
