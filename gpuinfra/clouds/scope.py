@@ -53,6 +53,11 @@ Fill = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
 """(Pulumi type, logical name, arguments) -> the arguments to set."""
 
 
+def unset(args: Mapping[str, Any], **values: Any) -> dict[str, Any]:
+    """The values of those arguments that a resource has and a component does not set."""
+    return {key: value for key, value in values.items() if key in args and args[key] is None}
+
+
 def with_defaults(parent: pulumi.Resource | None, package: str, fill: Fill) -> pulumi.ResourceOptions:
     """Options whose resources get `fill`'s arguments if they are of the package."""
 

@@ -16,7 +16,7 @@ from gpuinfra.clouds import scope as shared
 from gpuinfra.clouds.already_exists import explains_existing
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.planned import ResourceKind
-from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
+from gpuinfra.clouds.scope import BaseScope, of_stack, unset, with_defaults
 
 KEY = "azure-native:keyvault:Key"
 """The location of a key is that of its vault."""
@@ -61,12 +61,7 @@ class Scope(BaseScope):
         """Options of a component: its resources get the location, the tags, and their logical name as the tag `Name`."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-            found: dict[str, Any] = {}
-            if "location" in args and args["location"] is None and type_ != KEY:
-                found["location"] = self.region
-            if "tags" in args and args["tags"] is None:
-                found["tags"] = self.tagged(name)
-            return found
+            return unset(args, location=None if type_ == KEY else self.region, tags=self.tagged(name))
 
         return with_defaults(parent, "azure-native", fill)
 
