@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
@@ -38,27 +37,19 @@ class Finding:
 
     def as_dict(self) -> dict[str, object]:
         """For `--json`."""
-        return {
-            "level": self.level.value,
-            "path": self.path,
-            "message": self.message,
-            "hint": self.hint,
-            "rule": self.rule,
-            "file": self.file,
-            "line": self.line,
-        }
+        return asdict(self)
 
 
-def error(rule: Callable[..., object], path: str, message: str, hint: str) -> Finding:
-    """An error."""
-    return Finding(level=Level.ERROR, path=path, message=message, hint=hint, rule=rule.__name__)
+def error(path: str, message: str, hint: str) -> Finding:
+    """An error. `gpuinfra.rules.check` adds the name of the rule."""
+    return Finding(level=Level.ERROR, path=path, message=message, hint=hint)
 
 
-def warn(rule: Callable[..., object], path: str, message: str, hint: str) -> Finding:
+def warn(path: str, message: str, hint: str) -> Finding:
     """A warning."""
-    return Finding(level=Level.WARN, path=path, message=message, hint=hint, rule=rule.__name__)
+    return Finding(level=Level.WARN, path=path, message=message, hint=hint)
 
 
-def info(rule: Callable[..., object], path: str, message: str, hint: str = "") -> Finding:
+def info(path: str, message: str, hint: str = "") -> Finding:
     """A note."""
-    return Finding(level=Level.INFO, path=path, message=message, hint=hint, rule=rule.__name__)
+    return Finding(level=Level.INFO, path=path, message=message, hint=hint)

@@ -21,30 +21,22 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             try:
                 starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
             except ValueError:
-                yield error(
-                    block_window_is_open,
-                    path,
-                    "has a start or end that is not a date",
-                    "use a form such as 2026-12-01T11:30:00Z",
-                )
+                yield error(path, "has a start or end that is not a date", "use a form such as 2026-12-01T11:30:00Z")
                 continue
             if ends <= starts:
                 yield error(
-                    block_window_is_open,
                     f"{path}.ends_at",
                     f"is {entry.ends_at}, which is not after the start {entry.starts_at}",
                     "set it to the end of the block",
                 )
             elif ends.date() < today:
                 yield error(
-                    block_window_is_open,
                     f"{path}.ends_at",
                     f"is {entry.ends_at}, which has passed",
                     "name a block that has not ended, or pass an earlier day to `gpuinfra plan` or `gpuinfra rehearse` with --on",
                 )
             elif ends - starts < timedelta(hours=2):
                 yield error(
-                    block_window_is_open,
                     f"{path}.ends_at",
                     f"is {entry.ends_at}, less than two hours after the start",
                     "name a longer block; nodes stop 35 minutes before its end",
@@ -62,7 +54,6 @@ def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]
                 and not entry.overflow
             ):
                 yield error(
-                    reservation_covers_pool,
                     f"pools[{i}].capacity[{j}].count",
                     f"is {entry.count}, but the reservation holds {entry.holds} x {pool.machine}",
                     "lower the count or name a larger reservation",
@@ -75,7 +66,7 @@ def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and (entry.id is None) == (entry.group_arn is None):
                 both = "both id and group_arn" if entry.id else "neither id nor group_arn"
-                yield error(reservation_has_one_id, f"pools[{i}].capacity[{j}]", f"has {both}", "set one of them")
+                yield error(f"pools[{i}].capacity[{j}]", f"has {both}", "set one of them")
 
 
 def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -85,12 +76,9 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
         for j, candidate in enumerate(pool.fallback):
             path = f"pools[{i}].fallback[{j}]"
             if candidate.zone is None and candidate.machine is None:
-                yield error(
-                    fallback_replaces_reservations, path, "has neither zone nor machine", "set at least one of them"
-                )
+                yield error(path, "has neither zone nor machine", "set at least one of them")
             elif bound and candidate.capacity is None:
                 yield error(
-                    fallback_replaces_reservations,
                     path,
                     "moves a pool with reserved capacity, but has no capacity that replaces it",
                     "add capacity to the candidate",
@@ -103,7 +91,6 @@ def spot_price_limit_is_unset(spec: ClusterSpec, today: date) -> Iterator[Findin
         for j, entry in enumerate(pool.capacity):
             if entry.kind == "spot" and entry.max_price_usd is not None:
                 yield info(
-                    spot_price_limit_is_unset,
                     f"pools[{i}].capacity[{j}].max_price_usd",
                     "is set, so the cloud reclaims nodes when the price exceeds it",
                     "remove it",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
@@ -24,7 +24,6 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         network = ipaddress.ip_network(spec.network.cidr, strict=True)
     except ValueError:
         yield error(
-            cidr_is_private,
             "network.cidr",
             f"is {shown(spec.network.cidr)}; allowed: a private range such as 10.64.0.0/16",
             "set the host bits to zero",
@@ -34,28 +33,20 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
     ]
     if network.version != 4 or not any(network.subnet_of(p) for p in private if p.version == 4):  # type: ignore[arg-type]
-        yield error(
-            cidr_is_private, "network.cidr", f"is {network}, which is not a private range", "use a range in 10.0.0.0/8"
-        )
+        yield error("network.cidr", f"is {network}, which is not a private range", "use a range in 10.0.0.0/8")
     elif not 16 <= network.prefixlen <= 20:
-        yield error(
-            cidr_is_private, "network.cidr", f"is a /{network.prefixlen}; allowed: /16 to /20", "use 10.64.0.0/16"
-        )
+        yield error("network.cidr", f"is a /{network.prefixlen}; allowed: /16 to /20", "use 10.64.0.0/16")
 
 
 def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Without internet access, nodes use a prebuilt image or a mirror, because steps cannot download from vendors."""
     if spec.network.egress != "endpoints" or spec.software.mirror_url:
         return
-    for i, pool in enumerate(spec.pools):
-        machine = machines_of(spec).get(pool.machine)
-        if machine is None:
-            continue
+    for path, pool, machine in pools_of(spec):
         image, _ = profile_of(spec.cloud).image(spec, pool, machine)
         if not image.prebuilt:
             yield error(
-                image_is_prebuilt_without_egress,
-                f"pools[{i}].image",
+                f"{path}.image",
                 "is installed from vendors' servers, which nodes cannot reach because network.egress is endpoints",
                 "use a prebuilt image, set software.mirror_url, or set network.egress to nat",
             )
@@ -68,22 +59,12 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
         try:
             network = ipaddress.ip_network(cidr, strict=False)
         except ValueError:
-            yield error(
-                ssh_is_not_open_to_internet,
-                path,
-                f"is {shown(cidr)}; allowed: a network such as 203.0.113.0/24",
-                "fix the network",
-            )
+            yield error(path, f"is {shown(cidr)}; allowed: a network such as 203.0.113.0/24", "fix the network")
             continue
         if network.prefixlen == 0:
-            yield error(
-                ssh_is_not_open_to_internet,
-                path,
-                f"is {network}, which is every address",
-                "list the networks of your operators",
-            )
+            yield error(path, f"is {network}, which is every address", "list the networks of your operators")
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
-            yield warn(ssh_is_not_open_to_internet, path, f"is {network}, which is very large", "list smaller networks")
+            yield warn(path, f"is {network}, which is very large", "list smaller networks")
 
 
 def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -91,20 +72,13 @@ def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Fin
     audit = spec.audit
     if audit.lock_mode == "compliance" and not audit.confirm_compliance:
         what = f"is compliance, so audit records cannot be deleted for {audit.lock_days} days, not even by the account owner"
-        yield error(
-            compliance_lock_is_confirmed, "audit.lock_mode", what, "add confirm_compliance: true, or use governance"
-        )
+        yield error("audit.lock_mode", what, "add confirm_compliance: true, or use governance")
 
 
 def audit_trail_is_enabled(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The foundation has an audit trail; a declaration without one gets a warning."""
     if "foundation" in spec.made_layers and spec.audit.trail == "none":
-        yield warn(
-            audit_trail_is_enabled,
-            "audit.trail",
-            "is none, so actions in the account are not recorded",
-            "use create or existing",
-        )
+        yield warn("audit.trail", "is none, so actions in the account are not recorded", "use create or existing")
 
 
 def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -113,27 +87,22 @@ def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[
     own_network = "site" in spec.made_layers and spec.network.existing is None
     if own_network and spec.access.ssh_from:
         what = f"opens port 22 of every node to {listed(list(spec.access.ssh_from))}"
-        yield info(weakened_protection_is_reported, "access.ssh_from", what, "remove it to keep port 22 closed")
+        yield info("access.ssh_from", what, "remove it to keep port 22 closed")
     if own_network and spec.network.flow_log_days < (days := Network().flow_log_days):
         what = f"is {spec.network.flow_log_days}; flow logs are kept for {days} days by default"
-        yield warn(weakened_protection_is_reported, "network.flow_log_days", what, f"remove it to keep {days} days")
+        yield warn("network.flow_log_days", what, f"remove it to keep {days} days")
     if "foundation" not in spec.made_layers or audit.trail != "create":
         return
     if not audit.data_events:
         what = "is false, so reads and writes of objects are not recorded"
-        yield warn(weakened_protection_is_reported, "audit.data_events", what, "remove it")
+        yield warn("audit.data_events", what, "remove it")
     for name, given, days in (
         ("lock_days", audit.lock_days, usual.lock_days),
         ("log_retention_days", audit.log_retention_days, usual.log_retention_days),
     ):
         if given < days:
             what = f"is {given}; audit records are kept for {days} days by default"
-            yield warn(
-                weakened_protection_is_reported,
-                f"audit.{name}",
-                what,
-                "remove it, or make sure that you need no older records",
-            )
+            yield warn(f"audit.{name}", what, "remove it, or make sure that you need no older records")
 
 
 RULES: tuple[Rule, ...] = (

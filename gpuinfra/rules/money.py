@@ -7,7 +7,7 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.cost.price import node_price
 from gpuinfra.findings import Finding, info, warn
@@ -17,27 +17,20 @@ from gpuinfra.spec.model import ClusterSpec
 def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Every node has a known price; a budget limit that is derived from the plan leaves out nodes without one."""
     derived = spec.budget.limit_usd_per_month is None and "foundation" in spec.made_layers
-    machines = machines_of(spec)
     if spec.where.region not in profile_of(spec.cloud).regions:
         return
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine is None:
-            continue
+    for pool_path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             found, note = node_price(machine, CapacityKind(entry.kind), spec.where.region)
             if found is not None:
                 continue
-            path = f"pools[{i}].capacity[{j}]"
+            path = f"{pool_path}.capacity[{j}]"
             if derived:
                 hint = "set budget.limit_usd_per_month, because the derived limit leaves out these nodes"
-                yield warn(price_is_known, path, f"has no known price: {note}", hint)
+                yield warn(path, f"has no known price: {note}", hint)
             else:
                 yield info(
-                    price_is_known,
-                    path,
-                    f"has no known price: {note}",
-                    "add your own price to a file and pass it with --prices",
+                    path, f"has no known price: {note}", "add your own price to a file and pass it with --prices"
                 )
 
 
@@ -45,7 +38,7 @@ def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The budget alert has at least one recipient."""
     if "foundation" in spec.made_layers and not spec.budget.recipients:
         what = "is empty, so no one is notified when the budget is exceeded"
-        yield warn(budget_has_recipients, "budget.recipients", what, "add an e-mail address")
+        yield warn("budget.recipients", what, "add an e-mail address")
 
 
 RULES: tuple[Rule, ...] = (price_is_known, budget_has_recipients)

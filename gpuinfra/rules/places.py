@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import machines_of, pools_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
@@ -23,7 +23,6 @@ def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         near = nearest(spec.where.region, known)
         hint = f"did you mean {near}?" if near else f"allowed: {listed(known, 40)}"
         yield error(
-            region_is_known,
             "where.region",
             f"is {shown(spec.where.region)}, which is not a region of {profile_of(spec.cloud).title}",
             hint,
@@ -56,7 +55,7 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if zone[:-1] == spec.where.region and not first.startswith(spec.where.region):
             hint = f"use a zone id such as {first}, because zone letters differ between accounts; `aws ec2 describe-availability-zones` lists the ids"
         what = f"is in {region}" if region else f"is not a zone of {cloud.title}"
-        yield error(zone_is_in_region, path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
+        yield error(path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 
 
 def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -64,24 +63,18 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         if pool.machine not in machines:
-            near = nearest(pool.machine, list(machines))
-            hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
-            yield error(
-                machine_is_known,
-                f"pools[{i}].machine",
-                f"is {shown(pool.machine)}, which is not in the catalogue of {profile_of(spec.cloud).title}",
-                hint,
-            )
+            what = f"is {shown(pool.machine)}, which is not in the catalogue of {profile_of(spec.cloud).title}"
+            yield error(f"pools[{i}].machine", what, _other_machine(spec, pool.machine, machines))
         for j, candidate in enumerate(pool.fallback):
             if candidate.machine and candidate.machine not in machines:
-                near = nearest(candidate.machine, list(machines))
-                hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
-                yield error(
-                    machine_is_known,
-                    f"pools[{i}].fallback[{j}].machine",
-                    f"is {shown(candidate.machine)}, which is not in the catalogue",
-                    hint,
-                )
+                what = f"is {shown(candidate.machine)}, which is not in the catalogue"
+                hint = _other_machine(spec, candidate.machine, machines)
+                yield error(f"pools[{i}].fallback[{j}].machine", what, hint)
+
+
+def _other_machine(spec: ClusterSpec, name: str, known: Iterable[str]) -> str:
+    near = nearest(name, list(known))
+    return f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
 
 
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -90,16 +83,10 @@ def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, record in enumerate(spec.machines):
         if record.name in known:
             what = f"is {record.name}, which is already in the catalogue"
-            yield error(machine_record_is_valid, f"machines[{i}].name", what, "remove it from machines")
+            yield error(f"machines[{i}].name", what, "remove it from machines")
         if record.like not in known:
-            near = nearest(record.like, list(known))
-            hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
-            yield error(
-                machine_record_is_valid,
-                f"machines[{i}].like",
-                f"is {shown(record.like)}, which is not in the catalogue",
-                hint,
-            )
+            what = f"is {shown(record.like)}, which is not in the catalogue"
+            yield error(f"machines[{i}].like", what, _other_machine(spec, record.like, known))
 
 
 def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -114,15 +101,11 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
             if kind not in cloud.capacity_kinds:
                 allowed = listed(sorted(k.value for k in cloud.capacity_kinds))
                 yield error(
-                    capacity_kind_is_offered,
-                    path,
-                    f"is {kind.value}, which {cloud.title} does not offer; allowed: {allowed}",
-                    "use one of these",
+                    path, f"is {kind.value}, which {cloud.title} does not offer; allowed: {allowed}", "use one of these"
                 )
             elif machine and kind not in machine.capacity:
                 allowed = listed(sorted(k.value for k in machine.capacity))
                 yield error(
-                    capacity_kind_is_offered,
                     path,
                     f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}",
                     "use one of these, or another machine type",
@@ -131,38 +114,26 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The catalogue lists the machine type in the zone of the pool."""
-    machines = machines_of(spec)
-    cloud = profile_of(spec.cloud)
     region = spec.where.region
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine is None or not machine.zones or region not in cloud.regions:
+    for path, pool, machine in pools_of(spec):
+        if not machine.zones or region not in profile_of(spec.cloud).regions:
             continue
         zones = machine.zones.get(region, ())
         if region not in machine.zones:
             seen = listed(sorted(machine.zones))
-            yield warn(
-                zone_offers_machine,
-                f"pools[{i}].machine",
-                f"is {machine.name}, which the catalogue does not list in {region}; it lists {seen}",
-                "check that the region offers it, or use another region",
-            )
+            what = f"is {machine.name}, which the catalogue does not list in {region}; it lists {seen}"
+            yield warn(f"{path}.machine", what, "check that the region offers it, or use another region")
             continue
         zone = pool.zone or spec.where.zone
         if zone and zones and zone not in zones:
-            yield warn(
-                zone_offers_machine,
-                f"pools[{i}].machine",
-                f"is {machine.name}, which the catalogue does not list in {zone}; it lists {listed(list(zones))}",
-                "check that the zone offers it, or use another zone",
-            )
+            what = f"is {machine.name}, which the catalogue does not list in {zone}; it lists {listed(list(zones))}"
+            yield warn(f"{path}.machine", what, "check that the zone offers it, or use another zone")
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The vCPUs of the pool are within `quota_vcpus`; nodes in blocks do not count."""
-    for i, pool in enumerate(spec.pools):
-        machine = machines_of(spec).get(pool.machine)
-        if machine is None or pool.quota_vcpus is None:
+    for path, pool, machine in pools_of(spec):
+        if pool.quota_vcpus is None:
             continue
         counted = [entry for entry in pool.capacity if not isinstance(entry, Block)]
         need = sum(entry.count for entry in counted) * machine.vcpus
@@ -171,12 +142,7 @@ def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 {machine.quotas[CapacityKind(e.kind)] for e in counted if CapacityKind(e.kind) in machine.quotas}
             )
             hint = f"request a higher quota ({', '.join(codes)})" if codes else "request a higher quota"
-            yield error(
-                quota_covers_pool,
-                f"pools[{i}].quota_vcpus",
-                f"is {pool.quota_vcpus}, but the pool needs {need} vCPUs",
-                hint,
-            )
+            yield error(f"{path}.quota_vcpus", f"is {pool.quota_vcpus}, but the pool needs {need} vCPUs", hint)
 
 
 RULES: tuple[Rule, ...] = (

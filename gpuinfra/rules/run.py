@@ -27,9 +27,12 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
 def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     """Every finding of the common rules and of the cloud's rules: errors first, then in the order of the declaration."""
-    found = [finding for rule in (*COMMON, *cloud_rules(spec.cloud)) for finding in rule(spec, today)]
     hidden = _hidden(spec)
-    unique = {(finding.path, finding.message): _redacted(finding, hidden) for finding in found}
+    unique = {
+        (finding.path, finding.message): replace(_redacted(finding, hidden), rule=rule.__name__)
+        for rule in (*COMMON, *cloud_rules(spec.cloud))
+        for finding in rule(spec, today)
+    }
     return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
 
 

@@ -15,22 +15,8 @@ from gpuinfra.spec.shown import shown
 OWN_TAGS = 10
 """Tags that gpuinfra and the cloud add to a node."""
 _SYSTEM = (
-    "/bin",
-    "/boot",
-    "/dev",
-    "/etc",
-    "/lib",
-    "/lib64",
-    "/opt",
-    "/proc",
-    "/root",
-    "/run",
-    "/sbin",
-    "/sys",
-    "/tmp",
-    "/usr",
-    "/var",
-)
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var",
+)  # fmt: skip
 
 
 def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -39,7 +25,6 @@ def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for i, pool in enumerate(spec.pools):
         if pool.name in seen:
             yield error(
-                names_are_unique,
                 f"pools[{i}].name",
                 f"is {pool.name}, which is also the name of pools[{seen[pool.name]}]",
                 "use a unique name",
@@ -50,10 +35,7 @@ def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for other in mounts:
             if entry.mount == other or entry.mount.startswith(other + "/") or other.startswith(entry.mount + "/"):
                 yield error(
-                    names_are_unique,
-                    f"storage[{i}].mount",
-                    f"is {entry.mount}, which overlaps {other}",
-                    "use a separate directory",
+                    f"storage[{i}].mount", f"is {entry.mount}, which overlaps {other}", "use a separate directory"
                 )
         mounts.append(entry.mount)
 
@@ -64,7 +46,6 @@ def mount_is_not_a_system_path(spec: ClusterSpec, today: date) -> Iterator[Findi
         top = "/" + entry.mount.split("/")[1]
         if top in _SYSTEM or ".." in entry.mount.split("/"):
             yield error(
-                mount_is_not_a_system_path,
                 f"storage[{i}].mount",
                 f"is {entry.mount}, which is a system directory",
                 "use a directory such as /scratch",
@@ -74,15 +55,9 @@ def mount_is_not_a_system_path(spec: ClusterSpec, today: date) -> Iterator[Findi
 def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack with the cluster layer has pools, and a stack without it has none."""
     if "cluster" in spec.made_layers and not spec.pools:
-        yield error(
-            cluster_layer_has_pools,
-            "pools",
-            "is empty, but this stack creates the cluster layer",
-            "add a pool, or set layers",
-        )
+        yield error("pools", "is empty, but this stack creates the cluster layer", "add a pool, or set layers")
     if spec.layers is not None and "cluster" not in spec.layers and spec.pools:
         yield error(
-            cluster_layer_has_pools,
             "layers",
             f"is {listed(list(spec.layers))}, but the declaration has pools",
             "add cluster, or remove the pools",
@@ -95,15 +70,9 @@ def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding
     for layer in ("foundation", "site"):
         used = getattr(spec.use, layer)
         if used and spec.layers is not None and layer in spec.layers:
-            yield error(
-                layer_is_created_or_used,
-                f"use.{layer}",
-                f"names another stack, but layers includes {layer}",
-                "remove one of them",
-            )
+            yield error(f"use.{layer}", f"names another stack, but layers includes {layer}", "remove one of them")
         if not used and layer not in made and "cluster" in made:
             yield error(
-                layer_is_created_or_used,
                 "layers",
                 f"does not include {layer}, and use.{layer} is not set",
                 f"set use.{layer}, or add {layer} to layers",
@@ -115,7 +84,7 @@ def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     # A cluster that uses another stack's site repeats the site's storage, because its steps and checks depend on it.
     if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
         what = "is not empty, but this stack creates neither a site nor nodes"
-        yield error(storage_needs_site, "storage", what, "move it to the stack that creates the site")
+        yield error("storage", what, "move it to the stack that creates the site")
 
 
 _INSTEAD = {
@@ -134,14 +103,14 @@ def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findin
         what = f"is {entry.kind}, which gpuinfra does not support on {cloud.title} yet"
         instead = _INSTEAD.get(entry.kind, "remove the entry")
         allowed = listed(sorted(cloud.storage_kinds))
-        yield error(storage_kind_is_supported, f"storage[{i}].kind", what, f"allowed: {allowed}; {instead}")
+        yield error(f"storage[{i}].kind", what, f"allowed: {allowed}; {instead}")
 
 
 def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A cluster on another stack's site lists the file systems that its nodes mount, because a plan reads no other stack."""
     if spec.use.site and spec.pools and not spec.storage:
         what = "is empty, so nodes mount no file system of use.site"
-        yield info(site_storage_is_repeated, "storage", what, "repeat the storage of the site to mount it")
+        yield info("storage", what, "repeat the storage of the site to mount it")
 
 
 def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -149,25 +118,18 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     handover = spec.handover
     if handover.wait == "floor" and handover.floor is None:
         yield error(
-            floor_is_reachable,
             "handover.floor",
             "is required if handover.wait is floor",
             "set it to the number of verified nodes to wait for",
         )
     if handover.floor is not None and handover.wait != "floor":
         yield error(
-            floor_is_reachable,
             "handover.floor",
             f"is {handover.floor}, but handover.wait is {handover.wait}",
             "set handover.wait to floor, or remove the floor",
         )
     if handover.floor is not None and handover.floor > spec.nodes:
-        yield error(
-            floor_is_reachable,
-            "handover.floor",
-            f"is {handover.floor}, but the cluster has {spec.nodes} nodes",
-            "lower it",
-        )
+        yield error("handover.floor", f"is {handover.floor}, but the cluster has {spec.nodes} nodes", "lower it")
 
 
 def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -177,13 +139,11 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         together = {**spec.tags, **pool.tags}
         if len(together) > limit:
             what = f"and the tags of the cluster are {len(together)} tags; allowed: {limit}"
-            yield error(tags_are_allowed, f"pools[{i}].tags", what, "remove some tags")
+            yield error(f"pools[{i}].tags", what, "remove some tags")
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
         for key in tags:
             if key.lower().startswith(("aws:", "gpuinfra:")):
-                yield error(
-                    tags_are_allowed, path, f"has the key {shown(key)}, which has a reserved prefix", "rename the key"
-                )
+                yield error(path, f"has the key {shown(key)}, which has a reserved prefix", "rename the key")
 
 
 RULES: tuple[Rule, ...] = (

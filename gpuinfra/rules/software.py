@@ -8,7 +8,7 @@ from datetime import date
 
 from gpuinfra.catalog import mig
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, error
 from gpuinfra.node.dcgm import LEVELS
@@ -36,18 +36,11 @@ _NEEDED_MINUTES = {
 
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The MIG layout of a pool fits each GPU of its machine type."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if pool.mig and machine is not None:
-            wrong = mig.problem(machine.gpu, pool.mig)
-            if wrong:
-                yield error(
-                    mig_layout_fits,
-                    f"pools[{i}].mig",
-                    f"is {', '.join(pool.mig)}: {wrong.partition('; ')[0]}",
-                    wrong.partition("; ")[2] or "use other profiles, or remove mig for whole GPUs",
-                )
+    for path, pool, machine in pools_of(spec):
+        if pool.mig and (wrong := mig.problem(machine.gpu, pool.mig)):
+            what, _, hint = wrong.partition("; ")
+            hint = hint or "use other profiles, or remove mig for whole GPUs"
+            yield error(f"{path}.mig", f"is {', '.join(pool.mig)}: {what}", hint)
 
 
 def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -55,7 +48,6 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
     level, needed = LEVELS[spec.handover.burn_in][0], _NEEDED_MINUTES[spec.handover.burn_in]
     if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
         yield error(
-            deadline_covers_burn_in,
             "handover.deadline_minutes",
             f"is {spec.handover.deadline_minutes}, but the steps and burn-in level {spec.handover.burn_in} ({level}) take up to {needed} minutes",
             f"set it to {needed} or more, or lower handover.burn_in",
@@ -64,23 +56,14 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client are compatible with each other and with the machine type."""
-    machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine is None:
-            continue
+    for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
         for conflict in pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts:
-            path = _PATHS.get(conflict.name, f"software.{conflict.name}")
+            field = _PATHS.get(conflict.name, f"software.{conflict.name}")
             if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed"):
-                path = f"pools[{i}].image"
-            yield error(
-                software_is_compatible,
-                path,
-                f"is not compatible with {machine.name}: {conflict.message}",
-                conflict.hint,
-            )
+                field = f"{path}.image"
+            yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
 
 
 RULES: tuple[Rule, ...] = (software_is_compatible, mig_layout_fits, deadline_covers_burn_in)

@@ -31,7 +31,7 @@ def block_is_offered_in_region(spec: ClusterSpec, today: date) -> Iterator[Findi
             if machine.block_regions and spec.where.region not in machine.block_regions:
                 what = f"is a Capacity Block of {machine.name}, which AWS does not list in {spec.where.region}"
                 hint = f"use {listed(list(machine.block_regions), 20)}"
-                yield warn(block_is_offered_in_region, f"{path}.capacity[{j}]", what, hint)
+                yield warn(f"{path}.capacity[{j}]", what, hint)
 
 
 def block_is_purchasable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -43,19 +43,17 @@ def block_is_purchasable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             path = f"pools[{i}].capacity[{j}]"
             if entry.count > BLOCK_MOST_NODES:
                 what = f"is {entry.count}; allowed: up to {BLOCK_MOST_NODES} nodes in one Capacity Block"
-                yield error(block_is_purchasable, f"{path}.count", what, "use several blocks, with one entry for each")
+                yield error(f"{path}.count", what, "use several blocks, with one entry for each")
             length = _length(entry)
             if length is None:
                 continue
             starts, days = length
             if days > BLOCK_MOST_DAYS or (days > 14 and days % 7):
                 what = f"is {days} days after the start; allowed: 1 to 14 days, or whole weeks up to {BLOCK_MOST_DAYS} days"
-                yield error(block_is_purchasable, f"{path}.ends_at", what, "copy start and end from the Capacity Block")
+                yield error(f"{path}.ends_at", what, "copy start and end from the Capacity Block")
             if (starts.date() - today).days > BLOCK_AHEAD_DAYS:
                 what = f"is {entry.starts_at}; allowed: up to {BLOCK_AHEAD_DAYS} days ahead"
-                yield error(
-                    block_is_purchasable, f"{path}.starts_at", what, "copy start and end from the Capacity Block"
-                )
+                yield error(f"{path}.starts_at", what, "copy start and end from the Capacity Block")
 
 
 def _length(entry: Block) -> tuple[datetime, int] | None:
@@ -80,12 +78,10 @@ def reservation_is_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             zones.setdefault(entry.zone, j)
             if zone and entry.zone != zone:
                 what = f"is {entry.zone}, but the pool is in {zone}"
-                yield error(
-                    reservation_is_in_zone, f"pools[{i}].capacity[{j}].zone", what, f"move the pool to {entry.zone}"
-                )
+                yield error(f"pools[{i}].capacity[{j}].zone", what, f"move the pool to {entry.zone}")
         if len(zones) > 1:
             what = f"has reservations in {listed(sorted(zones))}; allowed: one zone"
-            yield error(reservation_is_in_zone, f"pools[{i}].capacity", what, "use one pool for each zone")
+            yield error(f"pools[{i}].capacity", what, "use one pool for each zone")
 
 
 def reservation_size_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -94,12 +90,7 @@ def reservation_size_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Find
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.id and entry.count > RESERVATION_MOST_NODES:
                 what = f"is {entry.count}; allowed: up to {RESERVATION_MOST_NODES} in one reservation"
-                yield error(
-                    reservation_size_is_allowed,
-                    f"pools[{i}].capacity[{j}].count",
-                    what,
-                    "name a reservation group in group_arn",
-                )
+                yield error(f"pools[{i}].capacity[{j}].count", what, "name a reservation group in group_arn")
 
 
 def reservation_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -109,10 +100,10 @@ def reservation_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]
             path = f"pools[{i}].capacity[{j}]"
             if isinstance(entry, (Reserved, Block)) and entry.id and not _is_reservation(entry.id):
                 what = "is not a reservation id; allowed: an id such as cr-0123456789abcdef0"
-                yield error(reservation_id_is_valid, f"{path}.id", what, "copy it from the console")
+                yield error(f"{path}.id", what, "copy it from the console")
             if isinstance(entry, Reserved) and entry.group_arn and ":resource-groups:" not in entry.group_arn:
                 what = "is not the ARN of a resource group; allowed: an ARN such as arn:aws:resource-groups:us-east-1:123456789012:group/name"
-                yield error(reservation_id_is_valid, f"{path}.group_arn", what, "copy it from the console")
+                yield error(f"{path}.group_arn", what, "copy it from the console")
 
 
 def _is_reservation(text: str) -> bool:
@@ -126,12 +117,7 @@ def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if machine.unit_nodes and entry.count not in machine.unit_nodes:
                 allowed = " or ".join(map(str, machine.unit_nodes))
                 what = f"is {entry.count}; {machine.name} is offered in racks of {allowed} nodes"
-                yield error(
-                    pool_fills_racks,
-                    f"{path}.capacity[{j}].count",
-                    what,
-                    f"use {allowed}, with one entry for each rack",
-                )
+                yield error(f"{path}.capacity[{j}].count", what, f"use {allowed}, with one entry for each rack")
 
 
 def on_demand_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -145,7 +131,7 @@ def on_demand_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 what = f"is on_demand, but {machine.name} has no on-demand price in us-east-1"
                 hint = "use a Capacity Block, a reservation or spot"
                 level = error if spec.where.region == "us-east-1" else warn
-                yield level(on_demand_is_offered, entry_path, what, hint)
+                yield level(entry_path, what, hint)
 
 
 def spot_price_limit_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -154,7 +140,7 @@ def spot_price_limit_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Find
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and entry.max_price_usd is not None and entry.max_price_usd < SPOT_LEAST_USD:
                 what = f"is {entry.max_price_usd}; allowed: {SPOT_LEAST_USD} or more"
-                yield error(spot_price_limit_is_allowed, f"pools[{i}].capacity[{j}].max_price_usd", what, "remove it")
+                yield error(f"pools[{i}].capacity[{j}].max_price_usd", what, "remove it")
 
 
 def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -163,7 +149,7 @@ def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Fi
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.overflow and machine.family.startswith("p"):
                 what = "is true, so nodes beyond the reservation start on demand; on-demand capacity of P machine types is rarely available"
-                yield info(overflow_depends_on_on_demand, f"{path}.capacity[{j}].overflow", what)
+                yield info(f"{path}.capacity[{j}].overflow", what)
 
 
 RULES = (

@@ -33,7 +33,7 @@ def fabric_devices_fit_machine(spec: ClusterSpec, today: date) -> Iterator[Findi
             what = (
                 f"is {machine.name}, whose layout has {len(devices)} fabric devices; allowed: {machine.limits.fabric}"
             )
-            yield error(fabric_devices_fit_machine, path, what, "remove fabric devices from the layout")
+            yield error(path, what, "remove fabric devices from the layout")
 
 
 def card_has_one_fabric_device(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def card_has_one_fabric_device(spec: ClusterSpec, today: date) -> Iterator[Findi
         for card, count in cards.items():
             if count > 1:
                 what = f"is {machine.name}, whose layout puts {count} fabric devices on card {card}"
-                yield error(card_has_one_fabric_device, path, what, "use one fabric device for each card")
+                yield error(path, what, "use one fabric device for each card")
 
 
 def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -53,14 +53,14 @@ def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Fi
         if len(first) != 1 or first[0].kind == "efa-only":
             found = ", ".join(nic.kind for nic in first) or "nothing"
             what = f"is {machine.name}, whose layout has {found} at card 0, device 0"
-            yield error(primary_interface_has_address, path, what, "put one interface of kind interface or efa there")
+            yield error(path, what, "put one interface of kind interface or efa there")
 
 
 def interfaces_fit_cards(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Positions are unique, cards exist, and each card and the machine type have at most the allowed number of interfaces."""
     for path, machine in _used(spec):
         for problem in _layout_problems(machine):
-            yield error(interfaces_fit_cards, path, f"is {machine.name}, whose layout {problem}", "fix the layout")
+            yield error(path, f"is {machine.name}, whose layout {problem}", "fix the layout")
 
 
 def _layout_problems(machine: MachineType) -> Iterator[str]:
@@ -88,7 +88,7 @@ def card_supports_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for nic in machine.nics:
             if nic.kind in FABRIC_KINDS and nic.card in bare:
                 what = f"is {machine.name}, whose layout puts {nic.kind} on card {nic.card}, which supports no fabric device"
-                yield error(card_supports_fabric, path, what, "put an interface of kind interface there")
+                yield error(path, what, "put an interface of kind interface there")
 
 
 def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -99,12 +99,12 @@ def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[
         crowded = [card for card in singles if cards[card] > 1]
         if crowded:
             what = f"is {machine.name}, whose layout has more than one interface on card {crowded[0]}"
-            yield error(shared_cards_have_one_interface, path, what, "put one interface on each odd card")
+            yield error(path, what, "put one interface on each odd card")
         fabric = tuple(sorted(nic.card for nic in machine.nics if nic.kind in FABRIC_KINDS))
         if singles and fabric and fabric not in (singles, singles[::2]):
             what = f"is {machine.name}, whose layout has fabric devices on cards {', '.join(map(str, fabric))}"
             hint = f"use cards {', '.join(map(str, singles[::2]))} or {', '.join(map(str, singles))}, which share no adapter"
-            yield error(shared_cards_have_one_interface, path, what, hint)
+            yield error(path, what, hint)
 
 
 RULES: tuple[Callable[[ClusterSpec, date], Iterator[Finding]], ...] = (

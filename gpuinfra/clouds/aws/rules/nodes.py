@@ -23,13 +23,11 @@ GP3_MIB_S_PER_IOPS = 0.25
 
 def machine_has_efa(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A pool that requires the fabric has a machine type with EFA."""
-    machines = machines_of(spec)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        if machine and pool.fabric == "required" and machine.fabric is None:
-            larger = [m.name for m in machines.values() if m.family == machine.family and m.fabric]
+    for path, pool, machine in pools_of(spec):
+        if pool.fabric == "required" and machine.fabric is None:
+            larger = [m.name for m in machines_of(spec).values() if m.family == machine.family and m.fabric]
             hint = f"use {listed(larger)}, which have EFA" if larger else "use another machine type"
-            yield error(machine_has_efa, f"pools[{i}].fabric", f"is required, but {machine.name} has no EFA", hint)
+            yield error(f"{path}.fabric", f"is required, but {machine.name} has no EFA", hint)
 
 
 def efa_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -42,7 +40,7 @@ def efa_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         other_path, other = first.setdefault(machine.name, (path, zone))
         if other != zone:
             what = f"is {zone}, but {other_path} with the same machine type is in {other}, and EFA does not cross zones"
-            yield warn(efa_pools_share_zone, f"{path}.zone", what, "use one zone to run a job on both pools")
+            yield warn(f"{path}.zone", what, "use one zone to run a job on both pools")
 
 
 def p4_pools_are_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -53,7 +51,7 @@ def p4_pools_are_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if machines[name].family == "p4" and len(types) > 1:
             others = listed(sorted(set(types) - {name}))
             what = f"is {name}, whose EFA does not connect to {others} of the other pools"
-            yield warn(p4_pools_are_alone, f"pools[{i}].machine", what, "run each job in one pool")
+            yield warn(f"pools[{i}].machine", what, "run each job in one pool")
 
 
 def subnet_has_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -74,7 +72,7 @@ def subnet_has_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Find
     for zone, count in need.items():
         if count > have:
             what = f"is {network}, which has {have} addresses for each zone; {zone or 'the zone'} needs {count}"
-            yield error(subnet_has_enough_addresses, "network.cidr", what, "use a larger network or more zones")
+            yield error("network.cidr", what, "use a larger network or more zones")
 
 
 def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -83,13 +81,10 @@ def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     used = sorted({zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone in local})
     if len(used) > 1:
         yield error(
-            one_local_zone,
-            "pools",
-            f"use {listed(used)}; allowed: one Local Zone in a stack",
-            "use one stack for each Local Zone",
+            "pools", f"use {listed(used)}; allowed: one Local Zone in a stack", "use one stack for each Local Zone"
         )
     for zone in used:
-        yield info(one_local_zone, "where.zone", f"is {zone}, a Local Zone; the account must opt in to it")
+        yield info("where.zone", f"is {zone}, a Local Zone; the account must opt in to it")
 
 
 def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -99,18 +94,13 @@ def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Fi
         return
     if not existing.id.startswith("vpc-"):
         what = "is not a VPC id; allowed: an id such as vpc-0123456789abcdef0"
-        yield error(existing_network_covers_zones, "network.existing.id", what, "copy it from the console")
+        yield error("network.existing.id", what, "copy it from the console")
     zones = {zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone}
     if not zones:
-        yield error(
-            existing_network_covers_zones,
-            "where.zone",
-            "is required with an existing network",
-            "set it to a zone of the network",
-        )
+        yield error("where.zone", "is required with an existing network", "set it to a zone of the network")
     for zone in sorted(zones - set(existing.subnets)):
         what = f"has no subnet in {zone}"
-        yield error(existing_network_covers_zones, "network.existing.subnets", what, f"add `{zone}: subnet-...`")
+        yield error("network.existing.subnets", what, f"add `{zone}: subnet-...`")
 
 
 def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -122,26 +112,19 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         disk = PROFILE.disk(pool, machine, image)
         if disk.size_gib < least:
             what = f"is {disk.size_gib}; the image needs {least}"
-            yield error(root_disk_is_allowed, f"{path}.disk.size_gib", what, f"use {least} or more, or remove it")
+            yield error(f"{path}.disk.size_gib", what, f"use {least} or more, or remove it")
         elif machine.gpu and not image.prebuilt and disk.size_gib < 100:
             what = f"is {disk.size_gib}; driver, toolkit and containers need 50 GiB of free space"
-            yield warn(root_disk_is_allowed, f"{path}.disk.size_gib", what, "use 100 or more")
+            yield warn(f"{path}.disk.size_gib", what, "use 100 or more")
         if disk.throughput_mib_s and disk.throughput_mib_s > GP3_MOST_MIB_S:
             what = f"is {disk.throughput_mib_s}; allowed: up to {GP3_MOST_MIB_S} for gp3"
-            yield error(root_disk_is_allowed, f"{path}.disk.throughput_mib_s", what, "lower it")
+            yield error(f"{path}.disk.throughput_mib_s", what, "lower it")
         iops = disk.iops or 3000
         if iops > GP3_MOST_IOPS:
-            yield error(
-                root_disk_is_allowed,
-                f"{path}.disk.iops",
-                f"is {iops}; allowed: up to {GP3_MOST_IOPS} for gp3",
-                "lower it",
-            )
+            yield error(f"{path}.disk.iops", f"is {iops}; allowed: up to {GP3_MOST_IOPS} for gp3", "lower it")
         if disk.throughput_mib_s and disk.throughput_mib_s > iops * GP3_MIB_S_PER_IOPS:
             what = f"is {disk.throughput_mib_s}, which needs {round(disk.throughput_mib_s / GP3_MIB_S_PER_IOPS)} iops; the disk has {iops}"
-            yield error(
-                root_disk_is_allowed, f"{path}.disk.throughput_mib_s", what, "raise iops, or lower the throughput"
-            )
+            yield error(f"{path}.disk.throughput_mib_s", what, "raise iops, or lower the throughput")
 
 
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -151,10 +134,10 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if isinstance(wanted, CustomImage):
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(image_fits_machine, f"{path}.image.arch", what, "use an image with that architecture")
+                yield error(f"{path}.image.arch", what, "use an image with that architecture")
             if not wanted.ref.startswith(("ami-", "/aws/service/")):
                 what = "is not an AMI id; allowed: an id such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
-                yield error(image_fits_machine, f"{path}.image.ref", what, "copy it from the console")
+                yield error(f"{path}.image.ref", what, "copy it from the console")
 
 
 def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -162,22 +145,17 @@ def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Fin
     for path, _, machine in pools_of(spec):
         if machine.hypervisor == "nitro-v6":
             what = f"is {machine.name}, which drops idle TCP connections after 350 s"
-            yield info(idle_connections_are_dropped, f"{path}.machine", what, "use TCP keepalive for long sessions")
+            yield info(f"{path}.machine", what, "use TCP keepalive for long sessions")
 
 
 def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """AWS ignores `ssh_from` and `operators`: Session Manager gives access to nodes, and IAM controls it."""
     if spec.access.ssh_from:
         what = "has no effect on AWS: port 22 stays closed, and Session Manager gives access to nodes"
-        yield warn(access_uses_session_manager, "access.ssh_from", what, "remove it, and use `gpuinfra ssh`")
+        yield warn("access.ssh_from", what, "remove it, and use `gpuinfra ssh`")
     if spec.access.operators:
         what = "has no effect on AWS: IAM controls who deploys and who reads evidence"
-        yield warn(
-            access_uses_session_manager,
-            "access.operators",
-            what,
-            "attach the policies of `gpuinfra permissions` to the operators",
-        )
+        yield warn("access.operators", what, "attach the policies of `gpuinfra permissions` to the operators")
 
 
 RULES = (

@@ -29,11 +29,11 @@ def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         if not TIERS[kind]:
             what = f"is {tier}, but {kind} has a fixed throughput"
-            yield error(lustre_tier_is_offered, f"{path}.throughput_mb_s_per_tib", what, "remove it")
+            yield error(f"{path}.throughput_mb_s_per_tib", what, "remove it")
         else:
             near = nearest_value(TIERS[kind], tier)
             what = f"is {tier}; allowed for {kind}: {listed([str(t) for t in TIERS[kind]])}"
-            yield error(lustre_tier_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
+            yield error(f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
 
 
 def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         capacity = PROFILE.lustre(entry)
         if capacity.billed != capacity.requested:
             what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
-            yield info(lustre_size_is_billed, f"{path}.capacity_gib", what, f"use {capacity.billed}")
+            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
 
 
 def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -54,14 +54,12 @@ def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]
         if not entry.fabric:
             continue
         if kind != "persistent_2":
-            yield error(
-                lustre_efa_is_supported, f"{path}.fabric", f"is true, but {kind} has no EFA", "use persistent_2"
-            )
+            yield error(f"{path}.fabric", f"is true, but {kind} has no EFA", "use persistent_2")
         for i, pool in enumerate(spec.pools):
             machine = machines.get(pool.machine)
             if machine and machine.gpu and machine.hypervisor in ("nitro-v3", "nitro-v2"):
                 what = f"is true, but {machine.name} of pools[{i}] uses {machine.hypervisor.replace('-', ' ')}, and EFA to FSx requires nitro v4"
-                yield error(lustre_efa_is_supported, f"{path}.fabric", what, "remove it; these nodes use TCP")
+                yield error(f"{path}.fabric", what, "remove it; these nodes use TCP")
                 break
 
 
@@ -75,7 +73,6 @@ def lustre_is_in_pool_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 level = error if entry.fabric else warn
                 why = "EFA does not cross zones" if entry.fabric else "traffic between zones is slower and billed"
                 yield level(
-                    lustre_is_in_pool_zone,
                     f"{path}.zone",
                     f"is {zone}, but pools[{i}] is in {other}: {why}",
                     f"use {other}",
@@ -90,11 +87,11 @@ def lustre_metadata_iops_are_offered(spec: ClusterSpec, today: date) -> Iterator
             continue
         if kind != "persistent_2":
             what = f"is {iops}, but {kind} has no metadata configuration"
-            yield error(lustre_metadata_iops_are_offered, f"{path}.metadata_iops", what, "remove it")
+            yield error(f"{path}.metadata_iops", what, "remove it")
         elif iops not in METADATA_IOPS:
             near = nearest_value(METADATA_IOPS, iops)
             what = f"is {iops}; allowed: 1500, 3000, 6000, 12000 and multiples of 12000 up to 192000"
-            yield error(lustre_metadata_iops_are_offered, f"{path}.metadata_iops", what, f"use {near}")
+            yield error(f"{path}.metadata_iops", what, f"use {near}")
 
 
 def lustre_backup_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -104,10 +101,10 @@ def lustre_backup_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findi
             continue
         if not kind.startswith("persistent"):
             what = f"is {entry.backup_days}, but {kind} has no backups"
-            yield error(lustre_backup_is_supported, f"{path}.backup_days", what, "use persistent_2")
+            yield error(f"{path}.backup_days", what, "use persistent_2")
         elif entry.bucket:
             what = f"is {entry.backup_days}, but a file system with a link to a bucket has no backups"
-            yield error(lustre_backup_is_supported, f"{path}.backup_days", what, "remove it; the bucket holds the data")
+            yield error(f"{path}.backup_days", what, "remove it; the bucket holds the data")
 
 
 def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -116,39 +113,24 @@ def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[
         if not entry.bucket:
             if entry.bucket_prefix:
                 what = "is set, but bucket is not"
-                yield error(lustre_bucket_link_is_supported, f"{path}.bucket_prefix", what, "set bucket, or remove it")
+                yield error(f"{path}.bucket_prefix", what, "set bucket, or remove it")
             continue
         if kind == "scratch_1":
             yield error(
-                lustre_bucket_link_is_supported,
-                f"{path}.bucket",
-                "is set, but scratch_1 does not support data repository associations",
-                "use scratch_2",
+                f"{path}.bucket", "is set, but scratch_1 does not support data repository associations", "use scratch_2"
             )
         if entry.version == "2.10":
-            yield error(
-                lustre_bucket_link_is_supported,
-                f"{path}.version",
-                "is 2.10; a link to a bucket requires 2.12 or later",
-                "use 2.15",
-            )
+            yield error(f"{path}.version", "is 2.10; a link to a bucket requires 2.12 or later", "use 2.15")
         for name, events in (("import_events", entry.import_events), ("export_events", entry.export_events)):
             if len(set(events)) != len(events):
-                yield error(
-                    lustre_bucket_link_is_supported, f"{path}.{name}", "lists an event twice", "list each event once"
-                )
+                yield error(f"{path}.{name}", "lists an event twice", "list each event once")
 
 
 def lustre_version_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """persistent_2 requires Lustre 2.12 or later."""
     for path, entry, kind in _lustre(spec):
         if entry.version == "2.10" and kind == "persistent_2":
-            yield error(
-                lustre_version_is_supported,
-                f"{path}.version",
-                "is 2.10, which persistent_2 does not support",
-                "use 2.15",
-            )
+            yield error(f"{path}.version", "is 2.10, which persistent_2 does not support", "use 2.15")
 
 
 def bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -160,7 +142,7 @@ def bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for path, name in [*names, ("audit.bucket", spec.audit.bucket)]:
         if name and name != "auto" and not form.fullmatch(name):
             what = "is not a bucket name; allowed: 3 to 63 lower-case letters, digits, dots and hyphens"
-            yield error(bucket_name_is_valid, path, what, "use the name without s3://")
+            yield error(path, what, "use the name without s3://")
 
 
 RULES = (

@@ -33,7 +33,7 @@ def infiniband_pool_has_one_capacity_kind(spec: ClusterSpec, today: date) -> Ite
             kinds = listed([entry.kind for entry in pool.capacity])
             what = f"has {kinds}; allowed: one kind of capacity in a pool with InfiniBand"
             hint = f"use one pool for each kind, such as {pool.name}-a and {pool.name}-b, which are separate fabrics"
-            yield error(infiniband_pool_has_one_capacity_kind, f"{path}.capacity", what, hint)
+            yield error(f"{path}.capacity", what, hint)
 
 
 def infiniband_pool_fits_scale_set(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def infiniband_pool_fits_scale_set(spec: ClusterSpec, today: date) -> Iterator[F
         if _infiniband(pool, machine) and pool.nodes > FABRIC_LIMIT:
             what = f"has {pool.nodes} nodes; allowed: up to {FABRIC_LIMIT} in one InfiniBand fabric"
             hint = "use several pools, which are separate fabrics"
-            yield error(infiniband_pool_fits_scale_set, f"{path}.capacity", what, hint)
+            yield error(f"{path}.capacity", what, hint)
 
 
 def network_avoids_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def network_avoids_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Findin
         return
     if network.version == 4 and network.overlaps(ipaddress.IPv4Network(RDMA_NETWORK)):
         what = f"is {network}, which overlaps {RDMA_NETWORK}, the range that Azure reserves for InfiniBand"
-        yield error(network_avoids_rdma_range, "network.cidr", what, "use 10.64.0.0/16")
+        yield error("network.cidr", what, "use 10.64.0.0/16")
 
 
 def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -65,10 +65,10 @@ def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Fin
             if isinstance(entry, Reserved) and CapacityKind.RESERVED not in machine.capacity:
                 what = f"is a reservation, but Azure offers no capacity reservation for {machine.name}"
                 hint = "use on_demand or spot; an Azure reservation is a discount and reserves no capacity"
-                yield error(reservation_supports_machine, f"{path}.capacity[{j}]", what, hint)
+                yield error(f"{path}.capacity[{j}]", what, hint)
             if isinstance(entry, Reserved) and (entry.group_arn or entry.placement_group or entry.overflow):
                 what = "has a field that only AWS supports (group_arn, placement_group, overflow)"
-                yield error(reservation_supports_machine, f"{path}.capacity[{j}]", what, "remove it")
+                yield error(f"{path}.capacity[{j}]", what, "remove it")
 
 
 def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -77,14 +77,14 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and machine.gpu and machine.gpu.key == "H200":
                 what = "is spot, which had the on-demand price when the price was last read"
-                yield warn(spot_is_cheaper, f"{path}.capacity[{j}].kind", what, "compare prices before you use spot")
+                yield warn(f"{path}.capacity[{j}].kind", what, "compare prices before you use spot")
             if (
                 isinstance(entry, Spot)
                 and entry.max_price_usd is not None
                 and round(entry.max_price_usd, 5) != entry.max_price_usd
             ):
                 what = f"is {entry.max_price_usd}; allowed: up to five decimals"
-                yield error(spot_is_cheaper, f"{path}.capacity[{j}].max_price_usd", what, "round it")
+                yield error(f"{path}.capacity[{j}].max_price_usd", what, "round it")
 
 
 def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
             what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-            yield error(image_fits_vm_size, f"{path}.image.arch", what, "use an image with that architecture")
+            yield error(f"{path}.image.arch", what, "use an image with that architecture")
 
 
 def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -102,15 +102,15 @@ def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[F
         bare = machine.name.startswith("Standard_ND") and machine.fabric is None
         if bare and pool.fabric == "required":
             what = f"is {machine.name}, which has no InfiniBand"
-            yield error(multi_node_pool_has_infiniband, f"{path}.machine", what, "use the size with an r in its name")
+            yield error(f"{path}.machine", what, "use the size with an r in its name")
         elif bare and pool.nodes > 1:
             what = f"is {machine.name}, which does not connect the {pool.nodes} nodes by InfiniBand"
             hint = "use the size with an r in its name, or set fabric: none"
             level = warn if pool.fabric == "none" else error
-            yield level(multi_node_pool_has_infiniband, f"{path}.machine", what, hint)
+            yield level(f"{path}.machine", what, hint)
         elif pool.fabric == "required" and machine.fabric is None:
             what = f"is required, but {machine.name} has no InfiniBand"
-            yield error(multi_node_pool_has_infiniband, f"{path}.fabric", what, "use an ND size with an r in its name")
+            yield error(f"{path}.fabric", what, "use an ND size with an r in its name")
 
 
 def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -123,19 +123,19 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if tier is not None and tier not in LUSTRE_SKUS:
             near = nearest_value(tuple(LUSTRE_SKUS), tier)
             what = f"is {tier}; allowed: {listed([str(t) for t in LUSTRE_SKUS])}"
-            yield error(lustre_sku_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
+            yield error(f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
             continue
         sku, _, most = LUSTRE_SKUS[tier or 250]
         capacity = PROFILE.lustre(entry)
         if capacity.billed > most * 1024:
             what = f"is {entry.capacity_gib}; allowed: up to {most * 1024} for {sku} without a support request"
-            yield error(lustre_sku_is_offered, f"{path}.capacity_gib", what, "lower it, or use another tier")
+            yield error(f"{path}.capacity_gib", what, "lower it, or use another tier")
         elif capacity.billed != capacity.requested:
             what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
-            yield info(lustre_sku_is_offered, f"{path}.capacity_gib", what, f"use {capacity.billed}")
+            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
             what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
-            yield error(lustre_sku_is_offered, path, what, "remove it")
+            yield error(path, what, "remove it")
 
 
 def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -148,7 +148,7 @@ def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Findin
             other = pool.zone or spec.where.zone
             if zone and other and zone != other:
                 what = f"is {zone}, but pools[{j}] is in {other}"
-                yield error(lustre_is_in_clients_zone, f"storage[{i}].zone", what, f"use {other}")
+                yield error(f"storage[{i}].zone", what, f"use {other}")
 
 
 def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -165,7 +165,7 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
         need = next((size for most, size in LUSTRE_SUBNETS if tib <= most), None)
         if need is None or prefix > need:
             what = f"is {network}, which has a /{prefix} for each file system; {tib:g} TiB needs {'more than a /23' if need is None else f'a /{need}'}"
-            yield error(lustre_subnet_is_large_enough, "network.cidr", what, "use a larger network, such as a /16")
+            yield error("network.cidr", what, "use a larger network, such as a /16")
 
 
 def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -177,14 +177,14 @@ def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Find
     have = network.num_addresses // 8 - RESERVED_ADDRESSES
     if not spec.network.existing and spec.nodes > have:
         what = f"is {network}, which has {have} addresses for nodes; the cluster needs {spec.nodes}"
-        yield error(node_subnet_is_large_enough, "network.cidr", what, "use a larger network")
+        yield error("network.cidr", what, "use a larger network")
 
 
 def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The region has a paired region, which holds a second copy of storage."""
     if spec.where.region in PROFILE.regions and spec.where.region not in PAIRS:
         what = f"is {spec.where.region}, which has no paired region, so storage is replicated inside the region only"
-        yield info(region_has_pair, "where.region", what)
+        yield info("where.region", what)
 
 
 RULES: tuple[Rule, ...] = (

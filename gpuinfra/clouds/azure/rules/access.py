@@ -31,12 +31,7 @@ def evidence_account_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Fi
     """The evidence account allows the addresses from which you run `up`, which writes bundles and reads evidence."""
     if "foundation" in spec.made_layers and not spec.access.evidence_from:
         what = "is empty, so only the cluster's network reaches the evidence account, and you must run `up` inside it"
-        yield warn(
-            evidence_account_is_reachable,
-            "access.evidence_from",
-            what,
-            "list the public ranges of your operators",
-        )
+        yield warn("access.evidence_from", what, "list the public ranges of your operators")
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -47,22 +42,17 @@ def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Findi
             network = ipaddress.ip_network(text, strict=False)
         except ValueError:
             what = f"is {shown(text)}; allowed: a range such as 203.0.113.0/24"
-            yield error(evidence_ranges_are_public, path, what, "fix the range")
+            yield error(path, what, "fix the range")
             continue
         if network.version != 4:
-            yield error(evidence_ranges_are_public, path, f"is {network}; allowed: IPv4 ranges", "use an IPv4 range")
+            yield error(path, f"is {network}; allowed: IPv4 ranges", "use an IPv4 range")
         elif network.prefixlen == 0:
-            yield error(
-                evidence_ranges_are_public,
-                path,
-                f"is {network}, which is every address",
-                "list the public ranges of your operators",
-            )
+            yield error(path, f"is {network}, which is every address", "list the public ranges of your operators")
         elif any(network.overlaps(private) for private in _PRIVATE):
             what = f"is {network}, which is private; clients in the network use the private endpoint"
-            yield error(evidence_ranges_are_public, path, what, "remove it, or use the public address behind it")
+            yield error(path, what, "remove it, or use the public address behind it")
         elif network.prefixlen < 16:
-            yield warn(evidence_ranges_are_public, path, f"is {network}, which is very large", "list smaller ranges")
+            yield warn(path, f"is {network}, which is very large", "list smaller ranges")
 
 
 _PRIVATE = tuple(ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
@@ -74,14 +64,14 @@ def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding
         if not _GUID.fullmatch(one):
             what = f"is {shown(one)}; allowed: an object id"
             hint = "run: az ad signed-in-user show --query id"
-            yield error(operators_are_object_ids, f"access.operators[{i}]", what, hint)
+            yield error(f"access.operators[{i}]", what, hint)
 
 
 def bastion_is_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A Bastion host has a public address; a declaration with one gets a warning."""
     if spec.access.bastion and not spec.network.existing:
         what = "is true, which creates a host with a public address for users who have the role"
-        yield warn(bastion_is_public, "access.bastion", what, "remove it if a VPN reaches the network")
+        yield warn("access.bastion", what, "remove it if a VPN reaches the network")
 
 
 def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -90,12 +80,12 @@ def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         return
     if spec.network.existing:
         what = "is true, but network.existing is set"
-        yield error(bastion_subnet_fits, "access.bastion", what, "create Bastion in the existing network yourself")
+        yield error("access.bastion", what, "create Bastion in the existing network yourself")
         return
     prefix = int(spec.network.cidr.rpartition("/")[2])
     if min(28, prefix + 7) > 26:
         what = f"is a /{prefix}, which is too small for the /26 of Bastion"
-        yield error(bastion_subnet_fits, "network.cidr", what, "use a /19 or larger")
+        yield error("network.cidr", what, "use a /19 or larger")
 
 
 def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -107,20 +97,20 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
         if entry.bucket is None:
             if entry.importer_id:
                 what = "is set, but bucket is not"
-                yield error(lustre_importer_is_named, f"{path}.importer_id", what, "remove it, or add bucket: auto")
+                yield error(f"{path}.importer_id", what, "remove it, or add bucket: auto")
             continue
         if entry.bucket != "auto" and not _CONTAINER.fullmatch(entry.bucket):
             what = f"is {shown(entry.bucket)}; allowed: auto, or the id of a container"
             hint = "use /subscriptions/.../storageAccounts/NAME/blobServices/default/containers/NAME"
-            yield error(lustre_importer_is_named, f"{path}.bucket", what, hint)
+            yield error(f"{path}.bucket", what, hint)
         if entry.importer_id is None and entry.bucket == "auto":
             what = (
                 "is required: the importing service needs two roles on the account, and its object id differs by tenant"
             )
-            yield error(lustre_importer_is_named, f"{path}.importer_id", what, f"run: {_IMPORTER}")
+            yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
         elif entry.importer_id is not None and not _GUID.fullmatch(entry.importer_id):
             what = f"is {shown(entry.importer_id)}; allowed: an object id"
-            yield error(lustre_importer_is_named, f"{path}.importer_id", what, f"run: {_IMPORTER}")
+            yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
 
 
 def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -128,7 +118,7 @@ def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket == "auto":
             what = "is auto, so its storage account allows access with account keys, which Managed Lustre requires for imports"
-            yield info(lustre_import_uses_account_keys, f"storage[{i}].bucket", what)
+            yield info(f"storage[{i}].bucket", what)
 
 
 def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -139,7 +129,7 @@ def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Findi
                 "is set, and exports are manual: changes since the last export are lost when the file system is deleted"
             )
             hint = "run `az amlfs archive` before a destroy, or remove the bucket to retain the file system"
-            yield warn(container_export_is_manual, f"storage[{i}].bucket", what, hint)
+            yield warn(f"storage[{i}].bucket", what, hint)
 
 
 def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -150,22 +140,22 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
     path = "network.existing"
     if not _NETWORK.fullmatch(existing.id):
         what = f"is {shown(existing.id)}; allowed: the id of a virtual network"
-        yield error(existing_network_ids_are_valid, f"{path}.id", what, "run: az network vnet show --query id")
+        yield error(f"{path}.id", what, "run: az network vnet show --query id")
     for key, value in existing.subnets.items():
         if not _SUBNET.fullmatch(value):
             what = f"is {shown(value)}; allowed: the id of a subnet"
             hint = "run: az network vnet subnet show --query id"
-            yield error(existing_network_ids_are_valid, f"{path}.subnets.{key}", what, hint)
+            yield error(f"{path}.subnets.{key}", what, hint)
     for key, value in existing.dns_zones.items():
         if not _ZONE.fullmatch(value):
             what = f"is {shown(value)}; allowed: the id of a private DNS zone"
             hint = "run: az network private-dns zone show --query id"
-            yield error(existing_network_ids_are_valid, f"{path}.dns_zones.{key}", what, hint)
+            yield error(f"{path}.dns_zones.{key}", what, hint)
     for name, entry in named(spec.storage):
         if entry.kind == "lustre" and f"storage-{name}" not in existing.subnets:
             what = f"has no subnet storage-{name}, which the file system requires"
             hint = f"add `storage-{name}: /subscriptions/...`"
-            yield error(existing_network_ids_are_valid, f"{path}.subnets", what, hint)
+            yield error(f"{path}.subnets", what, hint)
 
 
 def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -175,7 +165,7 @@ def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]
             if isinstance(entry, Reserved) and not _GROUP.fullmatch(entry.id or ""):
                 what = f"is {shown(entry.id)}; allowed: the id of a capacity reservation group"
                 hint = "run: az capacity reservation group show --query id"
-                yield error(reservation_is_group_id, f"pools[{i}].capacity[{j}].id", what, hint)
+                yield error(f"pools[{i}].capacity[{j}].id", what, hint)
 
 
 def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -185,16 +175,14 @@ def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding
         return
     if audit.bucket and not _ACCOUNT.fullmatch(audit.bucket):
         what = f"is {shown(audit.bucket)}; allowed: the id of a storage account"
-        yield error(audit_settings_fit_azure, "audit.bucket", what, "run: az storage account show --query id")
+        yield error("audit.bucket", what, "run: az storage account show --query id")
     if audit.lock_mode == "compliance":
         what = "is compliance, but `up` creates an unlocked immutability policy, because only a user can lock it"
         hint = "run afterwards: az storage container immutability-policy lock"
-        yield warn(audit_settings_fit_azure, "audit.lock_mode", what, hint)
+        yield warn("audit.lock_mode", what, hint)
     if not WORKSPACE_DAYS[0] <= audit.log_retention_days <= WORKSPACE_DAYS[1]:
         what = f"is {audit.log_retention_days}; Log Analytics keeps {WORKSPACE_DAYS[0]} to {WORKSPACE_DAYS[1]} days, and the nearest value is used"
-        yield info(
-            audit_settings_fit_azure, "audit.log_retention_days", what, "the audit container keeps records longer"
-        )
+        yield info("audit.log_retention_days", what, "the audit container keeps records longer")
 
 
 def host_encryption_is_registered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -202,7 +190,7 @@ def host_encryption_is_registered(spec: ClusterSpec, today: date) -> Iterator[Fi
     if spec.pools:
         what = "have disks with encryption at host, which the subscription must register once"
         hint = "run: az feature register --namespace Microsoft.Compute --name EncryptionAtHost"
-        yield info(host_encryption_is_registered, "pools", what, hint)
+        yield info("pools", what, hint)
 
 
 def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -212,11 +200,11 @@ def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding
         path = f"pools[{i}].renew"
         if share < MIN_BATCH_PERCENT:
             what = f"is {share}; the minimum on Azure is {MIN_BATCH_PERCENT}, which is used"
-            yield info(renewal_batch_is_allowed, f"{path}.at_once_percent", what)
+            yield info(f"{path}.at_once_percent", what)
         batch = max(1, pool.nodes * max(share, MIN_BATCH_PERCENT) // 100)
         if "canary" in pool.renew.model_fields_set and pool.renew.canary != batch:
             what = f"is {pool.renew.canary}; on Azure the first batch is the canary, and it has {batch} nodes"
-            yield info(renewal_batch_is_allowed, f"{path}.canary", what, "lower at_once_percent for a smaller batch")
+            yield info(f"{path}.canary", what, "lower at_once_percent for a smaller batch")
 
 
 RULES: tuple[Rule, ...] = (

@@ -30,7 +30,7 @@ def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     project = getattr(spec.where, "project", None)
     if project and not _PROJECT.fullmatch(project):
         what = "is not a project id; allowed: 6 to 30 lower-case letters, digits and hyphens, with a letter first"
-        yield error(project_id_is_valid, "where.project", what, "use the project id, not the name or number")
+        yield error("where.project", what, "use the project id, not the name or number")
 
 
 def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -41,12 +41,10 @@ def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findin
                 continue
             if entry.id and not _RESERVATION.fullmatch(entry.id):
                 what = "is not a reservation; allowed: NAME, projects/PROJECT/reservations/NAME, or a block of one"
-                yield error(
-                    reservation_name_is_valid, f"{path}.capacity[{j}].id", what, "copy the name of the reservation"
-                )
+                yield error(f"{path}.capacity[{j}].id", what, "copy the name of the reservation")
             if entry.group_arn or entry.placement_group or entry.overflow:
                 what = "has a field that only AWS supports (group_arn, placement_group, overflow)"
-                yield error(reservation_name_is_valid, f"{path}.capacity[{j}]", what, "remove it")
+                yield error(f"{path}.capacity[{j}]", what, "remove it")
 
 
 def rdma_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -57,7 +55,7 @@ def rdma_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     zones.discard(None)
     if len(zones) > 1:
         what = f"use RDMA in {listed(sorted(str(z) for z in zones))}; allowed: one zone"
-        yield error(rdma_pools_share_zone, "pools", what, "use the same zone for these pools")
+        yield error("pools", what, "use the same zone for these pools")
 
 
 def machine_has_gpudirect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -65,7 +63,7 @@ def machine_has_gpudirect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for path, pool, machine in pools_of(spec):
         if pool.fabric == "required" and machine.fabric is None:
             what = f"is required, but {machine.name} has no GPUDirect networking"
-            yield error(machine_has_gpudirect, f"{path}.fabric", what, "use an A3 with 8 GPUs or a later machine type")
+            yield error(f"{path}.fabric", what, "use an A3 with 8 GPUs or a later machine type")
 
 
 def gpudirect_stacks_are_not_mixed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -73,7 +71,7 @@ def gpudirect_stacks_are_not_mixed(spec: ClusterSpec, today: date) -> Iterator[F
     providers = sorted({m.fabric.provider for _, pool, m in pools_of(spec) if m.fabric and pool.fabric != "none"})
     if len(providers) > 1:
         what = f"use {listed(providers)}, which do not connect to each other"
-        yield warn(gpudirect_stacks_are_not_mixed, "pools", what, "run each job in one pool, or use separate clusters")
+        yield warn("pools", what, "run each job in one pool, or use separate clusters")
 
 
 def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -87,14 +85,14 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
     main = network.num_addresses // 8 - RESERVED_ADDRESSES
     if spec.nodes > main:
         what = f"is {network}, which has {main} addresses for nodes; the cluster needs {spec.nodes}"
-        yield error(subnets_have_enough_addresses, "network.cidr", what, "use a larger network")
+        yield error("network.cidr", what, "use a larger network")
     fabric = [(pool, machine) for _, pool, machine in pools_of(spec) if machine.fabric and pool.fabric != "none"]
     count = sum(pool.nodes for pool, _ in fabric)
     part = 64 if any(m.fabric and m.fabric.is_rdma for _, m in fabric) else 32
     have = network.num_addresses // part - RESERVED_ADDRESSES
     if count > have:
         what = f"is {network}, which has {have} addresses for each fabric network; the cluster needs {count}"
-        yield error(subnets_have_enough_addresses, "network.cidr", what, "use a larger network")
+        yield error("network.cidr", what, "use a larger network")
 
 
 def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -102,7 +100,7 @@ def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]
     names = {nic.network for _, pool, m in pools_of(spec) if pool.fabric != "none" for nic in m.nics}
     if len(names) > 5 and not spec.network.existing:
         what = f"need {len(names)} networks of the project's quota, which includes `default`"
-        yield info(network_quota_is_enough, "pools", what, "check the quota in the console")
+        yield info("pools", what, "check the quota in the console")
 
 
 def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -110,7 +108,7 @@ def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding
     for path, pool, machine in pools_of(spec):
         if machine.family not in HYPERDISK_ONLY and (pool.disk.iops or pool.disk.throughput_mib_s):
             what = f"is set, but the root disk of {machine.name} is pd-balanced, whose performance depends on its size"
-            yield error(disk_settings_fit_family, f"{path}.disk", what, "remove iops and throughput_mib_s")
+            yield error(f"{path}.disk", what, "remove iops and throughput_mib_s")
 
 
 def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -119,7 +117,7 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
             what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-            yield error(image_fits_architecture, f"{path}.image.arch", what, "use an image with that architecture")
+            yield error(f"{path}.image.arch", what, "use an image with that architecture")
 
 
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -132,19 +130,19 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if tier not in LUSTRE_TIERS:
             near = nearest_value(tuple(LUSTRE_TIERS), tier)
             what = f"is {tier}; allowed: {listed([str(t) for t in LUSTRE_TIERS])}"
-            yield error(lustre_size_is_offered, f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
+            yield error(f"{path}.throughput_mb_s_per_tib", what, f"use {near}")
             continue
         most = LUSTRE_TIERS[tier][1]
         capacity = PROFILE.lustre(entry)
         if capacity.billed > most:
             what = f"is {entry.capacity_gib}; allowed: up to {most} for this tier"
-            yield error(lustre_size_is_offered, f"{path}.capacity_gib", what, "lower it, or use another tier")
+            yield error(f"{path}.capacity_gib", what, "lower it, or use another tier")
         elif capacity.billed != capacity.requested:
             what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
-            yield info(lustre_size_is_offered, f"{path}.capacity_gib", what, f"use {capacity.billed}")
+            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
             what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
-            yield error(lustre_size_is_offered, path, what, "remove it")
+            yield error(path, what, "remove it")
 
 
 def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -155,7 +153,7 @@ def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Findin
         size = entry.capacity_gib
         if size < 100 or (size > 10_240 and size % 2_560):
             what = f"is {size}; allowed: 100 to 102400, in steps of 2560 above 10240"
-            yield error(filestore_size_is_offered, f"storage[{i}].capacity_gib", what, f"use {-(-size // 2560) * 2560}")
+            yield error(f"storage[{i}].capacity_gib", what, f"use {-(-size // 2560) * 2560}")
 
 
 RULES: tuple[Rule, ...] = (

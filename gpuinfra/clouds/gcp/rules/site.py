@@ -32,10 +32,10 @@ def labels_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             (one,) = names.labels({key: value})
             if one in known and known[one] != key:
                 what = f"becomes the label {one}, as does {shown(known[one])}"
-                yield error(labels_are_unique, f"{path}.{key}", what, "rename the tag")
+                yield error(f"{path}.{key}", what, "rename the tag")
             elif (one, names.label(value)) != (key, value):
                 what = f"becomes the label {one}={names.label(value)}, because labels allow lower-case letters, digits, - and _"
-                yield info(labels_are_unique, f"{path}.{key}", what, "use this form to filter billing reports by it")
+                yield info(f"{path}.{key}", what, "use this form to filter billing reports by it")
             known[one] = key
 
 
@@ -44,7 +44,7 @@ def budget_recipients_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     count = len(spec.budget.recipients)
     if count > BUDGET_CHANNELS:
         what = f"has {count} addresses; allowed: up to {BUDGET_CHANNELS}"
-        yield error(budget_recipients_fit, "budget.recipients", what, "use a mailing list")
+        yield error("budget.recipients", what, "use a mailing list")
 
 
 def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -57,10 +57,10 @@ def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         if str(network) != IAP_RANGE and not network.is_private:
             what = f"is {network}, which cannot reach the nodes, because they have no public address"
-            yield error(ssh_uses_iap, path, what, f"use {IAP_RANGE}, the range of Identity-Aware Proxy (IAP)")
+            yield error(path, what, f"use {IAP_RANGE}, the range of Identity-Aware Proxy (IAP)")
     if spec.access.ssh_from and spec.network.existing:
         what = "has no effect, because gpuinfra does not change the firewall rules of network.existing"
-        yield info(ssh_uses_iap, "access.ssh_from", what, "open port 22 in the existing network yourself")
+        yield info("access.ssh_from", what, "open port 22 in the existing network yourself")
 
 
 def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             hint = (
                 "use a form such as group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
             )
-            yield error(operators_are_members, f"access.operators[{i}]", what, hint)
+            yield error(f"access.operators[{i}]", what, hint)
 
 
 def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -86,11 +86,11 @@ def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Findi
     allowed = [region, *sorted(further - {"main", "roce"})]
     if region not in existing.subnets:
         what = f"has {listed(sorted(existing.subnets))}, but no subnet for {region}"
-        yield error(existing_subnets_are_named, "network.existing.subnets", what, f"add {region}: SUBNET")
+        yield error("network.existing.subnets", what, f"add {region}: SUBNET")
     for key in existing.subnets:
         if key not in allowed:
             what = f"is not a region or network of this cluster; allowed: {listed(allowed)}"
-            yield error(existing_subnets_are_named, f"network.existing.subnets.{key}", what, "remove or rename it")
+            yield error(f"network.existing.subnets.{key}", what, "remove or rename it")
 
 
 def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Findi
     if spec.network.existing and spec.storage and "site" in spec.made_layers:
         what = f"is {shown(spec.network.existing.id)}; nodes reach storage over its peering with servicenetworking.googleapis.com"
         hint = "make sure that the peering exists and has 1024 free addresses, or remove network.existing"
-        yield info(existing_network_is_peered, "network.existing.id", what, hint)
+        yield info("network.existing.id", what, hint)
 
 
 def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual: a destroy deletes changes since the last export"
             hint = "run the output export_commands before a destroy or a tier change, or remove bucket to retain the file system"
-            yield info(bucket_export_is_manual, f"storage[{i}].bucket", what, hint)
+            yield info(f"storage[{i}].bucket", what, hint)
 
 
 def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -118,7 +118,7 @@ def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]
             near = nearest(name, list(known))
             hint = f"did you mean {near}?" if near else "`gpuinfra catalog --cloud gcp` lists them"
             what = f"is {shown(name)}, which is not in the catalogue of {PROFILE.title}"
-            yield error(site_machines_are_known, f"network.machines[{i}]", what, hint)
+            yield error(f"network.machines[{i}]", what, hint)
 
 
 def first_batch_is_canary(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def first_batch_is_canary(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if 0 < pool.renew.canary < batch:
             what = f"is {pool.renew.canary}; on Google Cloud the first batch is the canary, and it has {batch} of {largest} nodes"
             hint = f"lower renew.at_once_percent to {max(1, pool.renew.canary * 100 // largest)} for a smaller batch"
-            yield info(first_batch_is_canary, f"pools[{i}].renew.canary", what, hint)
+            yield info(f"pools[{i}].renew.canary", what, hint)
 
 
 def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Fi
     if registry and names.repository(registry) is None:
         what = f"is {shown(registry)}, which is not an Artifact Registry repository, so gpuinfra grants nodes no access to it"
         hint = "use LOCATION-docker.pkg.dev/PROJECT/REPOSITORY, or make sure that nodes can read the registry"
-        yield info(registry_is_artifact_registry, "software.registry", what, hint)
+        yield info("software.registry", what, hint)
 
 
 def nvlink_domains_are_unsupported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -147,9 +147,7 @@ def nvlink_domains_are_unsupported(spec: ClusterSpec, today: date) -> Iterator[F
     for i, pool in enumerate(spec.pools):
         if pool.machine in machines and machines[pool.machine].family == "a4x":
             what = f"is {pool.machine}, whose groups need a topology policy for NVLink domains, which gpuinfra does not create yet"
-            yield error(
-                nvlink_domains_are_unsupported, f"pools[{i}].machine", what, "use a4-highgpu-8g or a3-ultragpu-8g"
-            )
+            yield error(f"pools[{i}].machine", what, "use a4-highgpu-8g or a3-ultragpu-8g")
 
 
 RULES: tuple[Rule, ...] = (
