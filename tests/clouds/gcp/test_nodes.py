@@ -153,7 +153,7 @@ def _subnets(recording: Recording) -> dict[str, Registered]:
     ],
 )
 def test_interfaces_match_the_machine_type(stack: str, kinds: list[str], networks: int) -> None:
-    """Number, order and kind match; each gVNIC has a network of its own, and all RDMA interfaces share one with a subnet each (gcp.md 1.2)."""
+    """Number, order and kind match; each gVNIC has a network of its own, and all RDMA interfaces share one with a subnet each."""
     recording = recorded(stack) if stack in VARIANTS else recording_of(stack)
     subnets = _subnets(recording)
     assert len(recording.of(NETWORK)) == networks
@@ -171,7 +171,7 @@ def test_interfaces_match_the_machine_type(stack: str, kinds: list[str], network
 
 
 def test_an_rdma_network_has_the_profile_of_its_zone() -> None:
-    """It has the profile, an MTU of 8896 and eight subnets, and no rule, router, log or private access, which it does not support (gcp.md 2.3)."""
+    """It has the profile, an MTU of 8896 and eight subnets, and no rule, router, log or private access, which it does not support."""
     recording = recording_of("gcp-a3ultra")
     (roce,) = [one for one in recording.of(NETWORK) if "networkProfile" in one.inputs]
     assert roce.inputs["networkProfile"].endswith("/global/networkProfiles/us-central1-b-vpc-roce")
@@ -187,7 +187,7 @@ def test_an_rdma_network_has_the_profile_of_its_zone() -> None:
 
 @pytest.mark.parametrize("name", [*SHIPPED, *VARIANTS])
 def test_ranges_never_overlap(name: str) -> None:
-    """Subnets, rails and addresses of file systems are disjoint in all declarations (gcp.md 13, V23)."""
+    """Subnets, rails and addresses of file systems are disjoint in all declarations."""
     from ipaddress import ip_network
 
     recording = recording_of(name) if name in SHIPPED else recorded(name)
@@ -232,7 +232,7 @@ def test_a_missing_network_of_the_site_is_named() -> None:
 
 
 def test_secure_boot_is_on_without_unsigned_modules() -> None:
-    """Secure Boot is on for nodes without GPUs and Lustre, and off for GPU nodes (gcp.md 6.2)."""
+    """Secure Boot is on for nodes without GPUs and Lustre, and off for GPU nodes."""
     modes = {
         one.name: one.inputs["shieldedInstanceConfig"]["enableSecureBoot"]
         for one in recorded("three pools").of(TEMPLATE)

@@ -244,7 +244,7 @@ def test_templates_are_created_after_the_resources_that_nodes_need() -> None:
 
 
 def test_a_file_system_is_created_after_its_peering_and_grant() -> None:
-    """Google refuses a Lustre without its peering or its grant (gcp.md 5.1, 6.3)."""
+    """Google refuses a Lustre without its peering or its grant."""
     recording = recording_of("gcp-a3mega")
     before = _after(recording, recording.one(LUSTRE))
     assert "gcp:servicenetworking/connection:Connection train-network-services" in before
