@@ -13,7 +13,7 @@ from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shippe
 
 STACKS = shipped_aws_stacks()
 GLOBAL = ("aws:iam/", "aws:budgets/")
-"""Services without a region (aws.md 10): a `region` argument does not exist there."""
+"""Services without a region (Pulumi AWS 7 migration guide in pulumi/registry, 2026-08-22): a `region` argument does not exist there."""
 
 
 def _class_of(resource: Registered) -> type:
@@ -29,7 +29,7 @@ def _aws(stack: str) -> list[Registered]:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_regional_resource_names_its_region(stack: str) -> None:
-    """The region is written on each child and on no global one: a provider for another region changes nothing (rule 49)."""
+    """The region is written on each child and on no global one: a provider for another region changes nothing."""
     region = spec_of(stack).where.region
     for one in _aws(stack):
         if one.type.startswith(GLOBAL):

@@ -1,6 +1,6 @@
-"""Holds a deployed state against claims that were typed by hand from the fact sheets.
+"""Compares a deployed state with claims that were written by hand from vendor documentation.
 
-`problems(state, oracle)` answers one line for each claim that does not hold, with the sheet's section.
+`problems(state, oracle)` returns one line for each claim that does not hold, with the claim's source.
 The state is a list of resources with `type`, `id`, `inputs` and `outputs`, as an engine exports it.
 """
 
@@ -55,7 +55,7 @@ def group(state: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]
 
 def _problem(grouped: dict[str, list[dict[str, Any]]], claim: Mapping[str, Any]) -> str | None:
     found = jmespath.search(claim["find"], grouped) or []
-    where = f"section {claim['section']}: {claim['says']}"
+    where = f"{claim['says']} ({claim['source']})"
     if "is" in claim:
         # Resources have no order of their own.
         holds = sorted(map(str, found)) == sorted(map(str, claim["is"]))

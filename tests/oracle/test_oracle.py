@@ -1,4 +1,4 @@
-"""The shipped stacks against claims typed by hand from the fact sheets, and the claims against broken states."""
+"""The shipped stacks against claims written by hand from vendor documentation, and the claims against broken states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state_of(stack: str) -> State:
 
 @pytest.mark.parametrize("stack", ORACLES)
 def test_the_program_holds_every_claim(stack: str) -> None:
-    """Nothing that the sheets say about this stack is otherwise in what the program registers."""
+    """What the program registers fulfills every claim about the stack."""
     assert problems(state_of(stack), oracle(stack)) == []
 
 

@@ -1,6 +1,7 @@
 """The packages that Microsoft, Google and others publish for machines outside AWS: Lustre clients, DOCA-OFED, gIB, TCPXO, GDRCopy, docker.
 
-Names, versions and dependencies follow nodes.md (5 and 6) and azure.md (4.1); the content is minimal.
+Names, versions and dependencies follow Azure/azhpc-images, GoogleCloudPlatform/cluster-toolkit and
+https://learn.microsoft.com/azure/azure-managed-lustre/client-install; the content is minimal.
 Google's plugin and receive manager are container images; the docker package here simulates them.
 """
 

@@ -130,7 +130,7 @@ def _stores(have: dict[str, list[dict[str, Any]]], declared: frozenset[str]) -> 
         name, rules = one["accountName"], one.get("networkRuleSet") or {}
         if one.get("allowBlobPublicAccess") is not False:
             yield f"account {name} allows public containers"
-        # Managed Lustre reads its container with keys only (azure.md 8); such an account must not be public.
+        # Managed Lustre reads its container with keys only (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites); such an account must not be public.
         read_by_keys = any(one["id"] in json.dumps(fs.get("hsm") or {}) for fs in have.get("AmlFilesystem", []))
         if read_by_keys and one.get("publicNetworkAccess") != "Disabled":
             yield f"account {name} allows its keys from the internet"

@@ -106,6 +106,6 @@ LEFT_OUT = {
     "5.16": "Security Hub is an account's",
     "6.6": "no peering is made; one that is there is found by the walk of routes",
 }
-"""Numbers of the sheet that are not asked, each with its reason."""
+"""Control numbers that are not asked, each with its reason."""
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 """(control, resource) -> why it may."""

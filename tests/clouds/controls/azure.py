@@ -135,7 +135,7 @@ LEFT_OUT = {
     "9.3.2.1": "nodes reach evidence by a private endpoint, which the walk of the network shows; services of Azure write records and flows",
     "9.3.5": "where a service of Azure writes, the account lets such services in; where none does, it lets none in",
 }
-"""Numbers of the sheet that are not asked, each with its reason."""
+"""Control numbers that are not asked, each with its reason."""
 
 EXCEPTIONS = {
     ("6.1.1.1", "guest-foundation-vault-vault"): "the declaration says that the subscription has one (`audit.trail: existing`)",

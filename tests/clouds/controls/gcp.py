@@ -131,7 +131,7 @@ LEFT_OUT = {
     "4.7": "disks have keys of their owner in Cloud KMS (CMEK) in place of keys in a request",
     "4.11": "no GPU machine of the catalogue is confidential",
 }
-"""Numbers of the sheet that are not asked, each with its reason."""
+"""Control numbers that are not asked, each with its reason."""
 
 FAST = (*(f"network-data-{index}" for index in range(8)), "network-host-1", "roce")
 """Networks that carry what GPUs say to each other, and nothing else."""

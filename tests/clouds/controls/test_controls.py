@@ -1,4 +1,4 @@
-"""The CIS controls of the fact sheets that concern what the components make, asked of every shipped stack's resources."""
+"""The CIS controls that concern what the components make, asked of every shipped stack's resources."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_rolling_update_never_replaces_all_nodes_together(count: int, terminat
 def test_each_provisioning_model_has_its_scheduling(
     model: str, preemptible: bool, restarts: bool, ends: str | None
 ) -> None:
-    """The table of the fact sheet (4.1), row by row; GPU nodes do not support live migration."""
+    """The scheduling of each provisioning model, by pulumi_gcp 10.2: compute/_inputs.py; GPU nodes do not support live migration."""
     made = scheduling(_group(provisioning=model))
     assert made["preemptible"] is preemptible
     assert made["automatic_restart"] is restarts
