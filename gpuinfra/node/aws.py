@@ -10,16 +10,14 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
-import http.client
 import json
 import os
-import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from .cloud import OPENER, CloudError, error_code, field, get_optional, put_with_retry
+from .cloud import CloudError, error_code, field, get_optional, make_proof, put_with_retry, read_metadata
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
@@ -67,13 +65,7 @@ class Metadata:
     def _call(self, method: str, path: str, headers: dict[str, str]) -> str:
         url = "%s/latest/%s" % (self._base, path)
         request = urllib.request.Request(url, method=method, headers=headers)
-        try:
-            with OPENER.open(request, timeout=5) as reply:
-                return reply.read(1 << 20).decode("utf-8")
-        except urllib.error.HTTPError as error:
-            raise CloudError("the metadata service answered %d for %s" % (error.code, path)) from error
-        except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-            raise CloudError("the metadata service did not answer (%s): %s" % (path, error)) from error
+        return read_metadata(request, "the metadata service", path)[1]
 
 
 def sign(
@@ -149,96 +141,6 @@ def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-def put_object(
-    metadata: Metadata,
-    bucket: str,
-    key: str,
-    region: str,
-    body: bytes,
-    *,
-    once: bool,
-    attempts: int = 6,
-    environ: Mapping[str, str] = os.environ,
-) -> None:
-    """Write one object. With `once`, an existing object is not replaced, so evidence can only be added."""
-    url = object_url(bucket, key, region, environ)
-
-    def request() -> urllib.request.Request:
-        headers = {"Content-Type": "application/json"}
-        if once:
-            headers["If-None-Match"] = "*"
-        signed = sign(
-            metadata.credentials(),
-            method="PUT",
-            url=url,
-            headers=headers,
-            body=body,
-            service="s3",
-            region=region,
-            now=datetime.datetime.now(datetime.timezone.utc),
-        )
-        return urllib.request.Request(url, data=body, method="PUT", headers=signed)
-
-    put_with_retry(
-        request,
-        "s3://%s/%s" % (bucket, key),
-        once=once,
-        explain=lambda error, text: error_code(text),
-        exists=lambda status, code: status == 412,
-        retried=(403, 409, 429),
-        attempts=attempts,
-    )
-
-
-def get_object(
-    metadata: Metadata, bucket: str, key: str, region: str, most: int = 65536, environ: Mapping[str, str] = os.environ
-) -> bytes | None:
-    """One small object; None if it does not exist.
-
-    A node may not list the bucket, so S3 answers 403 for a missing object: 403 and 404 both mean "not yet".
-    """
-    signed = sign(
-        metadata.credentials(), method="GET", url=object_url(bucket, key, region, environ), headers={}, body=b"", service="s3",
-        region=region, now=datetime.datetime.now(datetime.timezone.utc),
-    )  # fmt: skip
-    request = urllib.request.Request(object_url(bucket, key, region, environ), method="GET", headers=signed)
-    return get_optional(request, "s3://%s/%s" % (bucket, key), most)
-
-
-def identity_proof(
-    credentials: Credentials,
-    region: str,
-    evidence_sha256: str,
-    now: datetime.datetime,
-    environ: Mapping[str, str] = os.environ,
-) -> dict[str, Any]:
-    """A signed `GetCallerIdentity` request that contains the hash of the evidence; only this instance's role can sign it.
-
-    The verifier sends it to the region's own STS endpoint, never to a host that the proof names.
-    """
-    headers = {
-        "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
-        "X-Gpuinfra-Evidence": evidence_sha256,
-    }
-    signed = sign(
-        credentials,
-        method="POST",
-        url=sts_url(region, environ),
-        headers=headers,
-        body=PROOF_BODY.encode(),
-        service="sts",
-        region=region,
-        now=now,
-    )
-    return {
-        "schema": "gpuinfra.proof/1",
-        "cloud": "aws",
-        "evidence_sha256": evidence_sha256,
-        "signed": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "request": {"method": "POST", "path": "/", "query": "", "headers": signed, "body": PROOF_BODY},
-    }
-
-
 class Aws:
     """A node's cloud (`cloud.Cloud`): the instance's role, S3 and STS of one region."""
 
@@ -255,16 +157,65 @@ class Aws:
             raise CloudError("cannot read the identity document of the metadata service: %s" % error) from None
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one object to a bucket."""
-        put_object(self._metadata, bucket, key, self._region, body, once=once, environ=self._environ)
+        """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence can only be added."""
+        url = object_url(bucket, key, self._region, self._environ)
+        headers = {"Content-Type": "application/json"}
+        if once:
+            headers["If-None-Match"] = "*"
+
+        def request() -> urllib.request.Request:
+            signed = self._sign("PUT", url, headers, body, "s3", _utc_now())
+            return urllib.request.Request(url, data=body, method="PUT", headers=signed)
+
+        put_with_retry(
+            request,
+            "s3://%s/%s" % (bucket, key),
+            once=once,
+            explain=lambda error, text: error_code(text),
+            exists=lambda status, code: status == 412,
+            retried=(403, 409, 429),
+        )
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """One small object of a bucket; None if it does not exist."""
-        return get_object(self._metadata, bucket, key, self._region, environ=self._environ)
+        """One small object of a bucket; None if it does not exist.
+
+        A node may not list the bucket, so S3 answers 403 for a missing object: 403 and 404 both mean "not yet".
+        """
+        url = object_url(bucket, key, self._region, self._environ)
+        signed = self._sign("GET", url, {}, b"", "s3", _utc_now())
+        return get_optional(urllib.request.Request(url, headers=signed), "s3://%s/%s" % (bucket, key))
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """A signed STS request, valid for some minutes."""
-        return identity_proof(self._metadata.credentials(), self._region, evidence_sha256, now, self._environ)
+        """A signed `GetCallerIdentity` request that contains the hash of the evidence, valid for some minutes.
+
+        Only this instance's role can sign it. The verifier sends it to the region's own STS endpoint, never to a host that the proof names.
+        """
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+            "X-Gpuinfra-Evidence": evidence_sha256,
+        }
+        url = sts_url(self._region, self._environ)
+        signed = self._sign("POST", url, headers, PROOF_BODY.encode(), "sts", now)
+        request = {"method": "POST", "path": "/", "query": "", "headers": signed, "body": PROOF_BODY}
+        return make_proof("aws", evidence_sha256, now, request=request)
+
+    def _sign(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, service: str, now: datetime.datetime
+    ) -> dict[str, str]:
+        return sign(
+            self._metadata.credentials(),
+            method=method,
+            url=url,
+            headers=headers,
+            body=body,
+            service=service,
+            region=self._region,
+            now=now,
+        )
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Aws:

@@ -23,7 +23,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Mapping
 
-from .cloud import OPENER, CloudError, error_code, put_with_retry
+from .cloud import OPENER, CloudError, error_code, make_proof, put_with_retry
 
 API_INSTANCE, API_TOKEN, API_ATTESTED = "2021-02-01", "2018-02-01", "2020-09-01"
 API_BLOB = "2021-12-02"
@@ -106,41 +106,6 @@ def blob_url(container: str, name: str, environ: Mapping[str, str] = os.environ)
     return "https://%s.%s/%s/%s" % (account, domain, folder, path)
 
 
-def put_blob(
-    metadata: Metadata,
-    container: str,
-    name: str,
-    body: bytes,
-    *,
-    once: bool,
-    attempts: int = 6,
-    environ: Mapping[str, str] = os.environ,
-) -> None:
-    """Write one block blob. With `once`, an existing blob is not replaced, so evidence can only be added."""
-    url = blob_url(container, name, environ)
-
-    def request() -> urllib.request.Request:
-        headers = {
-            "Authorization": "Bearer " + metadata.token(),
-            "Content-Type": "application/json",
-            "x-ms-blob-type": "BlockBlob",
-            "x-ms-version": API_BLOB,
-        }
-        if once:
-            headers["If-None-Match"] = "*"
-        return urllib.request.Request(url, data=body, method="PUT", headers=headers)
-
-    put_with_retry(
-        request,
-        "%s/%s" % (container, name),
-        once=once,
-        explain=lambda error, text: error.headers.get("x-ms-error-code") or error_code(text),
-        exists=lambda status, code: status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy"),
-        retried=(401, 403, 409, 429),
-        attempts=attempts,
-    )
-
-
 def nonces(evidence_sha256: str) -> list[str]:
     """The nonces of a proof in order, derived from the evidence's hash and their number: ten digits each, the first not 0."""
     found = []
@@ -148,17 +113,6 @@ def nonces(evidence_sha256: str) -> list[str]:
         digest = hashlib.sha256(("gpuinfra.proof/1 %d %s" % (number, evidence_sha256)).encode("ascii")).digest()
         found.append(str(10**9 + int.from_bytes(digest, "big") % (9 * 10**9)))
     return found
-
-
-def identity_proof(metadata: Metadata, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-    """Documents about this machine, signed by Azure, whose nonces together contain the hash of the evidence."""
-    return {
-        "schema": "gpuinfra.proof/1",
-        "cloud": "azure",
-        "evidence_sha256": evidence_sha256,
-        "signed": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "documents": [metadata.attested(nonce) for nonce in nonces(evidence_sha256)],
-    }
 
 
 class Azure:
@@ -176,12 +130,33 @@ class Azure:
         return found
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one blob to a container; `bucket` is the container's address."""
-        put_blob(self._metadata, bucket, key, body, once=once, environ=self._environ)
+        """Write one blob to a container; `bucket` is the container's address. With `once`, an existing blob is not replaced."""
+        url = blob_url(bucket, key, self._environ)
+
+        def request() -> urllib.request.Request:
+            headers = {
+                "Authorization": "Bearer " + self._metadata.token(),
+                "Content-Type": "application/json",
+                "x-ms-blob-type": "BlockBlob",
+                "x-ms-version": API_BLOB,
+            }
+            if once:
+                headers["If-None-Match"] = "*"
+            return urllib.request.Request(url, data=body, method="PUT", headers=headers)
+
+        put_with_retry(
+            request,
+            "%s/%s" % (bucket, key),
+            once=once,
+            explain=lambda error, text: error.headers.get("x-ms-error-code") or error_code(text),
+            exists=lambda status, code: status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy"),
+            retried=(401, 403, 409, 429),
+        )
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """Attested documents, valid for six hours."""
-        return identity_proof(self._metadata, evidence_sha256, now)
+        """Documents about this machine, signed by Azure for six hours, whose nonces together contain the hash of the evidence."""
+        documents = [self._metadata.attested(nonce) for nonce in nonces(evidence_sha256)]
+        return make_proof("azure", evidence_sha256, now, documents=documents)
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Azure:

@@ -66,6 +66,29 @@ def field(record: Mapping[str, Any], name: str) -> str:
 
 # A proxy in the environment is for the downloads of the steps; requests with credentials never use it.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+ATTEMPTS = 6
+
+
+def read_metadata(request: urllib.request.Request, service: str, path: str) -> tuple[Mapping[str, str], str]:
+    """The headers and the text of one answer of the metadata service."""
+    try:
+        with OPENER.open(request, timeout=5) as reply:
+            return reply.headers, reply.read(1 << 20).decode("utf-8")
+    except urllib.error.HTTPError as error:
+        raise CloudError("%s answered %d for %s" % (service, error.code, path)) from error
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+        raise CloudError("%s did not answer (%s): %s" % (service, path, error)) from error
+
+
+def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:
+    """An identity proof for this hash; `claim` is the part that only this instance can obtain."""
+    return {
+        "schema": "gpuinfra.proof/1",
+        "cloud": cloud,
+        "evidence_sha256": evidence_sha256,
+        "signed": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **claim,
+    }
 
 
 def put_with_retry(
@@ -76,7 +99,6 @@ def put_with_retry(
     explain: Callable[[urllib.error.HTTPError, str], str],
     exists: Callable[[int, str], bool],
     retried: Collection[int],
-    attempts: int,
 ) -> None:
     """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set.
 
@@ -84,7 +106,7 @@ def put_with_retry(
     already there. Server errors and the statuses in `retried` are retried with increasing pauses.
     """
     problem = "no attempt was made"
-    for attempt in range(attempts):
+    for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(30.0, 0.5 * 2**attempt))
         try:
@@ -105,11 +127,11 @@ def put_with_retry(
     raise CloudError("%s could not be written: %s" % (name, problem))
 
 
-def get_optional(request: urllib.request.Request, name: str, most: int) -> bytes | None:
-    """The first `most` bytes of one object; None for a missing one, which without list permission is also refused with 403."""
+def get_optional(request: urllib.request.Request, name: str) -> bytes | None:
+    """The first 64 KiB of one object; None for a missing one, which without list permission is also refused with 403."""
     try:
         with OPENER.open(request, timeout=30) as reply:
-            return reply.read(most)
+            return reply.read(65536)
     except urllib.error.HTTPError as error:
         if error.code in (403, 404):
             return None

@@ -7,15 +7,13 @@ Endpoints other than Google's own come only from variables that Google's own lib
 from __future__ import annotations
 
 import datetime
-import http.client
 import json
 import os
-import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Mapping
 
-from .cloud import OPENER, CloudError, get_optional, put_with_retry
+from .cloud import CloudError, get_optional, make_proof, put_with_retry, read_metadata
 
 AUDIENCE = "gpuinfra:evidence:%s"
 """The audience of an identity token, filled with the SHA-256 of the evidence: the token is valid for that evidence only."""
@@ -32,15 +30,10 @@ class Metadata:
     def get(self, path: str) -> str:
         """One metadata value."""
         request = urllib.request.Request(self._base + path, headers=_FLAVOR)
-        try:
-            with OPENER.open(request, timeout=5) as reply:
-                if reply.headers.get("Metadata-Flavor") != "Google":
-                    raise CloudError("the answer does not come from Google's metadata server")
-                return reply.read(1 << 20).decode("utf-8")
-        except urllib.error.HTTPError as error:
-            raise CloudError("the metadata server answered %d for %s" % (error.code, path.split("?")[0])) from error
-        except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-            raise CloudError("the metadata server did not answer (%s): %s" % (path.split("?")[0], error)) from error
+        headers, text = read_metadata(request, "the metadata server", path.split("?")[0])
+        if headers.get("Metadata-Flavor") != "Google":
+            raise CloudError("the answer does not come from Google's metadata server")
+        return text
 
     def instance_id(self) -> str:
         """The numeric id of this instance."""
@@ -71,57 +64,6 @@ def storage(environ: Mapping[str, str] = os.environ) -> str:
     return (named if "://" in named else "http://" + named).rstrip("/")
 
 
-def put_object(
-    metadata: Metadata,
-    bucket: str,
-    key: str,
-    body: bytes,
-    *,
-    once: bool,
-    attempts: int = 6,
-    environ: Mapping[str, str] = os.environ,
-) -> None:
-    """Write one object. With `once`, an existing object is not replaced, so evidence can only be added."""
-    query = {"uploadType": "media", "name": key}
-    if once:
-        query["ifGenerationMatch"] = "0"
-    where = "%s/upload/storage/v1/b/%s/o?%s" % (
-        storage(environ),
-        urllib.parse.quote(bucket, safe=""),
-        urllib.parse.urlencode(query),
-    )
-
-    def request() -> urllib.request.Request:
-        headers = {"Content-Type": "application/json", "Authorization": "Bearer " + metadata.access_token()}
-        return urllib.request.Request(where, data=body, method="POST", headers=headers)
-
-    put_with_retry(
-        request,
-        "gs://%s/%s" % (bucket, key),
-        once=once,
-        explain=lambda error, text: _message(text),
-        exists=lambda status, code: status == 412,
-        retried=(401, 403, 408, 429),
-        attempts=attempts,
-    )
-
-
-def get_object(
-    metadata: Metadata, bucket: str, key: str, most: int = 65536, environ: Mapping[str, str] = os.environ
-) -> bytes | None:
-    """The first `most` bytes of one object; None if it does not exist.
-
-    A node may not list the bucket, so Cloud Storage answers 403 for a missing object: 403 and 404 both mean "not yet".
-    """
-    where = "%s/storage/v1/b/%s/o/%s?alt=media" % (
-        storage(environ),
-        urllib.parse.quote(bucket, safe=""),
-        urllib.parse.quote(key, safe=""),
-    )
-    request = urllib.request.Request(where, headers={"Authorization": "Bearer " + metadata.access_token()})
-    return get_optional(request, "gs://%s/%s" % (bucket, key), most)
-
-
 def _message(text: str) -> str:
     """The message of an error in Google's JSON, or the beginning of another answer."""
     try:
@@ -142,22 +84,47 @@ class Gcp:
         return self._metadata.instance_id()
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one object to a bucket."""
-        put_object(self._metadata, bucket, key, body, once=once, environ=self._environ)
+        """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence can only be added."""
+        query = {"uploadType": "media", "name": key}
+        if once:
+            query["ifGenerationMatch"] = "0"
+        where = "%s/upload/storage/v1/b/%s/o?%s" % (
+            storage(self._environ),
+            urllib.parse.quote(bucket, safe=""),
+            urllib.parse.urlencode(query),
+        )
+
+        def request() -> urllib.request.Request:
+            headers = {"Content-Type": "application/json", **self._authorization()}
+            return urllib.request.Request(where, data=body, method="POST", headers=headers)
+
+        put_with_retry(
+            request,
+            "gs://%s/%s" % (bucket, key),
+            once=once,
+            explain=lambda error, text: _message(text),
+            exists=lambda status, code: status == 412,
+            retried=(401, 403, 408, 429),
+        )
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """One small object of a bucket; None if it does not exist."""
-        return get_object(self._metadata, bucket, key, environ=self._environ)
+        """One small object of a bucket; None if it does not exist.
+
+        A node may not list the bucket, so Cloud Storage answers 403 for a missing object: 403 and 404 both mean "not yet".
+        """
+        where = "%s/storage/v1/b/%s/o/%s?alt=media" % (
+            storage(self._environ),
+            urllib.parse.quote(bucket, safe=""),
+            urllib.parse.quote(key, safe=""),
+        )
+        return get_optional(urllib.request.Request(where, headers=self._authorization()), "gs://%s/%s" % (bucket, key))
+
+    def _authorization(self) -> dict[str, str]:
+        return {"Authorization": "Bearer " + self._metadata.access_token()}
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """An identity token of this instance for that hash, valid for an hour."""
-        return {
-            "schema": "gpuinfra.proof/1",
-            "cloud": "gcp",
-            "evidence_sha256": evidence_sha256,
-            "signed": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "token": self._metadata.identity_token(AUDIENCE % evidence_sha256),
-        }
+        return make_proof("gcp", evidence_sha256, now, token=self._metadata.identity_token(AUDIENCE % evidence_sha256))
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Gcp:

@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import Any, Callable
 
+from .console import Missing
 from .outcome import Unreadable, shortened
 from .table import Row, number, parse
 
@@ -20,10 +21,6 @@ FIELDS = (
 )  # fmt: skip
 SAMPLE_S, STEADY_S, WITHIN_C, LIMIT_S = 10.0, 180.0, 2.0, 1800
 """Seconds between samples, duration and temperature range of a steady state, and the time limit of the load."""
-
-
-class HeatError(Exception):
-    """The measurement failed; the message gives the reason."""
 
 
 def load(limit_s: int) -> list[str]:
@@ -41,7 +38,7 @@ def measure(
 ) -> dict[str, Any]:
     """Load and sample the GPUs; one object of schema `gpuinfra.heat/1`, with degrees Celsius, watts, MHz and seconds.
 
-    Raises `HeatError` if the load cannot be started or a GPU stops responding.
+    Raises `Missing` if the load cannot be started or a GPU stops responding.
     """
     sample = sample or _sample
     words = heat or load(limit_s)
@@ -56,7 +53,7 @@ def measure(
             cwd="/",
         )
     except OSError as error:
-        raise HeatError("%s: %s" % (words[0], error.strerror or "cannot be started")) from None
+        raise Missing("%s: %s" % (words[0], error.strerror or "cannot be started")) from None
     started = clock()
     series: list[tuple[float, list[Row]]] = [(0.0, first)]
     steady, code = False, None
@@ -68,7 +65,7 @@ def measure(
                 break
             series.append((clock() - started, sample()))
             if len(series[-1][1]) != len(first):
-                raise HeatError("%d GPUs responded before the stress, %d during it" % (len(first), len(series[-1][1])))
+                raise Missing("%d GPUs responded before the stress, %d during it" % (len(first), len(series[-1][1])))
             steady = is_steady(series)
     finally:
         if process.poll() is None:
@@ -135,8 +132,8 @@ def _sample() -> list[Row]:
     try:
         done = subprocess.run(words, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL, cwd="/")
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HeatError("nvidia-smi: %s" % error) from None
+        raise Missing("nvidia-smi: %s" % error) from None
     text = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
-        raise HeatError("nvidia-smi failed with exit code %d: %s" % (done.returncode, shortened(text, 120)))
+        raise Missing("nvidia-smi failed with exit code %d: %s" % (done.returncode, shortened(text, 120)))
     return list(parse(text).rows)

@@ -20,11 +20,7 @@ def nccl_command(args: argparse.Namespace) -> int:
         print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
         return WRONG_USE
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
-        try:
-            result = nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log")
-        except nccl.NcclError as error:
-            raise Missing(str(error)) from None
-    return _print(result)
+        return _print(nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log"))
 
 
 def pair_command(args: argparse.Namespace) -> int:
@@ -47,7 +43,7 @@ def pair_command(args: argparse.Namespace) -> int:
             result = pair.run(
                 assignment, store, size=int(args.gib * nccl.GIB) // 4 * 4, rounds=args.rounds, log=folder + "/log"
             )
-    except (pair.PairError, nccl.NcclError, cloud.CloudError, OSError) as error:
+    except (cloud.CloudError, OSError) as error:
         raise Missing(str(error)) from None
     return _print(result)
 
@@ -56,11 +52,7 @@ def links_command(args: argparse.Namespace) -> int:
     """Measure each fabric device in a loopback test."""
     from . import links
 
-    try:
-        result = links.measure()
-    except links.LinkError as error:
-        raise Missing(str(error)) from None
-    return _print(result)
+    return _print(links.measure())
 
 
 def heat_command(args: argparse.Namespace) -> int:
@@ -73,8 +65,6 @@ def heat_command(args: argparse.Namespace) -> int:
         return WRONG_USE
     try:
         result = heat.measure(args.seconds)
-    except heat.HeatError as error:
-        raise Missing(str(error)) from None
     except Unreadable as error:
         raise Missing(error.reason) from None
     return _print(result)
@@ -102,11 +92,7 @@ def mounts_command(args: argparse.Namespace) -> int:
     """Test the network file systems."""
     from . import mounts
 
-    try:
-        result = mounts.mounts()
-    except mounts.MountError as error:
-        raise Missing(str(error)) from None
-    return _print(result)
+    return _print(mounts.mounts())
 
 
 def ports_command(args: argparse.Namespace) -> int:

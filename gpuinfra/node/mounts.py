@@ -14,6 +14,8 @@ import sys
 import time
 from typing import Any
 
+from .console import Missing
+
 SCHEMA = "gpuinfra.mounts/1"
 KINDS = ("lustre", "nfs", "nfs4")
 ANSWER_S = 45.0
@@ -21,10 +23,6 @@ MAX_MOUNTS = 64
 """Maximum number of mounts to test."""
 
 _ASK = "import os, sys; os.statvfs(sys.argv[1]); os.close(os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY))"
-
-
-class MountError(Exception):
-    """The list of mounts cannot be read; the message gives the reason."""
 
 
 def mounts() -> dict[str, Any]:
@@ -51,7 +49,7 @@ def _listed() -> list[tuple[str, str, str]]:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise MountError("findmnt failed: %s" % error) from None
+        raise Missing("findmnt failed: %s" % error) from None
     rows = []
     for line in done.stdout.decode("utf-8", "backslashreplace").splitlines():
         words = [_plain(word) for word in line.split(" ")]

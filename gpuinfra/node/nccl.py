@@ -18,6 +18,8 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
+from .console import Missing
+
 NCCL_NAMES = ("libnccl.so.2",)
 CUDART_NAMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so")
 CUDART_GLOBS = ("/usr/local/cuda/lib64/libcudart.so.*", "/usr/local/cuda-*/lib64/libcudart.so.*")
@@ -25,10 +27,6 @@ INT32, SUM, DEVICE_TO_HOST = 2, 0, 2
 """ncclInt32, ncclSum, cudaMemcpyDeviceToHost."""
 SAMPLE = 1 << 20
 GIB = 1 << 30
-
-
-class NcclError(Exception):
-    """A call failed; the message names the call, the library and the reason."""
 
 
 class UniqueId(ctypes.Structure):
@@ -52,7 +50,7 @@ class _Rank:
 
 
 class Libraries:
-    """Both libraries with typed functions; a failing call raises `NcclError`."""
+    """Both libraries with typed functions; a failing call raises `Missing`."""
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
@@ -69,13 +67,13 @@ class Libraries:
         """Call NCCL."""
         code = getattr(self._nccl, name)(*arguments)
         if code:
-            raise NcclError("%s failed: %s (%d)" % (name, _text(self._nccl.ncclGetErrorString(code)), code))
+            raise Missing("%s failed: %s (%d)" % (name, _text(self._nccl.ncclGetErrorString(code)), code))
 
     def cuda(self, name: str, *arguments: Any) -> None:
         """Call the CUDA runtime."""
         code = getattr(self._cuda, name)(*arguments)
         if code:
-            raise NcclError("%s failed: %s (%d)" % (name, _text(self._cuda.cudaGetErrorString(code)), code))
+            raise Missing("%s failed: %s (%d)" % (name, _text(self._cuda.cudaGetErrorString(code)), code))
 
     def devices(self) -> int:
         """The number of GPUs that the runtime finds."""
@@ -133,10 +131,10 @@ def all_reduce(
     """Sum `size` bytes over all ranks, `rounds` times, and verify the result."""
     here = libraries.devices()
     if not here:
-        raise NcclError("the CUDA runtime finds no GPU")
+        raise Missing("the CUDA runtime finds no GPU")
     total = ranks or here
     if size % 4 or size <= 0 or not 0 < total < 256:
-        raise NcclError("size must be a positive multiple of 4 bytes, and ranks must be below 256")
+        raise Missing("size must be a positive multiple of 4 bytes, and ranks must be below 256")
     made: list[_Rank] = []
     try:
         _make(libraries, made, here, size, unique_id or libraries.unique_id(), first_rank, total)
@@ -211,7 +209,7 @@ def _wait(libraries: Libraries, made: list[_Rank]) -> None:
         late = c_int()
         libraries.nccl("ncclCommGetAsyncError", rank.comm, byref(late))
         if late.value:
-            raise NcclError("rank %d reported an asynchronous error (%d)" % (rank.rank, late.value))
+            raise Missing("rank %d reported an asynchronous error (%d)" % (rank.rank, late.value))
 
 
 def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> int:
@@ -241,7 +239,7 @@ def _free(libraries: Libraries, made: list[_Rank]) -> None:
             try:
                 if isinstance(handle, int) or handle.value:
                     call(name, handle)
-            except NcclError:
+            except Missing:
                 pass
 
 
@@ -251,7 +249,7 @@ def _load(names: list[str], what: str) -> ctypes.CDLL:
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError:
             continue
-    raise NcclError("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
+    raise Missing("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
 
 
 def _text(value: bytes | None) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Callable, Mapping, Protocol
 
 from . import nccl
 from .cloud import CloudError, field
+from .console import Missing
 from .evidence import now
 from .outcome import shortened
 
@@ -27,10 +28,6 @@ WAIT_S, LIMIT_S = 300.0, 600.0
 """Maximum wait for the partner, and maximum duration of a run, in seconds."""
 _PAUSE_S = 1.0
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
-
-
-class PairError(Exception):
-    """The rendezvous of the two nodes failed; the message gives the point of failure."""
 
 
 class Store(Protocol):
@@ -96,32 +93,32 @@ def read(path: Path = ASSIGNMENT) -> dict[str, Any]:
     try:
         assignment = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise PairError("no partner is assigned: %s does not exist" % path) from None
+        raise Missing("no partner is assigned: %s does not exist" % path) from None
     except (OSError, ValueError) as error:
-        raise PairError("cannot read %s: %s" % (path, error)) from None
+        raise Missing("cannot read %s: %s" % (path, error)) from None
     return checked(assignment)
 
 
 def checked(assignment: object) -> dict[str, Any]:
-    """The assignment if all fields are valid. Raises `PairError` with the first invalid field."""
+    """The assignment if all fields are valid. Raises `Missing` with the first invalid field."""
     if not isinstance(assignment, dict) or assignment.get("schema") != "gpuinfra.pair-assignment/1":
-        raise PairError("the assignment is not of schema gpuinfra.pair-assignment/1")
+        raise Missing("the assignment is not of schema gpuinfra.pair-assignment/1")
     for name in ("run", "self", "partner"):
         if not isinstance(assignment.get(name), str) or not _NAME.match(assignment[name]):
-            raise PairError(
+            raise Missing(
                 "the assignment's %s is %s; allowed are letters, digits, dots and dashes"
                 % (name, shortened(repr(assignment.get(name)), 60))
             )
     if assignment["self"] == assignment["partner"]:
-        raise PairError("the assignment pairs %s with itself" % assignment["self"])
+        raise Missing("the assignment pairs %s with itself" % assignment["self"])
     if assignment.get("place") not in (0, 1) or isinstance(assignment["place"], bool):
-        raise PairError(
+        raise Missing(
             "the assignment's place is %s; allowed are 0 and 1, one for each node"
             % shortened(repr(assignment.get("place")), 20)
         )
     store = assignment.get("store")
     if not (store is None or (isinstance(store, str) and store.startswith("/"))):
-        raise PairError("the assignment's store is not a folder; give an absolute path or null")
+        raise Missing("the assignment's store is not a folder; give an absolute path or null")
     return assignment
 
 
@@ -134,10 +131,10 @@ def meet(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[nccl.UniqueId, int, int]:
-    """Find the partner. Returns NCCL's id, this node's first rank and the number of all ranks. Raises `PairError` on a timeout."""
+    """Find the partner. Returns NCCL's id, this node's first rank and the number of all ranks. Raises `Missing` on a timeout."""
     here, place = libraries.devices(), assignment["place"]
     if not here:
-        raise PairError("the CUDA runtime finds no GPU")
+        raise Missing("the CUDA runtime finds no GPU")
     mine: dict[str, Any] = {"schema": "gpuinfra.rendezvous/1", "run": assignment["run"], "gpus": here, "time": now()}
     if place == 0:
         one_id = libraries.unique_id()
@@ -150,7 +147,7 @@ def meet(
     one_id = nccl.UniqueId()
     text = theirs.get("unique_id")
     if not isinstance(text, str) or not re.match(r"^[0-9a-f]{256}$", text):
-        raise PairError("%s stored no complete NCCL id" % assignment["partner"])
+        raise Missing("%s stored no complete NCCL id" % assignment["partner"])
     # Byte by byte: the id contains zeros, and assigning text would end at the first one.
     for at, byte in enumerate(bytes.fromhex(text)):
         bytearray_of(one_id)[at] = byte
@@ -188,13 +185,13 @@ def _await(
                 or answer.get("schema") != "gpuinfra.rendezvous/1"
                 or answer.get("run") != assignment["run"]
             ):
-                raise PairError("%s stored no valid rendezvous of this run" % assignment["partner"])
+                raise Missing("%s stored no valid rendezvous of this run" % assignment["partner"])
             gpus = answer.get("gpus")
             if isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 < gpus <= 64:
-                raise PairError("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
+                raise Missing("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
             return answer
         if clock() - started >= wait_s:
-            raise PairError("%s did not arrive within %d s" % (assignment["partner"], wait_s))
+            raise Missing("%s did not arrive within %d s" % (assignment["partner"], wait_s))
         wait(_PAUSE_S)
 
 

@@ -98,7 +98,7 @@ def test_credentials_are_not_printed() -> None:
 
 def test_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
     """The metadata service is called with a session token, and the store accepts the signature."""
-    aws.put_object(aws.Metadata(cloud.environ), "b", "k/1.json", REGION, b"{}", once=True, environ=cloud.environ)
+    aws.Aws(REGION, cloud.environ).put("b", "k/1.json", b"{}", once=True)
     assert cloud.objects == {"b/k/1.json": b"{}"}
     assert cloud.requests[0] == "PUT /imds/latest/api/token"
 
@@ -106,7 +106,7 @@ def test_object_is_written_with_the_roles_credentials(cloud: Cloud) -> None:
 def test_temporary_errors_are_retried(cloud: Cloud, no_pauses: list[float]) -> None:
     """Throttling, server errors and a new role are retried with increasing pauses."""
     cloud.troubles = [(503, "SlowDown"), (500, "InternalError"), (403, "InvalidAccessKeyId")]
-    aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
+    aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=False)
     assert cloud.objects == {"b/k": b"1"}
     assert no_pauses == [1.0, 2.0, 4.0]
 
@@ -115,10 +115,10 @@ def test_permanent_error_has_its_code(cloud: Cloud) -> None:
     """After the last attempt the message names object and error code; a client error is not retried."""
     cloud.troubles = [(403, "AccessDenied")] * 6
     with pytest.raises(aws.CloudError, match=r"s3://b/k could not be written: 403 AccessDenied"):
-        aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
+        aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=False)
     cloud.troubles = [(404, "NoSuchBucket")] * 2
     with pytest.raises(aws.CloudError, match="404 NoSuchBucket"):
-        aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=False, environ=cloud.environ)
+        aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=False)
     assert len(cloud.troubles) == 1
 
 
@@ -126,21 +126,22 @@ def test_existing_object_is_never_replaced(cloud: Cloud) -> None:
     """Evidence can only be added."""
     cloud.objects["b/k"] = b"first"
     with pytest.raises(Exists):
-        aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"second", once=True, environ=cloud.environ)
+        aws.Aws(REGION, cloud.environ).put("b", "k", b"second", once=True)
     assert cloud.objects["b/k"] == b"first"
 
 
 def test_lost_answer_counts_as_written(cloud: Cloud) -> None:
     """If the store wrote the object but the answer was lost, the next attempt finds the object and succeeds."""
     cloud.lose_answers = 1
-    aws.put_object(aws.Metadata(cloud.environ), "b", "k", REGION, b"1", once=True, environ=cloud.environ)
+    aws.Aws(REGION, cloud.environ).put("b", "k", b"1", once=True)
     assert cloud.objects == {"b/k": b"1"}
 
 
-def test_proof_is_a_signed_request_with_the_hash() -> None:
+def test_proof_is_a_signed_request_with_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof has exactly the documented fields, and botocore confirms its signature."""
     digest = hashlib.sha256(b"evidence").hexdigest()
-    proof = aws.identity_proof(CREDENTIALS, REGION, digest, NOW, {})
+    monkeypatch.setattr(aws.Metadata, "credentials", lambda metadata: CREDENTIALS)
+    proof = aws.Aws(REGION, {}).proof(digest, NOW)
     assert set(proof) == {"schema", "cloud", "evidence_sha256", "signed", "request"}
     assert proof["signed"] == "2026-11-21T09:00:00Z"
     request = proof["request"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuinfra.node import heat
+from gpuinfra.node.console import Missing
 from gpuinfra.node.table import Row
 
 LOAD = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -87,11 +88,11 @@ def test_gpu_that_disappears_ends_the_stress() -> None:
     """A GPU that no longer responds raises an error."""
     clock = Clock()
     answers: Iterator[list[Row]] = iter([rows(30), rows(31)[:1]])
-    with pytest.raises(heat.HeatError, match="2 GPUs responded before the stress, 1 during it"):
+    with pytest.raises(Missing, match="2 GPUs responded before the stress, 1 during it"):
         heat.measure(600, heat=LOAD, sample=lambda: next(answers), wait=clock.wait, clock=clock.read)
 
 
 def test_missing_tool_is_reported() -> None:
     """Without DCGM the message names the command."""
-    with pytest.raises(heat.HeatError, match="dcgmi-of-nobody: No such file or directory"):
+    with pytest.raises(Missing, match="dcgmi-of-nobody: No such file or directory"):
         heat.measure(600, heat=["dcgmi-of-nobody"], sample=lambda: rows(30))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.node import nccl, pair
+from gpuinfra.node.console import Missing
 from gpuinfra.node.judge import judge
 from tests.node.healthy import GOOGLE, record
 from tests.node.test_nccl import libraries
@@ -91,7 +92,7 @@ def test_missing_partner_is_reported(libraries: Path, tmp_path: Path, monkeypatc
     shared = pair.Folder(tmp_path)
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     waited: list[float] = []
-    with pytest.raises(pair.PairError, match="vm-1 did not arrive within 30 s"):
+    with pytest.raises(Missing, match="vm-1 did not arrive within 30 s"):
         pair.meet(
             assignment(tmp_path, 0), shared, fake, wait_s=30, wait=waited.append, clock=lambda: float(len(waited))
         )
@@ -130,7 +131,7 @@ def test_invalid_rendezvous_is_refused(libraries: Path, tmp_path: Path, left: by
     """The store's content comes from another machine and is validated."""
     fake = nccl.Libraries(str(libraries / "libnccl.so.2"), str(libraries / "libcudart.so.13"))
     pair.Folder(tmp_path).put("vm-0", "r1-0.json", left)
-    with pytest.raises(pair.PairError, match=reason):
+    with pytest.raises(Missing, match=reason):
         pair.meet(assignment(tmp_path, 1), pair.Folder(tmp_path), fake, wait=lambda s: None)
 
 
@@ -148,7 +149,7 @@ def test_invalid_rendezvous_is_refused(libraries: Path, tmp_path: Path, left: by
 )
 def test_invalid_assignment_is_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     """The message names the invalid field, before anything is written or loaded."""
-    with pytest.raises(pair.PairError, match=reason):
+    with pytest.raises(Missing, match=reason):
         pair.checked(assignment(tmp_path, 0) | changes)
 
 
