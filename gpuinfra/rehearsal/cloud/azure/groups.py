@@ -8,7 +8,7 @@
 | `singlePlacementGroup` | at most 100 machines, one InfiniBand fabric |
 
 Codes and texts of errors from https://learn.microsoft.com/azure/virtual-machines/allocation-failure and from what people
-report (sheet of Azure facts, section 11), read 2026-11-21; never seen from a real subscription.
+report (Azure/karpenter-provider-azure#761 and #892, Azure/AKS#1444, MicrosoftDocs/azure-docs#41402), read 2026-11-21; never seen from a real subscription.
 """
 
 from __future__ import annotations

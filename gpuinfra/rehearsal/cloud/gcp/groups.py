@@ -7,7 +7,7 @@
 | proactive update | instances of no wanted version are replaced, at most `maxUnavailable` at once, or after `maxSurge` new ones |
 | opportunistic update | instances stay until another cause ends them |
 
-Texts and codes of errors from the Compute Engine documentation and from what people report (sheet of Google facts, section 12).
+Texts and codes of errors from the Compute Engine documentation and from what people report (GoogleCloudPlatform/llm-pipeline-examples#87, NVIDIA/aicr#2764).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TEMPLATES = (
 RESERVATION = "gcp:compute/reservation:Reservation"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 NOTICE_S = 30.0
-"""Time between the notice of preemption and the end of a spot machine with GPUs (sheet of Google facts, 4.1)."""
+"""Time between the notice of preemption and the end of a spot machine with GPUs (https://docs.cloud.google.com/compute/docs/instances/spot)."""
 SERIES = 1_000_000_000_000_000_000
 """Instance numbers count from here: as long as Google's, and visibly synthetic."""
 
