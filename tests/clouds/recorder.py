@@ -1,4 +1,4 @@
-"""Pulumi mocks that write down every registration: type, name, inputs, parent, and the options that decide its life."""
+"""Pulumi mocks that record every registration: type, name, inputs, parent and resource options."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ OTHER_STACKS: dict[str, Any] = {
         {"kind": "lustre", "mount": "/scratch", "dns_name": "fs-1.fsx.us-east-1.amazonaws.com", "mount_name": "abcdef"}
     ],
 }
-"""What a foundation and a site answer to a stack reference."""
+"""Outputs of a foundation and a site, for stack references."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """One resource as the engine was told about it."""
+    """One resource as the program registered it."""
 
     type: str
     name: str
@@ -55,19 +55,17 @@ class Registered:
     protected: bool
     ignored: tuple[str, ...]
     fixed: tuple[str, ...]
-    """Inputs whose change the engine makes a replacement, whatever the provider thinks."""
+    """Inputs in `replace_on_changes`."""
     old_first: bool | None
-    """Whether a replacement begins with the end of its predecessor; None where the provider says it."""
+    """`delete_before_replace`; None if the provider decides."""
     depends_on: tuple[str, ...]
     urn: str
     id: str
-    once: tuple[str, ...] = ()
-    """URNs that it may have in an older state."""
 
 
 @dataclass
 class Recording:
-    """Everything that one program registered."""
+    """The registrations of one program."""
 
     resources: list[Registered] = field(default_factory=list)
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -85,7 +83,7 @@ class Recording:
         return found[0]
 
     def before(self, one: Registered) -> list[Registered]:
-        """Everything that a resource is made after, however far."""
+        """The direct and indirect dependencies of a resource."""
         known = {other.urn: other for other in self.resources}
         found: dict[str, Registered] = {}
         waiting = list(one.depends_on)
@@ -106,13 +104,8 @@ Held = Mapping[tuple[str, str], tuple[str, Mapping[str, Any]]]
 """(type, logical name) -> (id, outputs)."""
 
 
-def _older(request: resource_pb2.RegisterResourceRequest, parent: str) -> str:
-    """The URN under another parent, as the engine makes it of an alias."""
-    return f"{parent.rsplit('::', 1)[0]}${request.type}::{request.name}"
-
-
 class _Monitor(mocks.MockMonitor):
-    """The mock monitor, writing down the requests themselves: options such as `retainOnDelete` reach no mock."""
+    """A mock monitor that records requests, because mocks do not receive options such as `retainOnDelete`."""
 
     def __init__(self, recording: Recording, held: Held) -> None:
         super().__init__(_Cloud(recording, held))
@@ -135,7 +128,6 @@ class _Monitor(mocks.MockMonitor):
                 depends_on=tuple(request.dependencies),
                 urn=response.urn,
                 id=response.id,
-                once=tuple(_older(request, one.spec.parentUrn) for one in request.aliases if one.spec.parentUrn),
             )
         )
         return response
@@ -151,7 +143,7 @@ class _Cloud(pulumi.runtime.Mocks):
         self._held = held
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        """An id that can be recognised, and the inputs with the outputs that others read."""
+        """A stable id, and the inputs with the outputs that other resources read."""
         if args.typ == "pulumi:pulumi:StackReference":
             return args.name, {"name": args.name, "outputs": OTHER_STACKS}
         if (args.typ, args.name) in self._held:
@@ -176,7 +168,7 @@ class _Cloud(pulumi.runtime.Mocks):
         return id_, {**known, **args.inputs}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        """What the account answers."""
+        """The result of an invoke."""
         self._recording.calls.append((args.token, dict(args.args)))
         if answers := _answers(args.token):
             return answers.call(args.token, dict(args.args)), []
@@ -189,7 +181,7 @@ class _Cloud(pulumi.runtime.Mocks):
             }, []
         if args.token == "aws:ssm/getParameter:getParameter":
             return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, []
-        raise AssertionError(f"the program asks for {args.token}, which nothing in a plan needs")
+        raise AssertionError(f"the program calls {args.token}, which no plan needs")
 
 
 _ANSWERS = {
@@ -197,7 +189,7 @@ _ANSWERS = {
     "azure-native:": "tests.clouds.azure.answers",
     "gpuinfra:index:azure": "tests.clouds.azure.answers",
 }
-"""Beginning of a token -> module that answers in the cloud's place, where it is not AWS: `resource(type, name, inputs) -> (id, outputs)`, `call(token, arguments)`."""
+"""Prefix of a token -> module with the mock of that cloud: `resource(type, name, inputs) -> (id, outputs)`, `call(token, arguments)`."""
 
 
 def _answers(token: str) -> Any:
@@ -231,12 +223,12 @@ def _hex(name: str) -> str:
 
 
 def allocation_id(name: str) -> str:
-    """What an address is called when somebody takes it."""
+    """The allocation id of an Elastic IP address."""
     return f"eipalloc-{_hex(name)}"
 
 
 def _id(type_: str, name: str) -> str:
-    """An id of the form that AWS gives, because its request models look at forms."""
+    """An id in the format of AWS, which the request models check."""
     if type_ in _PREFIXES:
         return f"{_PREFIXES[type_]}-{_hex(name)}"
     if type_ == "aws:kms/key:Key":
@@ -258,13 +250,13 @@ def record(
     preview: bool = False,
     held: Held | None = None,
 ) -> Recording:
-    """Run a program against the mocks and answer everything it registered.
+    """Run a program against the mocks and return its registrations.
 
-    `held` is what the account has already, by type and logical name: its id and outputs are answered in place of made-up ones.
+    `held` contains existing resources by type and logical name; their ids and outputs replace generated ones.
     """
     held = held or {}
     recording = Recording()
-    # The root of an earlier recording would be the parent of everything in this one, under that stack's name.
+    # Otherwise the root of an earlier recording is the parent of all resources of this one.
     settings.ROOT.set(None)
     mocks.set_mocks(
         _Cloud(recording, held),

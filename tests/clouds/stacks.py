@@ -1,4 +1,4 @@
-"""Programs that the tests of components record: the shipped stacks, and declarations made by hand."""
+"""Programs that the tests of components record: shipped stacks, and declarations in tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuinfra.spec.policy import Use
 from tests.clouds.recorder import Recording, record
 
 TODAY = date(2026, 11, 21)
-"""The day of every test: `tests/conftest.py` tells programs the same one, so that no declaration with a window runs out."""
+"""The date of every test; `tests/conftest.py` sets the same date for programs, so that time windows do not expire."""
 
 
 def shipped_stacks(cloud: str) -> list[str]:
@@ -42,12 +42,12 @@ def plan_of(stack: str) -> Plan:
 
 @functools.cache
 def recording_of(stack: str) -> Recording:
-    """What the program of a shipped stack registers."""
+    """The registrations of the program of a shipped stack."""
     return recording_of_spec(spec_of(stack), stack=stack)
 
 
 def recording_of_spec(spec: ClusterSpec | dict[str, Any], **options: Any) -> Recording:
-    """What a declaration's program registers."""
+    """The registrations of the program of a declaration."""
     parsed = spec if isinstance(spec, ClusterSpec) else parse_spec(spec)
 
     def program() -> None:
@@ -60,7 +60,7 @@ def recording_of_spec(spec: ClusterSpec | dict[str, Any], **options: Any) -> Rec
 
 @functools.cache
 def peer_specs(cloud: str) -> dict[str, ClusterSpec]:
-    """Clusters that other projects publish, on one cloud, without the storage that waits for a part of ours."""
+    """Clusters that other projects publish, on one cloud, without storage that gpuinfra does not support."""
     found = {}
     for path in sorted((Path(__file__).parents[1] / "peers/specs").glob("*.yaml")):
         spec = read_stack(path).spec
@@ -74,7 +74,7 @@ def peer_specs(cloud: str) -> dict[str, ClusterSpec]:
 
 @functools.cache
 def peer_recording_of(cloud: str, name: str) -> Recording:
-    """What the program of such a cluster registers; layers that it does not make are another stack's."""
+    """The registrations of such a cluster; another stack creates the layers that it does not contain."""
     spec = peer_specs(cloud)[name]
     if spec.layers and "foundation" not in spec.layers and not spec.use.foundation:
         spec = spec.model_copy(update={"use": Use(foundation="organization/gpuinfra/base")})

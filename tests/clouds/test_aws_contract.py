@@ -1,4 +1,4 @@
-"""What components on AWS keep to beyond the contract of all clouds (`test_contract.py`): regions, settings of buckets, user data, images."""
+"""Requirements for components on AWS, beyond those of `test_contract.py`: regions, bucket settings, user data, images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _aws(stack: str) -> list[Registered]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_regional_resource_names_its_region(stack: str) -> None:
+def test_every_regional_resource_has_its_region(stack: str) -> None:
     """The region is written on each child and on no global one: a provider for another region changes nothing."""
     region = spec_of(stack).where.region
     for one in _aws(stack):
@@ -39,8 +39,8 @@ def test_every_regional_resource_names_its_region(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_holds_data_audit_or_keys_outlives_the_stack(stack: str) -> None:
-    """Buckets with all their settings, keys, aliases and audit logs are retained; nothing is protected, so that destroy ends."""
+def test_destroy_retains_buckets_and_keys(stack: str) -> None:
+    """Buckets with all their settings, keys and aliases are retained. No resource is protected, so `destroy` succeeds."""
     for one in _aws(stack):
         if one.type.startswith(("aws:s3/bucket:", "aws:kms/")) or (
             one.type.startswith("aws:s3/bucket") and "Object" not in one.type.split(":")[-1][6:]
@@ -50,8 +50,8 @@ def test_what_holds_data_audit_or_keys_outlives_the_stack(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_user_data_is_small_readable_and_without_secrets(stack: str) -> None:
-    """What a node runs first is base64 of a bash script below 16 KB that names its bucket, its bundle's checksum and its own folder."""
+def test_user_data_is_a_small_script_without_secrets(stack: str) -> None:
+    """User data is base64 of a bash script below 16 KB with the key of the bundle and the evidence owner."""
     recording = recording_of(stack)
     for template in recording.of("aws:ec2/launchTemplate:LaunchTemplate"):
         encoded = template.inputs["userData"]
@@ -72,8 +72,8 @@ def _pool_of(template: Registered) -> str:
     return template.inputs["tagSpecifications"][0]["tags"]["gpuinfra:pool"]
 
 
-def test_the_image_stays_the_one_of_the_first_day() -> None:
-    """A vendor's newer image rolls nothing: the parameter that pins it ignores changes of its value, and the template reads it."""
+def test_a_newer_image_does_not_change_the_launch_template() -> None:
+    """The SSM parameter with the image id ignores changes of its value, and launch templates read it."""
     recording = recording_of("aws-p4d")
     pin = recording.one("aws:ssm/parameter:Parameter")
     assert "insecureValue" in pin.ignored
@@ -82,14 +82,14 @@ def test_the_image_stays_the_one_of_the_first_day() -> None:
         assert pin.urn in template.depends_on
 
 
-def test_warnings_of_the_plan_reach_the_engine(caplog: pytest.LogCaptureFixture) -> None:
-    """A finding of level warn is said during `up` too, where people look."""
+def test_warnings_are_logged_during_an_update(caplog: pytest.LogCaptureFixture) -> None:
+    """`pulumi up` logs findings of level warn."""
     recording_of_spec(spec_of("aws-p4d"))
     assert any("budget.recipients" in record.getMessage() for record in caplog.records)
 
 
 def test_policies_are_json_of_the_current_version() -> None:
-    """Every policy document parses and says the version that policy variables need."""
+    """Every policy document is JSON with the version that policy variables require."""
     found = 0
     for one in _aws("aws-p4d"):
         for key in ("policy", "assumeRolePolicy"):

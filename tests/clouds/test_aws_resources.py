@@ -1,4 +1,4 @@
-"""What a plan announces and what the components register are the same resources, resource by resource."""
+"""The resources of a plan are the resources that the components register."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "network": {"existing": {"id": "vpc-00000000000000001", "subnets": {"use1-az4": "subnet-00000000000000001"}}}
     },
     "no trail": {"audit": {"trail": "none"}},
-    "trail into an existing bucket": {"audit": {"bucket": "somebody-elses-audit"}},
+    "trail into an existing bucket": {"audit": {"bucket": "other-audit"}},
     "lustre without a bucket": {"storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}]},
     "lustre without a bucket in an existing network": {
         "network": {"existing": {"id": "vpc-00000000000000001", "subnets": {"use1-az4": "subnet-00000000000000001"}}},
@@ -59,24 +59,24 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("stack", shipped_aws_stacks())
-def test_a_shipped_stack_registers_what_its_plan_announces(stack: str) -> None:
-    """Types, logical names and lifetimes of the plan's list are those of the program."""
-    announced = {(one.type, one.name, bool(one.retained)) for one in resources(plan_of(stack))}
+def test_a_shipped_stack_registers_the_resources_of_its_plan(stack: str) -> None:
+    """Types, logical names and lifetimes are equal."""
+    planned = {(one.type, one.name, bool(one.retained)) for one in resources(plan_of(stack))}
     registered = {(one.type, one.name, one.retained) for one in recording_of(stack).custom}
-    assert announced == registered
+    assert planned == registered
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_variant_registers_what_its_plan_announces(variant: str) -> None:
-    """The same holds for what a declaration can leave out, hand in or add."""
+def test_a_variant_registers_the_resources_of_its_plan(variant: str) -> None:
+    """The same applies to optional parts of a declaration and to existing resources."""
     spec = parse_spec({**BASE, **VARIANTS[variant]})
-    announced = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec, TODAY))}
+    planned = {(one.type, one.name, bool(one.retained)) for one in resources(make_plan(spec, TODAY))}
     registered = {(one.type, one.name, one.retained) for one in recording_of_spec(spec).custom}
-    assert announced == registered
+    assert planned == registered
 
 
 LUSTRE: dict[str, Any] = {"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}
-GROUND = {
+IN_USE = {
     "aws:ec2/vpc:Vpc": "train-network-vpc",
     "aws:ec2/subnet:Subnet": "train-network-private-4",
     "aws:ec2/securityGroup:SecurityGroup": "train-security-storage",
@@ -85,7 +85,7 @@ GROUND = {
 
 
 def _kept(**changes: Any) -> dict[str, list[str]]:
-    """Type -> logical names of what a destroy leaves of networks and file systems, and of logs of file systems."""
+    """Type -> logical names of the retained resources of networks and file systems."""
     found: dict[str, list[str]] = {}
     for one in resources(make_plan(parse_spec({**BASE, **changes}), TODAY)):
         if one.retained and (
@@ -95,23 +95,23 @@ def _kept(**changes: Any) -> dict[str, list[str]]:
     return found
 
 
-def test_a_kept_file_system_keeps_what_it_stands_in_and_only_that() -> None:
-    """VPC, the one subnet, the storage group and the log stay with it: not the NAT gateway's subnet, not another zone's."""
+def test_destroy_retains_only_the_network_of_a_retained_file_system() -> None:
+    """VPC, its subnet, the storage group and the log group are retained, but not subnets of the NAT gateway or of other zones."""
     pools = [BASE["pools"][0], {**BASE["pools"][0], "name": "other", "zone": "use1-az6"}]
-    ground = {type_: [name] for type_, name in GROUND.items()}
+    network = {type_: [name] for type_, name in IN_USE.items()}
     logs = {"aws:cloudwatch/logGroup:LogGroup": ["train-scratch-0-log-group"]}
-    assert _kept(storage=[LUSTRE], pools=pools) == {**ground, **logs}
+    assert _kept(storage=[LUSTRE], pools=pools) == {**network, **logs}
 
 
-def test_a_file_system_that_ends_keeps_no_network() -> None:
-    """Where a bucket keeps the data, or nothing does, the network goes with the stack."""
+def test_destroy_removes_the_network_without_a_retained_file_system() -> None:
+    """With the data in a bucket, or with scratch data, the network is removed."""
     assert _kept(storage=[{**LUSTRE, "bucket": "auto"}]) == {}
     assert _kept(storage=[{**LUSTRE, "deployment": "scratch_2"}]) == {}
     assert _kept() == {}
 
 
-def test_in_another_s_network_only_the_group_stays() -> None:
-    """A network that is not the stack's is nothing that it could keep; its own group in it is."""
+def test_destroy_retains_the_storage_group_in_an_existing_network() -> None:
+    """The stack does not own an existing network, but owns its security group in it."""
     subnets = {"use1-az4": "subnet-00000000000000001"}
     kept = _kept(storage=[LUSTRE], network={"existing": {"id": "vpc-00000000000000001", "subnets": subnets}})
     assert "aws:ec2/vpc:Vpc" not in kept
@@ -119,14 +119,14 @@ def test_in_another_s_network_only_the_group_stays() -> None:
 
 
 def test_names_are_unique() -> None:
-    """No two resources of one type share a logical name, however the parts of names are put together."""
+    """No two resources of one type have the same logical name."""
     for stack in shipped_aws_stacks():
         names = [(one.type, one.name) for one in resources(plan_of(stack))]
         assert len(names) == len(set(names))
 
 
-def test_more_nodes_are_no_more_resources() -> None:
-    """A thousand times the nodes is the same list of resources."""
+def test_the_number_of_resources_does_not_depend_on_the_number_of_nodes() -> None:
+    """2000 nodes need the same resources as 2."""
     few = parse_spec(BASE)
     pools = [{**BASE["pools"][0], "capacity": [{"kind": "on_demand", "count": 2000}]}]
     many = parse_spec({**BASE, "pools": pools})

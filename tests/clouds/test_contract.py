@@ -1,6 +1,6 @@
-"""What every component keeps to, on every cloud, whatever it makes: parents, tags, lifetimes, outputs, secrets, previews.
+"""Requirements for components of every cloud: parents, tags, lifetimes, outputs, secrets, previews.
 
-A cloud takes part by having stacks in `stacks/` and a line in `CARRIES`; nothing else here names one.
+A cloud takes part with stacks in `stacks/` and an entry in `TAGGED`.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shippe
 
 STACKS = [stack for cloud in CLOUDS for stack in shipped_stacks(cloud)]
 WHOLE = {"aws": "aws-p4d", "azure": "azure-ndv5", "gcp": "gcp-a3mega"}
-"""A stack of each cloud that holds all layers."""
+"""A stack of each cloud with all layers."""
 
-CARRIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+TAGGED: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "aws": ("pulumi_aws", "gpuinfra:cluster", ("tags",)),
     "azure-native": ("pulumi_azure_native", "gpuinfra:cluster", ("tags",)),
     "gcp": ("pulumi_gcp", "gpuinfra-cluster", ("user_labels", "labels", "resource_labels")),
 }
-"""Package of the types -> SDK, the key of the cluster's name, the arguments that carry tags."""
+"""Package of the types -> SDK, key of the tag with the cluster name, arguments for tags."""
 
-CARRIES_NONE = {
+UNTAGGED = {
     "gcp:kms/cryptoKeyVersion:CryptoKeyVersion": "versions follow their key",
     "gcp:compute/resourcePolicy:ResourcePolicy": "no labels in the API",
 }
 
-HOLDS = re.compile(
+RETAINED_TYPES = re.compile(
     r"(aws:s3/bucket:Bucket$|aws:kms/key:|aws:cloudwatch/logGroup:.*|azure-native:storage:(StorageAccount|BlobContainer)$|azure-native:keyvault:(Key|Vault)$"
     r"|azure-native:operationalinsights:Workspace$|gcp:storage/bucket:Bucket$|gcp:kms/cryptoKey:|gcp:kms/keyRing:|gcp:logging/projectBucketConfig:)"
 )
 """Types that hold data, keys or audit."""
 
-ACCOUNT_S_OWN = frozenset({"NetworkWatcherRG"})
-"""What a cloud makes by itself, once, under a name of its own."""
+CREATED_BY_CLOUD = frozenset({"NetworkWatcherRG"})
+"""Resources that a cloud creates itself, with a fixed name."""
 
-ASKS_FOR_SECRETS = re.compile(r"list\w*(keys|secrets|credentials)|get\w*(secret|password|accesskey|sas)\w*", re.I)
+RETURNS_SECRETS = re.compile(r"list\w*(keys|secrets|credentials)|get\w*(secret|password|accesskey|sas)\w*", re.I)
 
 
 def _class_of(one: Registered) -> Any:
     package, module, kind = one.type.split(":")
-    sdk = importlib.import_module(CARRIES[package][0])
+    sdk = importlib.import_module(TAGGED[package][0])
     return getattr(getattr(sdk, module.split("/")[0]), kind)
 
 
 def _of_clouds(stack: str) -> list[Registered]:
-    return [one for one in recording_of(stack).custom if one.type.split(":")[0] in CARRIES]
+    return [one for one in recording_of(stack).custom if one.type.split(":")[0] in TAGGED]
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_resource_has_a_component_of_ours_as_parent(stack: str) -> None:
-    """Nothing hangs on the stack itself but the cluster, and every parent is a component that we wrote."""
+def test_every_resource_is_inside_a_component(stack: str) -> None:
+    """Only the cluster is a child of the stack; the parent of every other resource is a component of gpuinfra."""
     ours = [one for one in recording_of(stack).resources if one.type != "pulumi:pulumi:Stack"]
     parents = {one.name: one.parent.split("::")[2].split("$")[-1] for one in ours}
     (top,) = [name for name, parent in parents.items() if parent == "pulumi:pulumi:Stack"]
@@ -67,13 +67,13 @@ def test_every_resource_has_a_component_of_ours_as_parent(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_everything_that_can_carry_tags_carries_ours(stack: str) -> None:
-    """Each class with an argument for tags or labels is given the cluster's, because cost and membership are read from them."""
+def test_every_taggable_resource_has_the_tags_of_the_cluster(stack: str) -> None:
+    """Each class with an argument for tags or labels has the tags of the cluster, which cost reports and the handover read."""
     seen = 0
     for one in _of_clouds(stack):
-        _, key, names = CARRIES[one.type.split(":")[0]]
+        _, key, names = TAGGED[one.type.split(":")[0]]
         takes = [name for name in names if name in inspect.signature(_class_of(one)._internal_init).parameters]
-        if not takes or one.type in CARRIES_NONE:
+        if not takes or one.type in UNTAGGED:
             continue
         tags = next((one.inputs[_camel(name)] for name in takes if one.inputs.get(_camel(name))), None)
         if isinstance(tags, list):
@@ -90,13 +90,13 @@ def _camel(name: str) -> str:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_holds_data_audit_or_keys_outlives_the_stack(stack: str) -> None:
-    """Such things are retained, unless the plan says that their data ends with the cluster; nothing is protected, so that a destroy ends."""
+def test_destroy_retains_data_audit_records_and_keys(stack: str) -> None:
+    """They are retained unless the plan deletes their data with the cluster. No resource is protected, so `destroy` succeeds."""
     plan = plan_of(stack)
     announced = {one.what for one in plan.kept}
     for one in _of_clouds(stack):
         assert not one.protected, one.name
-        if HOLDS.match(one.type):
+        if RETAINED_TYPES.match(one.type):
             ends = any(fs.name in one.name and fs.lifetime is Lifetime.ENDS for fs in plan.file_systems)
             assert one.retained or (ends and not one.type.startswith(("aws:s3", "gcp:storage"))) or _scratch(one), (
                 one.name
@@ -106,13 +106,13 @@ def test_what_holds_data_audit_or_keys_outlives_the_stack(stack: str) -> None:
 
 
 def _scratch(one: Registered) -> bool:
-    """What holds a copy only: logs of a file system that itself ends, bundles, containers of an account that is kept."""
+    """Resources with copies: logs of a file system that is deleted, bundles, containers of a retained account."""
     return one.name.endswith(("-log", "-bundles", "-bootstrap"))
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_components_register_their_outputs(stack: str) -> None:
-    """Every component ends with its outputs, and the cluster's say what is kept and why."""
+    """Every component registers outputs, and the outputs of the cluster list retained resources with the reason."""
     recording = recording_of(stack)
     components = [one for one in recording.resources if not one.custom and one.type != "pulumi:pulumi:Stack"]
     assert components
@@ -126,8 +126,8 @@ def test_components_register_their_outputs(stack: str) -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_a_preview_registers_what_an_up_registers(cloud: str) -> None:
-    """No resource is made inside an apply: the list of names, parents and lifetimes is complete before anything exists."""
+def test_a_preview_registers_all_resources(cloud: str) -> None:
+    """No resource is created inside `apply`: a preview registers the same names, parents and lifetimes as an update."""
     spec = spec_of(WHOLE[cloud])
     previewed, deployed = (
         {(one.type, one.name, one.parent.split("::")[-1], one.retained, one.protected) for one in told.resources}
@@ -137,18 +137,18 @@ def test_a_preview_registers_what_an_up_registers(cloud: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_program_asks_for_a_secret_or_writes_one(stack: str) -> None:
-    """Nodes and file systems work by identities: no key, password or token is asked of a cloud, and none is in an input or an output."""
+def test_programs_read_and_write_no_secrets(stack: str) -> None:
+    """Nodes and file systems use identities: no call returns a key, password or token, and no input or output contains one."""
     recording = recording_of(stack)
-    assert [token for token, _ in recording.calls if ASKS_FOR_SECRETS.search(token.rsplit(":", 1)[-1])] == []
+    assert [token for token, _ in recording.calls if RETURNS_SECRETS.search(token.rsplit(":", 1)[-1])] == []
     told = json.dumps([recording.outputs, [one.inputs for one in recording.custom]], default=str)
     for word in ("PRIVATE KEY", "AccountKey=", "SharedAccessSignature", "aws_secret_access_key", "adminPassword"):
         assert word.lower() not in told.lower(), word
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_two_stacks_of_one_account_share_no_name(cloud: str) -> None:
-    """Names that are made by us and not by Pulumi differ between stacks of the same declaration, or are inside something whose name does."""
+def test_two_stacks_in_one_account_have_different_names(cloud: str) -> None:
+    """Fixed names differ between stacks with the same declaration, or are inside a resource whose name differs."""
     both = []
     for stack in ("one", "two"):
         recording = recording_of_spec(spec_of(WHOLE[cloud]), stack=stack)
@@ -158,7 +158,7 @@ def test_two_stacks_of_one_account_share_no_name(cloud: str) -> None:
             for one in recording.custom
             for key in top
             if isinstance(one.inputs.get(key), str) and not one.type.startswith("gpuinfra:")
-            if one.inputs[key] not in ACCOUNT_S_OWN
+            if one.inputs[key] not in CREATED_BY_CLOUD
         }
         both.append(named)
     assert both[0]
@@ -166,8 +166,8 @@ def test_two_stacks_of_one_account_share_no_name(cloud: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_logical_names_are_unique_and_begin_with_the_cluster(stack: str) -> None:
-    """No two resources of one type share a logical name, and each tells whose it is."""
+def test_logical_names_are_unique_and_begin_with_the_cluster_name_name(stack: str) -> None:
+    """No two resources of one type have the same logical name, and each name begins with the name of the cluster."""
     names = [(one.type, one.name) for one in recording_of(stack).resources if one.type != "pulumi:pulumi:Stack"]
     assert len(names) == len(set(names))
     assert all(name.startswith(spec_of(stack).name) for type_, name in names if not type_.startswith("pulumi:"))
@@ -180,7 +180,7 @@ SAME_NAMES = (
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_clouds_have_components_of_the_same_names(cloud: str) -> None:
-    """A program for one cloud reads like one for another: same classes, each with frozen arguments of its own and a docstring."""
+    """Programs for different clouds use the same class names, each with a frozen class of arguments and a docstring."""
     package = importlib.import_module(CLOUDS[cloud])
     for name in SAME_NAMES:
         component, args = getattr(package, name), getattr(package, f"{name}Args")

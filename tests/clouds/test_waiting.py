@@ -10,11 +10,11 @@ from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import recording_of
 
 Pairs = Iterator[tuple[Registered, list[Registered]]]
-"""Something that relies on more than one thing, and what it relies on."""
+"""A resource, and the resources that it requires."""
 
 
 def _buckets(recording: Recording) -> Pairs:
-    """Who writes into a bucket, or has others write into it, relies on all of its settings."""
+    """Resources that write to a bucket, or let others write to it, require all of its settings."""
     settings: dict[str, list[Registered]] = {}
     for one in recording.custom:
         if one.type.startswith("aws:s3/bucket") and not one.type.endswith((":Bucket", ":BucketObjectv2")):
@@ -29,7 +29,7 @@ def _buckets(recording: Recording) -> Pairs:
 
 
 def _groups(recording: Recording) -> Pairs:
-    """A machine or a file system relies on every rule of its security groups."""
+    """Launch templates and file systems require every rule of their security groups."""
     rules: dict[str, list[Registered]] = {}
     for one in recording.custom:
         if one.type.startswith("aws:vpc/securityGroup"):
@@ -44,7 +44,7 @@ def _groups(recording: Recording) -> Pairs:
 
 
 def _firewalls(recording: Recording) -> Pairs:
-    """A machine relies on every firewall rule of the networks that it is in."""
+    """Instance templates require every firewall rule of their networks."""
     rules: dict[str, list[Registered]] = {}
     for one in recording.of("gcp:compute/firewall:Firewall"):
         rules.setdefault(str(one.inputs["network"]), []).append(one)
@@ -56,14 +56,14 @@ def _firewalls(recording: Recording) -> Pairs:
 
 
 def _apis(recording: Recording) -> Pairs:
-    """Everything in a project relies on the APIs that the stack turns on there."""
+    """Resources of a project require the APIs that the stack enables."""
     services = recording.of("gcp:projects/service:Service")
     for one in recording.custom:
         if one.inputs.get("project") and one not in services and services:
             yield one, services
 
 
-RELIES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
+REQUIRES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
     "aws-p4d": {"buckets": _buckets, "groups": _groups},
     "aws-p5-block": {"buckets": _buckets, "groups": _groups},
     "gcp-a3mega": {"firewalls": _firewalls, "apis": _apis},
@@ -72,11 +72,11 @@ RELIES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
 }
 
 
-@pytest.mark.parametrize(("stack", "what"), [(stack, what) for stack, all_ in RELIES.items() for what in all_])
-def test_what_a_thing_relies_on_is_made_before_it(stack: str, what: str) -> None:
-    """Through however many steps: a bucket's settings before what is written there, rules before machines, APIs before everything."""
+@pytest.mark.parametrize(("stack", "what"), [(stack, what) for stack, all_ in REQUIRES.items() for what in all_])
+def test_required_resources_are_created_first(stack: str, what: str) -> None:
+    """Bucket settings exist before objects, rules before nodes, and APIs before resources, also through indirect dependencies."""
     recording = recording_of(stack)
-    pairs = list(RELIES[stack][what](recording))
+    pairs = list(REQUIRES[stack][what](recording))
     assert pairs
     assert max(len(needed) for _, needed in pairs) > 1
     for one, needed in pairs:

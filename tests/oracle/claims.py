@@ -27,7 +27,7 @@ def oracle(stack: str) -> list[dict[str, Any]]:
 
 
 def problems(state: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The claims that do not hold, each with what was found."""
+    """The claims that do not hold, with the actual values."""
     grouped = group(state)
     return [problem for claim in claims if (problem := _problem(grouped, claim))]
 
@@ -67,13 +67,13 @@ def _problem(grouped: dict[str, list[dict[str, Any]]], claim: Mapping[str, Any])
             else f"{where}; found {len(found)}, expected {claim['count']}: {found!r}"
         )
     other = jmespath.search(claim["same"], grouped) or []
-    # An empty set is equal to an empty set; a claim that compares nothing claims nothing.
+    # Two empty sets are equal, so a claim must find something.
     same = found and other and set(map(str, found)) == set(map(str, other))
     return None if same else f"{where}; found {sorted(map(str, found))}, expected {sorted(map(str, other))}"
 
 
 def _readable(key: str, value: Any) -> Any:
-    """Documents inside text as documents, numbers as whole numbers where they are."""
+    """JSON text as documents, and whole numbers as integers."""
     if key in _JSON_TEXT and isinstance(value, str):
         return json.loads(value)
     if key == "userData" and isinstance(value, str):

@@ -18,7 +18,7 @@ State = list[dict[str, Any]]
 
 
 def state_of(stack: str) -> State:
-    """What the program registers, in the shape of an exported state."""
+    """The registrations of a program in the format of an exported state."""
     return [
         {"type": one.type, "id": one.id, "inputs": copy.deepcopy(one.inputs), "outputs": {}}
         for one in recording_of(stack).custom
@@ -26,14 +26,14 @@ def state_of(stack: str) -> State:
 
 
 @pytest.mark.parametrize("stack", ORACLES)
-def test_the_program_holds_every_claim(stack: str) -> None:
+def test_every_claim_holds(stack: str) -> None:
     """What the program registers fulfills every claim about the stack."""
     assert problems(state_of(stack), oracle(stack)) == []
 
 
 @pytest.mark.parametrize("stack", ORACLES)
-def test_no_claim_holds_of_nothing(stack: str) -> None:
-    """An empty deployment fails the oracle: most claims say that something is there."""
+def test_no_claim_holds_for_an_empty_state(stack: str) -> None:
+    """Every claim about existing resources fails for an empty state."""
     claims = oracle(stack)
     positive = [claim for claim in claims if claim.get("count") != 0]
     assert len(problems([], positive)) == len(positive)
@@ -150,7 +150,7 @@ BREAKS: list[Callable[[State], None]] = [
 
 @pytest.mark.parametrize("breaks", BREAKS, ids=lambda breaks: breaks.__name__.strip("_"))
 def test_a_broken_state_is_found(breaks: Callable[[State], None]) -> None:
-    """Each mistake that people make with such clusters is named by at least one claim."""
+    """At least one claim fails for each common mistake."""
     state = state_of("aws-p4d")
     breaks(state)
     assert problems(state, oracle("aws-p4d"))
@@ -163,7 +163,7 @@ ROLE = "aws:iam/role:Role"
 
 
 def _input(type_: str, key: str, value: Any) -> Callable[[State], None]:
-    """A break that gives one input of the first resource of a type another value; None takes it away."""
+    """Sets one input of the first resource of a type; None removes it."""
 
     def broken(state: State) -> None:
         inputs = _all(state, type_)[0]["inputs"]
@@ -261,7 +261,7 @@ MORE_BREAKS: dict[str, Callable[[State], None]] = {
 
 @pytest.mark.parametrize("name", MORE_BREAKS)
 def test_a_broken_setting_is_found(name: str) -> None:
-    """Each setting that AWS takes in silence, and that is wrong for such a cluster, is named by at least one claim."""
+    """At least one claim fails for each wrong setting that AWS accepts."""
     state = state_of("aws-p4d")
     MORE_BREAKS[name](state)
     assert problems(state, oracle("aws-p4d"))

@@ -1,4 +1,4 @@
-"""Broken states of the Azure stack: each mistake is named by at least one claim of its oracle."""
+"""Broken states of the Azure stack: at least one claim fails for each mistake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NIC = (MODEL, "networkProfile", "networkInterfaceConfigurations", 0)
 
 
 def _set(type_: str, *path: Any, to: Any, which: str = "") -> Callable[[State], None]:
-    """A break that gives one place in the inputs of a resource another value; `which` is a part of its id."""
+    """Sets one value in the inputs of a resource; `which` is a part of its id."""
 
     def broken(state: State) -> None:
         here: Any = next(one["inputs"] for one in state if one["type"] == type_ and which in str(one["id"]))
@@ -167,7 +167,7 @@ BREAKS: dict[str, Callable[[State], None]] = {
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_state_is_found(name: str) -> None:
-    """Each setting that Azure takes in silence, and that is wrong for such a cluster, is named by at least one claim."""
+    """At least one claim fails for each wrong setting that the cloud accepts."""
     state = state_of(STACK)
     BREAKS[name](state)
     assert problems(state, oracle(STACK))

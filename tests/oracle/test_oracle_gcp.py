@@ -1,4 +1,4 @@
-"""Broken states of the Google stack: each mistake is named by at least one claim of its oracle."""
+"""Broken states of the Google stack: at least one claim fails for each mistake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _named(state: State, type_: str, end: str) -> dict[str, Any]:
 
 
 def _set(type_: str, *path: Any, to: Any, index: int = 0) -> Callable[[State], None]:
-    """A break that gives one place in the inputs of a resource another value; None takes it away."""
+    """Sets one value in the inputs of a resource; None removes it."""
 
     def broken(state: State) -> None:
         here: Any = _inputs(state, type_, index)
@@ -205,7 +205,7 @@ BREAKS: dict[str, Callable[[State], None]] = {
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_setting_is_found(name: str) -> None:
-    """Each setting that Google takes, or the provider sets by itself, and that is wrong for such a cluster, breaks a claim."""
+    """At least one claim fails for each wrong setting that the cloud accepts."""
     state = state_of(STACK)
     BREAKS[name](state)
     assert problems(state, oracle(STACK))

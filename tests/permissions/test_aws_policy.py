@@ -1,4 +1,4 @@
-"""The policies that `gpuinfra permissions` prints, under which the shipped stacks are made, read, changed and removed."""
+"""The policies of `gpuinfra permissions` on AWS: shipped stacks are created, read, updated and deleted under them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STACKS = shipped_aws_stacks()
 
 
 class Held:
-    """As much of a stand-in cloud as the judge asks: what is there, by type and id."""
+    """The part of a stand-in cloud that the policy evaluation reads: resources by type and id."""
 
     def __init__(self, recording: Recording) -> None:
         self.store = self
@@ -37,12 +37,12 @@ class Held:
         return self._held.get((token, id))
 
     def every(self) -> list[Resource]:
-        """All of them."""
+        """All resources."""
         return [one for one in self._held.values() if one.type.startswith("aws:")]
 
 
 def _life(stack: str, operator: Operator) -> Iterator[str]:
-    """Make, read, change and remove everything of a stack in the operator's name; gives what is refused."""
+    """Create, read, update and delete all resources of a stack as the operator; yields denied requests."""
     recording = recording_of(stack)
     cloud: Any = Held(recording)
     kept = {(one.type, one.id) for one in recording.custom if one.retained}
@@ -65,7 +65,7 @@ def _life(stack: str, operator: Operator) -> Iterator[str]:
 
 
 def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Another value of everything that the table looks at."""
+    """Changed values of all inputs that need a permission."""
     found: dict[str, Any] = {key: "changed" for key in inputs if key not in ("name", "tags", "bucket", "key", "role", "region", "launchTemplate",
              "mixedInstancesPolicy", "iamRoleArn", "cloudWatchLogsRoleArn", "autoscalingGroupName", "dataRepositoryPath", "routeTableId")}  # fmt: skip
     tags = inputs.get("tags")
@@ -83,14 +83,14 @@ def _permissions(stack: str) -> Permissions:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_stack_lives_under_its_own_policies(stack: str) -> None:
-    """Every call that the provider makes for every resource of a stack is allowed: names, tags, regions and services of the policies are those of what is made."""
+def test_a_stack_deploys_under_its_policies(stack: str) -> None:
+    """Every request for every resource of a stack is allowed."""
     assert list(_life(stack, Operator(_permissions(stack).documents))) == []
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_action_is_superfluous(stack: str) -> None:
-    """A life of a stack uses every action that it is given, but for what the program asks beside its resources."""
+def test_every_action_is_used(stack: str) -> None:
+    """A deployment uses every action, except for those of the program's own requests."""
     permissions = _permissions(stack)
     elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
     operator = Operator(permissions.documents)
@@ -103,8 +103,8 @@ def test_no_action_is_superfluous(stack: str) -> None:
     ["ec2:CreateVpc", "ec2:DeleteSubnet", "iam:PassRole", "s3:PutBucketPolicy", "s3:PutObject", "autoscaling:UpdateAutoScalingGroup",
      "fsx:CreateFileSystem", "kms:CreateKey", "logs:PutRetentionPolicy", "cloudtrail:StartLogging", "ssm:PutParameter", "budgets:ModifyBudget"],
 )  # fmt: skip
-def test_without_one_action_aws_refuses(action: str) -> None:
-    """Take one action out, and what needs it is refused with AWS's own sentence about that action, and nothing else is."""
+def test_without_one_action_the_request_is_denied(action: str) -> None:
+    """Without one action, only requests that need it are denied, with the message of AWS."""
     without = [_without(document, action) for document in _permissions("aws-p4d").documents]
     refused = list(_life("aws-p4d", Operator(without)))
     assert refused
@@ -120,16 +120,16 @@ def _without(document: Mapping[str, Any], action: str) -> dict[str, Any]:
     return {**document, "Statement": statements}
 
 
-def test_another_cluster_is_out_of_reach() -> None:
-    """The policies of one stack do not let its operator change or delete what another one made, nor make it elsewhere."""
+def test_resources_of_another_cluster_are_denied() -> None:
+    """The policies of one stack allow no change of resources of another stack, and no resources in another region."""
     refused = "\n".join(_life("aws-p5-block", Operator(_permissions("aws-p4d").documents)))
     for action in ("ec2:DeleteVpc", "s3:PutBucketPolicy", "iam:CreateRole", "ec2:CreateVpc", "autoscaling:UpdateAutoScalingGroup"):  # fmt: skip
         assert f"perform: {action} on" in refused
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_policies_are_ones_that_iam_takes(stack: str) -> None:
-    """Grammar and actions are known to a linter, each document is below IAM's limit, and a role can carry all of them."""
+def test_iam_accepts_the_policies(stack: str) -> None:
+    """cfn-lint accepts grammar and actions, and size and number of documents are within the limits of IAM."""
     documents = _permissions(stack).documents
     assert len(documents) <= POLICIES_OF_A_ROLE
     resources = {}
@@ -144,8 +144,8 @@ def test_the_policies_are_ones_that_iam_takes(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_no_action_is_a_wildcard_and_no_statement_is_unbounded(stack: str) -> None:
-    """Actions are named one by one, and a statement for every resource has a condition; two kinds cannot have one."""
+def test_no_action_is_a_wildcard_and_every_statement_is_restricted(stack: str) -> None:
+    """No action is a wildcard, and a statement for all resources has a condition, except for hosted zones."""
     for document in _permissions(stack).documents:
         for statement in document["Statement"]:
             assert all("*" not in action for action in statement["Action"])
@@ -154,7 +154,7 @@ def test_no_action_is_a_wildcard_and_no_statement_is_unbounded(stack: str) -> No
 
 
 def test_statements_are_packed_below_the_limit() -> None:
-    """Statements go into as few documents as fit, and none is lost."""
+    """Statements are packed into few documents, and none is lost."""
     statements = [{"Sid": f"S{index}", "Action": ["a:b"] * 30} for index in range(40)]
     made = documents_of(statements, 1000)
     assert [one for document in made for one in document["Statement"]] == statements
@@ -162,8 +162,8 @@ def test_statements_are_packed_below_the_limit() -> None:
     assert len(made) < 20
 
 
-def test_an_unused_permission_is_a_finding_where_its_operation_was_done() -> None:
-    """What was allowed for a creation that happened and was not asked is named; what is for a deletion that did not happen is not."""
+def test_an_unused_permission_of_a_completed_operation_is_a_finding() -> None:
+    """An unused permission is reported if its operation ran, and counted separately if it did not."""
     permissions = _permissions("aws-p4d")
     asked = {"ec2:CreateVpc"}
     seen = {"used": sorted(asked), "refused": [], "operations": [["aws:ec2/vpc:Vpc", "create"]], "restricted": True}
@@ -174,8 +174,8 @@ def test_an_unused_permission_is_a_finding_where_its_operation_was_done() -> Non
     assert "ec2:CreateVpc" not in found["unused"] + found["not_exercised"]
 
 
-def test_a_request_of_the_handover_is_judged_too() -> None:
-    """Requests that an SDK signs are asked of the same policies: evidence is read, and nobody else's bucket is."""
+def test_requests_of_the_handover_are_checked() -> None:
+    """Signed requests of an SDK are checked by the same policies: evidence is readable, another bucket is not."""
     operator = Operator(_permissions("aws-p4d").documents)
     mine = "arn:aws:s3:::train-evidence-000000000000-us-east-1-06011db7/evidence/train/x"
     operator.check(judge, judge.http("s3:GetObject", mine, "us-east-1"))

@@ -1,4 +1,4 @@
-"""The table of IAM actions against two opinions that are not ours: CloudFormation's handlers, and the calls that botocore knows."""
+"""The IAM actions in the table of resources, compared with the handlers of CloudFormation and the calls in botocore."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTERPARTS = {
     for kind in ACTIONS
     if kind.startswith("s3/bucket") and not kind.endswith(("Policy", "Objectv2"))
 }
-"""Types that CloudFormation cuts differently."""
+"""Types that CloudFormation divides differently."""
 
 NO_HANDLERS = {
     "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
@@ -38,7 +38,7 @@ NO_HANDLERS = {
 }
 
 THEIRS_ONLY = {
-    "a part of the service that we do not use": (
+    "a feature that gpuinfra does not use": (
         "ec2:createvpcencryptioncontrol ec2:attachvpngateway ec2:detachvpngateway ec2:describevpngateways ec2:acceptaddresstransfer ec2:associateaddress"
         " ec2:disassociateaddress vpc-lattice:* vpce:allowmultiregion managed-fleets:* cloudwatch:putmetricalarm elasticloadbalancing:describe*"
         " autoscaling:enablemetricscollection autoscaling:putnotificationconfiguration autoscaling:suspendprocesses s3tables:* firehose:tagdeliverystream"
@@ -55,10 +55,10 @@ THEIRS_ONLY = {
         "ec2:authorizesecuritygroup* ec2:createsecuritygroup ec2:deletesecuritygroup iam:*rolepolicy iam:passrole s3:putbucketlogging"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
     ),
-    "CloudFormation looks around before it acts": "ec2:describe* ec2:get* ssm:get*",
+    "CloudFormation reads more": "ec2:describe* ec2:get* ssm:get*",
 }
 OURS_ONLY = {
-    "the provider looks at more": (
+    "the provider reads more": (
         "ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute ec2:describeprefixlists ec2:describelaunchtemplateversions"
         " ssm:getparameter s3:getbucketlocation s3:getbucketpolicy s3:getbucketrequestpayment fsx:listtagsforresource iam:listroletags"
         " iam:listinstanceprofilesforrole iam:listinstanceprofiletags"
@@ -66,7 +66,7 @@ OURS_ONLY = {
     "the provider changes in place or tags what CloudFormation replaces": (
         "ec2:createtags ec2:deletetags ec2:modifysecuritygrouprules ec2:modifylaunchtemplate iam:taginstanceprofile iam:untaginstanceprofile"
     ),
-    "AWS's documentation asks for it, the schema forgets it": "route53:associatevpcwithhostedzone iam:attachrolepolicy",
+    "required by the AWS documentation, missing in the schema": "route53:associatevpcwithhostedzone iam:attachrolepolicy",
 }
 
 
@@ -77,7 +77,7 @@ def _every() -> dict[str, dict[str, Any]]:
 
 @functools.cache
 def _handlers(kind: str) -> dict[str, set[str]]:
-    """Operation -> permissions that CloudFormation's handlers say they need."""
+    """Operation -> permissions of the CloudFormation handlers."""
     found: dict[str, set[str]] = {}
     schemas = _every()
     for name in COUNTERPARTS.get(kind, (_counterpart(f"aws:{kind}"),)):
@@ -96,7 +96,7 @@ def _explained(action: str, reasons: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_creation_and_deletion_agree_with_cloudformation(kind: str) -> None:
-    """What CloudFormation's own handler needs to make and delete a type, ours has, or the reason why not is written down."""
+    """The table has every permission of the CloudFormation handlers for creation and deletion, or a reason."""
     handlers = _handlers(kind)
     assert bool(handlers) == (kind not in NO_HANDLERS), kind
     ours = _ours(kind, *OPERATIONS)
@@ -107,15 +107,15 @@ def test_creation_and_deletion_agree_with_cloudformation(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ACTIONS if kind not in NO_HANDLERS])
-def test_nothing_is_asked_that_cloudformation_never_needs(kind: str) -> None:
-    """An action of ours that no handler of the type knows has its reason; the table does not grow by guesses."""
+def test_every_action_is_used_by_cloudformation(kind: str) -> None:
+    """An action that no handler of the type has needs a reason."""
     theirs = set().union(*_handlers(kind).values())
     extra = {one for one in _ours(kind, *OPERATIONS) if not any(fnmatch.fnmatch(one, other) for other in theirs)}
     assert {one for one in extra if not _explained(one, OURS_ONLY)} == set()
 
 
 def test_no_reason_is_stale() -> None:
-    """Each pattern explains a difference that is there."""
+    """Each pattern matches an existing difference."""
     theirs, ours = set(), set()
     for kind in ACTIONS:
         handlers = _handlers(kind)
@@ -147,7 +147,7 @@ ON_UPDATE = {
 
 
 def test_every_call_of_a_creation_is_in_the_table() -> None:
-    """The calls that the request mapping makes for the shipped stacks, checked against AWS's models, are each allowed by an action of the same type."""
+    """Each API call for a shipped stack is allowed by an action of its type."""
     seen = 0
     for stack in shipped_aws_stacks():
         for resource in recording_of(stack).custom:
@@ -164,7 +164,7 @@ def test_every_call_of_a_creation_is_in_the_table() -> None:
 
 
 def test_every_type_of_a_shipped_stack_has_a_row() -> None:
-    """No resource is made that the table says nothing about."""
+    """Every type of a shipped stack is in the table."""
     used = {one.type for stack in shipped_aws_stacks() for one in recording_of(stack).custom}
     assert {one for one in used if one.startswith("aws:")} == {f"aws:{kind}" for kind in ACTIONS} & used
     assert {one.removeprefix("aws:") for one in used if one.startswith("aws:")} - set(ACTIONS) == set()

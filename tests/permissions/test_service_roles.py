@@ -1,7 +1,7 @@
-"""What services of a cloud are given by the components: each grant with what that service does with it, and no other.
+"""Permissions of cloud services: each one with its use, and no others.
 
-A rehearsal plays no service that writes flows, trails or records, so these are written out by hand from the clouds' own pages (read 2026-11-21),
-and every shipped stack is held to them.
+A rehearsal does not simulate delivery of flow logs, trails and records, so the expected permissions are from the documentation of the clouds
+(read 2026-11-21) and compared with every shipped stack.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _actions(document: str) -> set[str]:
 
 
 @pytest.mark.parametrize("stack", shipped_stacks("aws"))
-def test_services_of_aws_may_do_what_they_do_and_no_more(stack: str) -> None:
-    """Every role is a node's or of a service that is known here; its actions are those that the service uses, on a log group of the stack only."""
+def test_service_roles_on_aws_have_the_documented_permissions(stack: str) -> None:
+    """Every role belongs to nodes or to a listed service, and has the documented actions on log groups of the stack only."""
     for service, documents in _policies(stack).items():
         if service == "ec2.amazonaws.com":
             continue
@@ -83,8 +83,8 @@ def test_services_of_aws_may_do_what_they_do_and_no_more(stack: str) -> None:
                 assert not decide(AccessRequest("service", action, other), [document])[0], action
 
 
-def test_a_service_writes_into_its_own_group() -> None:
-    """The same policies let the service do its work on the group that is its."""
+def test_a_service_writes_to_its_log_group() -> None:
+    """The policies allow writing to exactly one log group."""
     groups = {one.inputs["name"] for one in recording_of("aws-p4d").of("aws:cloudwatch/logGroup:LogGroup")}
     for service in AWS:
         (document,) = _policies("aws-p4d")[service]
@@ -126,8 +126,8 @@ BROAD: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("action", "statement"), BROAD, ids=[one[0] for one in BROAD])
-def test_a_broad_policy_would_be_seen(action: str, statement: dict[str, Any]) -> None:
-    """The evaluation that refuses somebody else's log group to ours allows it to a policy without bounds."""
+def test_a_broad_policy_is_found(action: str, statement: dict[str, Any]) -> None:
+    """An unrestricted policy allows another log group."""
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     assert decide(AccessRequest("service", "logs:PutLogEvents", f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:/other:log-stream:a"), [document])[0]  # fmt: skip
     assert _actions(document) == {action}

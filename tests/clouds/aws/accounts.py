@@ -1,6 +1,6 @@
-"""A recording made in moto, another project's model of AWS: each resource's calls, with the ids that the model gives in place of those of the recording.
+"""Creates a recording in moto, an independent model of AWS: the calls of each resource, with the ids of moto.
 
-What a call refers to has to be there, because the model looks it up: the order, the references and the names of a program are tried with it.
+moto looks up every reference, so this tests the order, references and names of a program.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.clouds.aws import requests
 from tests.clouds.recorder import ACCOUNT, Recording, Registered, allocation_id
 
 MODEL_ACCOUNT = "123456789012"
-"""The account that moto stands for."""
+"""The account of moto."""
 REGION = "us-east-1"
-"""S3's own."""
+"""The default region of S3."""
 ITSELF = ("vpc-1", "subnet-1", "igw-1", "00000000-0000-0000-0000-000000000001")
-"""How the second call of a mapping names what the first one made."""
+"""Placeholders in later calls of a mapping for the id from the first call."""
 
 IDS = {
     "aws:ec2/vpc:Vpc": "Vpc.VpcId",
@@ -38,48 +38,48 @@ IDS = {
     "aws:fsx/lustreFileSystem:LustreFileSystem": "FileSystem.FileSystemId",
     "aws:kms/key:Key": "KeyMetadata.KeyId",
 }
-"""Where the answer to the first call of a type says the id. Other types are known by their names."""
+"""Path of the id in the response to the first call of a type. Other types are identified by name."""
 
 NOT_IN_MOTO = {
-    "s3 PutBucketLogging": "moto 5.2 takes a principal for a mapping while it looks who may write logs, and falls over our denial for `*`",
+    "s3 PutBucketLogging": "moto 5.2 expects a mapping as principal and fails on a statement with the principal `*`",
     "ec2 CreatePlacementGroup": "moto has no placement groups",
-    "autoscaling StartInstanceRefresh": "moto has no instance refresh; botocore's model has looked at it",
-    "fsx CreateDataRepositoryAssociation": "moto has file systems of FSx and nothing that belongs to them",
+    "autoscaling StartInstanceRefresh": "moto has no instance refresh; the botocore model checks the request",
+    "fsx CreateDataRepositoryAssociation": "moto supports file systems of FSx only",
 }
-"""Calls that moto does not have, each with its reason."""
+"""Calls that moto does not support, with the reason."""
 
 REFUSED = {
-    "s3 PutObject": "403: moto reads a bucket's policy without the conditions of its statements, so what denies an unencrypted request denies each",
+    "s3 PutObject": "403: moto ignores conditions of a bucket policy, so the deny of requests without TLS applies to all requests",
 }
-"""Calls that moto refuses and AWS would not, each with its reason."""
+"""Calls that moto rejects and AWS accepts, with the reason."""
 
 _ITSELF = re.compile(r"(?<![\w-])(" + "|".join(ITSELF) + r")(?![\w-])")
-"""The whole word: an id that the model made may begin with `vpc-1`."""
+"""Whole words only: an id of moto can begin with `vpc-1`."""
 _GIVEN = re.compile(r"\b(vpc|subnet|sg)-[0-9a-f]{17}\b")
 _ACCOUNT = re.compile(rf"(?<![0-9a-f]){ACCOUNT}(?![0-9a-f])")
 
 
 class Model:
-    """One account of moto, filled resource by resource. To be used inside `moto.mock_aws()`."""
+    """One account of moto. Use it inside `moto.mock_aws()`."""
 
     def __init__(self, region: str, *, managed: bool) -> None:
         self.region = region
         self.managed = managed
-        """Whether moto was told to hold AWS's own policies, which takes it a second."""
+        """True if moto loads the AWS managed policies, which takes a second."""
         self.made: dict[str, str] = {}
         """Id in the recording -> id in the model."""
         self.missing: set[str] = set()
-        """Calls that moto turned out not to have, or not to understand."""
+        """Calls that moto does not support."""
 
     def make(self, recording: Recording) -> Iterator[str]:
-        """Make everything; gives what the model refuses."""
+        """Create all resources; yields rejected calls."""
         self._give(recording)
         for resource in recording.custom:
             if resource.type not in requests.NO_CALL:
                 yield from self._make(resource)
 
     def _give(self, recording: Recording) -> None:
-        """What the program was handed in: a network of somebody else, the bucket of another stack."""
+        """Create the existing resources that a program uses: a network, the bucket of another stack."""
         own = {one.id for one in recording.custom}
         text = json.dumps([one.inputs for one in recording.custom], default=str)
         given = sorted({match[0] for match in _GIVEN.finditer(text)} - own, reverse=True)  # networks first
@@ -99,7 +99,7 @@ class Model:
             _client("s3", REGION).create_bucket(Bucket=_here(name))
 
     def _client(self, service: str) -> Any:
-        # S3 wants its region said twice anywhere else, which the provider does; a bucket is one everywhere.
+        # Outside of us-east-1, S3 requires a location constraint, which the provider adds.
         return _client(service, REGION if service == "s3" else self.region)
 
     def _make(self, resource: Registered) -> Iterator[str]:
@@ -112,7 +112,7 @@ class Model:
             except (
                 NotImplementedError,
                 AttributeError,
-            ):  # moto's words for what it does not have; the second: it falls over itself
+            ):  # moto raises these for unsupported calls
                 self.missing.add(f"{call.service} {call.operation}")
                 continue
             except ClientError as error:
@@ -140,7 +140,7 @@ class Model:
 
 
 def _here(text: str) -> str:
-    """The same in the model's account, which knows no local zone."""
+    """The same text for the account of moto, which has no Local Zones."""
     return _ACCOUNT.sub(MODEL_ACCOUNT, text).replace("use1-atl2-az1", "use1-az6")
 
 

@@ -1,9 +1,7 @@
-"""Who reaches what in a deployed AWS state: a walk over gateways, routes, addresses and security groups.
+"""Network reachability in a deployed AWS state, from gateways, routes, addresses and security groups.
 
-It reads a state as an engine exports it and knows nothing of our components.
-Two questions are answered for the network interfaces of nodes: from where can a packet come in, and where can one go out.
-A way in from outside needs three things at once: a route that outside packets come along, an address that they can be sent to, and a rule that lets them in;
-each alone is a hole already, because the next mistake then opens the network, so each is reported.
+It reads an exported state and does not depend on the components. It lists inbound and outbound access of the network interfaces of nodes.
+Inbound access from outside requires a route, an address and a security group rule. Each of them alone is reported, because one more mistake opens the network.
 """
 
 from __future__ import annotations
@@ -19,29 +17,29 @@ EVERYWHERE = frozenset({"0.0.0.0/0", "::/0"})
 
 @dataclass(frozen=True, kw_only=True)
 class Out:
-    """Something that a node may send to."""
+    """A destination that nodes can send to."""
 
     to: str
-    """A security group's id, or addresses."""
+    """A security group id, or addresses."""
     protocol: str
     ports: tuple[int, int] | None
 
 
 def holes(state: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Everything that lets somebody in from outside, or brings him one step nearer."""
+    """Settings that allow inbound access from outside, or a part of it."""
     have = group(state)
     nodes = _node_subnets(have)
     return [
-        *_public_ways(have, nodes),
+        *_public_routes(have, nodes),
         *_public_addresses(have, nodes),
-        *_open_doors(have),
-        *_other_doors(have),
+        *_open_rules(have),
+        *_other_access(have),
         *_weak_metadata(have),
     ]
 
 
 def outwards(state: Iterable[Mapping[str, Any]]) -> set[Out]:
-    """Everything that nodes may send to by their security groups."""
+    """Destinations that the security groups of nodes allow."""
     have = group(state)
     groups = _node_groups(have)
     found = set()
@@ -68,8 +66,8 @@ def _node_groups(have: dict[str, list[dict[str, Any]]]) -> set[str]:
     return {group for one in templates for nic in one["networkInterfaces"] for group in nic["securityGroups"]}
 
 
-def _public_ways(have: dict[str, list[dict[str, Any]]], nodes: set[str]) -> Iterable[str]:
-    """Nodes' subnets whose table leads to an internet gateway, or that another network's packets come along."""
+def _public_routes(have: dict[str, list[dict[str, Any]]], nodes: set[str]) -> Iterable[str]:
+    """Subnets of nodes with a route to an internet gateway or to another network."""
     tables = {one["subnetId"]: one["routeTableId"] for one in have.get("ec2_RouteTableAssociation", [])}
     gateways = {one["id"] for one in have.get("ec2_InternetGateway", [])}
     for subnet in sorted(nodes):
@@ -86,9 +84,9 @@ def _public_ways(have: dict[str, list[dict[str, Any]]], nodes: set[str]) -> Iter
 def _public_addresses(have: dict[str, list[dict[str, Any]]], nodes: set[str]) -> Iterable[str]:
     for subnet in have.get("ec2_Subnet", []):
         if subnet["id"] in nodes and subnet.get("mapPublicIpOnLaunch") is not False:
-            yield f"subnet {subnet['id']} hands out public addresses"
+            yield f"subnet {subnet['id']} assigns public addresses"
         if subnet["id"] in nodes and subnet.get("assignIpv6AddressOnCreation"):
-            yield f"subnet {subnet['id']} hands out IPv6 addresses, which are public"
+            yield f"subnet {subnet['id']} assigns IPv6 addresses, which are public"
     for template in have.get("ec2_LaunchTemplate", []):
         for nic in template["networkInterfaces"]:
             if (
@@ -96,38 +94,38 @@ def _public_addresses(have: dict[str, list[dict[str, Any]]], nodes: set[str]) ->
                 or nic.get("ipv6AddressCount")
                 or nic.get("associateCarrierIpAddress") == "true"
             ):
-                yield f"template {template['id']} asks for a public address"
+                yield f"template {template['id']} requests a public address"
     for one in have.get("ec2_EipAssociation", []):
         yield f"an elastic address is given to {one.get('instanceId') or one.get('networkInterfaceId')}"
 
 
-def _open_doors(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
-    """Rules that let addresses in: nodes are reached by groups only, and so are file systems."""
+def _open_rules(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    """Rules with addresses as source. Nodes and file systems accept security groups only."""
     endpoints = {group for one in have.get("ec2_VpcEndpoint", []) for group in one.get("securityGroupIds") or []}
     known = {one["id"] for one in have.get("ec2_SecurityGroup", [])}
     for rule in have.get("vpc_SecurityGroupIngressRule", []):
         source = rule.get("cidrIpv4") or rule.get("cidrIpv6")
         if source in EVERYWHERE:
-            yield f"group {rule['securityGroupId']} lets everybody in"
+            yield f"group {rule['securityGroupId']} allows any source"
         elif source and rule["securityGroupId"] not in endpoints:
-            yield f"group {rule['securityGroupId']} lets {source} in"
+            yield f"group {rule['securityGroupId']} allows {source}"
         other = rule.get("referencedSecurityGroupId")
         if other and other not in known:
-            yield f"group {rule['securityGroupId']} lets in group {other}, which is not of this stack"
+            yield f"group {rule['securityGroupId']} allows group {other}, which is not part of this stack"
     for one in have.get("ec2_SecurityGroup", []):
         if one.get("ingress"):
-            yield f"group {one['id']} has rules written into it"
+            yield f"group {one['id']} has inline rules"
     for one in have.get("ec2_SecurityGroupRule", []):
-        yield f"group {one.get('securityGroupId')} has a rule of the old kind"
+        yield f"group {one.get('securityGroupId')} has a rule of type SecurityGroupRule"
 
 
-def _other_doors(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+def _other_access(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     for one in have.get("ec2_DefaultSecurityGroup", []):
         if one.get("ingress") or one.get("egress"):
             yield "the default security group has rules"
     for vpc in have.get("ec2_Vpc", []):
         if not any(one["vpcId"] == vpc["id"] for one in have.get("ec2_DefaultSecurityGroup", [])):
-            yield f"the default security group of {vpc['id']} is as AWS made it, open among its members"
+            yield f"the default security group of {vpc['id']} has its default rules, which allow traffic between members"
         if vpc.get("assignGeneratedIpv6CidrBlock"):
             yield f"network {vpc['id']} has public IPv6 addresses"
     for kind in ("lb_LoadBalancer", "alb_LoadBalancer", "elb_LoadBalancer", "ec2_VpnGateway", "ec2clientvpn_Endpoint"):
@@ -143,4 +141,4 @@ def _other_doors(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
 def _weak_metadata(have: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     for template in have.get("ec2_LaunchTemplate", []):
         if (template.get("metadataOptions") or {}).get("httpTokens") != "required":
-            yield f"template {template['id']} gives its role's keys to whoever makes the node send one plain request"
+            yield f"template {template['id']} accepts IMDSv1, which exposes the credentials of the role to request forgery"

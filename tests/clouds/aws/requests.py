@@ -1,7 +1,7 @@
-"""The API calls that resources become, so that AWS's own request models can be asked about them.
+"""The API calls for resources, to validate them with the request models of AWS.
 
-One entry per resource type: a function from the resource's inputs to the calls that the provider makes for it.
-Every input has to be taken by its function: what nobody takes fails, so that no argument escapes the models.
+Each resource type has a function from inputs to the calls that the provider makes. An input that no function reads is an error,
+so every argument is validated.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from tests.clouds.recorder import ACCOUNT, Registered
 
 NO_CALL = {
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts a group that AWS made with the VPC; emptying it revokes what is there, and nothing of ours is sent",
-    "gpuinfra:index:NodesReady": "our own provider's resource; what it asks AWS is tested with it",
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts the default group of the VPC and revokes its rules; none of our inputs is sent",
+    "gpuinfra:index:NodesReady": "a resource of the gpuinfra provider; its requests are tested there",
 }
-"""Types without a mapping, each with its reason."""
+"""Types without a mapping, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Call:
 
 
 class Inputs:
-    """A resource's inputs; what is taken is remembered, and `left` is what nobody took."""
+    """Inputs of a resource; `left` contains those that no call has read."""
 
     def __init__(self, resource: Registered) -> None:
         self.name = resource.name
@@ -37,7 +37,7 @@ class Inputs:
         self.left.pop("region", None)
 
     def take(self, key: str, default: Any = None) -> Any:
-        """An input, or what stands for it."""
+        """An input, or the default."""
         return self.left.pop(key, default)
 
     def some(self, **names: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Inputs:
         return [{"Key": key, "Value": value} for key, value in self.take("tags", {}).items()]
 
     def tagged(self, kind: str) -> dict[str, Any]:
-        """Tags as EC2 takes them when it makes something."""
+        """Tags as a TagSpecification of EC2."""
         return {"TagSpecifications": [{"ResourceType": kind, "Tags": self.tags()}]}
 
 
@@ -68,7 +68,7 @@ def mapper(token: str) -> Callable[[Mapper], Mapper]:
 
 
 def calls(resource: Registered) -> list[Call]:
-    """The requests that a resource becomes. Fails where an input is left over."""
+    """The requests for a resource. Fails if no request reads an input."""
     inputs = Inputs(resource)
     made = list(MAPPERS[resource.type](inputs))
     assert not inputs.left, f"{resource.type} {resource.name}: no call takes {sorted(inputs.left)}"
@@ -76,7 +76,7 @@ def calls(resource: Registered) -> list[Call]:
 
 
 def whole(value: Any) -> Any:
-    """Numbers as the API takes them: the engine's are floats."""
+    """Whole numbers as integers: the engine has floats only."""
     if isinstance(value, dict):
         return {key: whole(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -85,14 +85,14 @@ def whole(value: Any) -> Any:
 
 
 def pascal(value: Any) -> Any:
-    """Keys with a capital, all the way down."""
+    """Keys in PascalCase, recursively."""
     if isinstance(value, dict):
         return {key[0].upper() + key[1:]: pascal(item) for key, item in value.items() if item is not None}
     return [pascal(item) for item in value] if isinstance(value, list) else value
 
 
 def flag(text: str) -> bool:
-    """A boolean that the SDK wants as text."""
+    """A boolean that the SDK requires as text."""
     assert text in ("true", "false"), text
     return text == "true"
 

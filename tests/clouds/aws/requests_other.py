@@ -1,4 +1,4 @@
-"""Calls of everything but EC2: storage, identity, audit, money."""
+"""Calls of storage, identity, audit and budget services."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _lustre(inputs: Inputs) -> Iterator[Call]:
 
 @mapper("fsx/dataRepositoryAssociation:DataRepositoryAssociation")
 def _link(inputs: Inputs) -> Iterator[Call]:
-    inputs.take("deleteDataInFilesystem")  # said when it is deleted
+    inputs.take("deleteDataInFilesystem")  # used at deletion
     params = inputs.some(
         FileSystemId="fileSystemId",
         FileSystemPath="fileSystemPath",
@@ -155,7 +155,7 @@ def _profile(inputs: Inputs) -> Iterator[Call]:
 
 @mapper("kms/key:Key")
 def _key(inputs: Inputs) -> Iterator[Call]:
-    inputs.take("deletionWindowInDays")  # said when it is deleted
+    inputs.take("deletionWindowInDays")  # used at deletion
     assert inputs.take("enableKeyRotation") is True
     tags = [{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in inputs.tags()]
     yield Call("kms", "CreateKey", inputs.some(Description="description", Policy="policy") | {"Tags": tags})

@@ -1,4 +1,4 @@
-"""After a destroy: what was kept is found in a model of AWS, under the ids and parents that the program has for it."""
+"""`gpuinfra adopt` finds retained resources in a model of AWS, with the ids and parents of the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from gpuinfra import naming
 from gpuinfra.adopt import import_file, retained
 from gpuinfra.cli.adopt import command
-from gpuinfra.clouds import already_exists as taken
+from gpuinfra.clouds import already_exists
 from gpuinfra.clouds.aws.adopt import Account, retained_in
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.planning import make_plan
@@ -31,7 +31,7 @@ TOKEN = naming.stack_token("organization", "gpuinfra", "aws-p4d", PLAN.name)
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An empty account of a model of AWS; its id."""
+    """The id of an empty account in moto."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
@@ -40,7 +40,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def _fill(account: str) -> dict[str, str]:
-    """Make in the model what a destroy keeps; answers key ids by purpose."""
+    """Create the retained resources in moto; returns key ids by purpose."""
     s3, kms, logs = (boto3.client(service, region_name=REGION) for service in ("s3", "kms", "logs"))
     for purpose in ("access", "audit", "evidence", "scratch-0"):
         s3.create_bucket(Bucket=naming.bucket_name(PLAN.name, purpose, account, REGION, TOKEN))
@@ -54,8 +54,8 @@ def _fill(account: str) -> dict[str, str]:
     return keys
 
 
-def test_everything_that_was_kept_is_found(account: str) -> None:
-    """Buckets with their settings, keys with their aliases, and log groups: all that the plan keeps, each with its id."""
+def test_all_retained_resources_are_found(account: str) -> None:
+    """Buckets with their settings, keys with their aliases, and log groups are found with their ids."""
     keys = _fill(account)
     found = {
         (one.resource.type, one.resource.name): one.id
@@ -66,8 +66,8 @@ def test_everything_that_was_kept_is_found(account: str) -> None:
     assert found["aws:kms/key:Key", "train-foundation-audit-key-key"] == keys["audit"]
 
 
-def test_the_ids_are_the_names_that_the_program_gives(account: str) -> None:
-    """What is searched for is what the components make: bucket, alias and group names are those of their inputs."""
+def test_ids_are_the_names_in_the_program(account: str) -> None:
+    """Names of buckets, aliases and log groups are those of the inputs of the components."""
     _fill(account)
     found = {
         (one.resource.type, one.resource.name): one.id
@@ -83,12 +83,12 @@ def test_the_ids_are_the_names_that_the_program_gives(account: str) -> None:
 
 
 def test_nothing_is_found_in_an_empty_account(account: str) -> None:
-    """A first `up` has nothing to take back."""
+    """An empty account has no retained resources."""
     assert retained_in(Account(boto3.Session(), PLAN, TOKEN), PLAN) == []
 
 
-def test_a_refusal_is_not_taken_for_an_absence() -> None:
-    """Where the account forbids to look, adopt says so and does not claim that nothing is there."""
+def test_a_denied_request_is_an_error() -> None:
+    """A denied lookup is an error, and not a missing resource."""
 
     class Refusing:
         def client(self, service: str, **_: Any) -> Any:
@@ -109,7 +109,7 @@ def test_a_refusal_is_not_taken_for_an_absence() -> None:
 
 
 def test_parents_are_those_of_the_program(account: str) -> None:
-    """The import file puts each thing under the components that the program has it in, or the next `up` would replace it."""
+    """Each row of the import file has the parent of the program; otherwise the next `pulumi up` replaces the resource."""
     _fill(account)
     document = import_file(retained(retained_in(Account(boto3.Session(), PLAN, TOKEN), PLAN)))
     rows = {row["name"]: row for row in document["resources"]}
@@ -128,8 +128,8 @@ def test_parents_are_those_of_the_program(account: str) -> None:
     )
 
 
-def test_the_command_writes_the_file_and_says_what_to_type(account: str, tmp_path: Path) -> None:
-    """A person gets the file and the two commands that go on from there."""
+def test_the_command_writes_the_file_and_prints_the_next_command(account: str, tmp_path: Path) -> None:
+    """The output contains the path of the file and the command to import it."""
     _fill(account)
     out = tmp_path / "adopt.json"
     result = CliRunner().invoke(command, ["aws-p4d", "--out", str(out)], catch_exceptions=False)
@@ -139,8 +139,8 @@ def test_the_command_writes_the_file_and_says_what_to_type(account: str, tmp_pat
     assert sum("id" in row for row in rows) == len(PLAN.kept)
 
 
-def test_the_command_says_when_there_is_nothing(account: str, tmp_path: Path) -> None:
-    """No file is written for nothing."""
+def test_the_command_reports_that_no_resource_was_found(account: str, tmp_path: Path) -> None:
+    """Without retained resources, the command writes no file."""
     out = tmp_path / "adopt.json"
     result = CliRunner().invoke(command, ["aws-p4d", "--out", str(out)], catch_exceptions=False)
     assert "no retained resources of aws-p4d to import" in result.output
@@ -158,22 +158,22 @@ def _failed(*errors: str, operation: str = "create") -> pulumi.ErrorHookArgs:
     )
 
 
-def test_a_plain_up_that_meets_what_was_kept_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The provider's words alone do not say what to do; nothing is tried again, and other failures are left alone."""
+def test_the_error_for_an_existing_name_contains_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook adds `gpuinfra adopt` to the error once, requests no retry, and ignores other errors."""
     said: list[str] = []
-    monkeypatch.setattr(taken, "_reported", set())
+    monkeypatch.setattr(already_exists, "_reported", set())
     monkeypatch.setattr(pulumi.log, "error", lambda message, *_: said.append(message))
     monkeypatch.setattr(pulumi, "get_stack", lambda: "aws-p4d")
-    assert not taken.explain(_failed("api error BucketAlreadyOwnedByYou: you have it"))
+    assert not already_exists.explain(_failed("api error BucketAlreadyOwnedByYou: you have it"))
     assert "gpuinfra adopt aws-p4d" in said[0]
-    assert not taken.explain(_failed("AlreadyExistsException: an alias"))
-    assert not taken.explain(_failed("AccessDenied: not you"))
-    assert not taken.explain(_failed("BucketAlreadyOwnedByYou", operation="update"))
+    assert not already_exists.explain(_failed("AlreadyExistsException: an alias"))
+    assert not already_exists.explain(_failed("AccessDenied: not you"))
+    assert not already_exists.explain(_failed("BucketAlreadyOwnedByYou", operation="update"))
     assert len(said) == 1
 
 
-def test_a_kept_file_system_is_found_with_what_it_stands_in(account: str) -> None:
-    """VPC, subnet, group, log and file system have the ids of this stack's, though another stack's carry the same tags."""
+def test_a_retained_file_system_is_found_with_its_network(account: str) -> None:
+    """VPC, subnet, security group, log group and file system of this stack are found, although another stack has the same tags."""
     plan = make_plan(
         parse_spec(
             {

@@ -13,15 +13,15 @@ PAGE = Path(__file__).parents[3] / "docs" / "aws.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 
-def test_the_page_has_a_program_for_nodes_and_one_for_storage() -> None:
-    """Both parts that people use alone are shown."""
+def test_the_page_has_programs_for_nodes_and_storage() -> None:
+    """The page has one program with a node pool and one with a file system."""
     assert ["NodePool(" in program for program in PROGRAMS] == [True, False]
     assert ["SharedFilesystem(" in program for program in PROGRAMS] == [False, True]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["nodes", "storage"])
-def test_a_part_alone_takes_fifteen_lines(program: str) -> None:
-    """A person who has the rest writes no more than this."""
+def test_a_program_has_at_most_15_lines(program: str) -> None:
+    """A single component needs at most 15 lines."""
     assert len([line for line in program.splitlines() if line.strip()]) <= 15
 
 
@@ -30,8 +30,8 @@ def test_a_part_alone_takes_fifteen_lines(program: str) -> None:
     [(PROGRAMS[0], "aws:autoscaling/group:Group"), (PROGRAMS[1], "aws:fsx/lustreFileSystem:LustreFileSystem")],
     ids=["nodes", "storage"],
 )
-def test_a_part_alone_makes_its_thing_and_no_network(program: str, made: str) -> None:
-    """The program runs as it is printed, and makes nothing that was said to be there."""
+def test_a_program_creates_its_component_and_no_network(program: str, made: str) -> None:
+    """The program runs as printed and creates no network."""
     recording = record(lambda: exec(compile(program, str(PAGE), "exec"), {}))
     assert len(recording.of(made)) == 1
     assert not recording.of("aws:ec2/vpc:Vpc")

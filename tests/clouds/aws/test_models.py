@@ -1,7 +1,7 @@
-"""Two more opinions on what AWS would say that are not ours: cfn-lint about every property, moto about what refers to what.
+"""Two independent models of AWS: cfn-lint for properties, moto for references.
 
-cfn-lint carries the schemas of CloudFormation's types, AWS's lists of instance types and regions, and the grammar of policies with every action in them.
-moto is an account in memory: what a call names has to be there.
+cfn-lint contains the schemas of CloudFormation types, instance types by region, and the grammar of policies with all actions.
+moto is an account in memory that looks up every reference.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ PEERS = peer_specs("aws")
 
 
 def _lint(document: dict[str, Any], region: str) -> list[str]:
-    # What is informational is advice on how a template describes itself, and there is no template here.
+    # Informational findings concern the description of templates.
     found = lint(json.dumps(document), config=ManualArgs(regions=[region]))
     return [f"{one.rule.id} {one.message} at {one.path}" for one in found if one.rule.severity != "informational"]
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_linter_finds_nothing_in_any_resource_or_policy(stack: str) -> None:
-    """cfn-lint knows each property of each type, which of them exclude each other, and every action of a policy with its resources."""
+def test_cfn_lint_accepts_all_resources(stack: str) -> None:
+    """cfn-lint has no finding about properties, exclusions and policies of a shipped stack."""
     assert _lint(template(recording_of(stack)), spec_of(stack).where.region) == []
 
 
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.long
-def test_nor_in_a_peer_s_cluster(name: str) -> None:
-    """The same for every cluster on AWS that other projects publish."""
+def test_cfn_lint_accepts_peer_clusters(name: str) -> None:
+    """cfn-lint has no finding about clusters on AWS that other projects publish."""
     assert _lint(template(peer_recording_of("aws", name)), PEERS[name].where.region) == []
 
 
@@ -74,8 +74,8 @@ BROKEN: dict[str, Break] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_the_linter_sees_what_is_broken(case: str) -> None:
-    """The linter that has to be silent about ours is not silent about these."""
+def test_cfn_lint_finds_an_invalid_property(case: str) -> None:
+    """cfn-lint reports each invalid property."""
     whole = copy.deepcopy(template(recording_of(WHOLE)))
     before = json.dumps(whole["Resources"])
     BROKEN[case](whole)
@@ -84,8 +84,8 @@ def test_the_linter_sees_what_is_broken(case: str) -> None:
     assert _lint({**whole, "Resources": broken}, "us-east-1")
 
 
-def test_what_is_in_no_template_has_a_reason() -> None:
-    """Every type of a shipped stack is in its template, but for those that are listed."""
+def test_types_without_a_template_have_a_reason() -> None:
+    """Every type of a shipped stack is in its template or has a reason."""
     for stack in STACKS:
         recording, document = recording_of(stack), template(recording_of(stack))
         seen = {one["Type"] for one in document["Resources"].values()}
@@ -95,25 +95,25 @@ def test_what_is_in_no_template_has_a_reason() -> None:
 
 
 def _made(recording: Recording, region: str, *, managed: bool) -> tuple[list[str], set[str]]:
-    """(what moto refuses, which calls it does not have)."""
+    """(calls that moto rejects, calls that it does not support)."""
     policies = {"load_aws_managed_policies": managed}
     with moto.mock_aws(config={"iam": policies}), warnings.catch_warnings():  # pyright: ignore[reportArgumentType]: its type lists no single service
-        warnings.simplefilter("ignore")  # moto's own about moto
+        warnings.simplefilter("ignore")  # warnings of moto itself
         model = Model(region, managed=managed)
         return list(model.make(recording)), model.missing
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_model_of_aws_makes_every_stack(stack: str) -> None:
-    """Each resource is made in moto, in the program's order and with references to what moto made before; what moto lacks has its reason."""
+def test_moto_creates_every_stack(stack: str) -> None:
+    """moto creates each resource in the order of the program and finds its references; unsupported calls have a reason."""
     refused, missing = _made(recording_of(stack), spec_of(stack).where.region, managed=stack == WHOLE)
     assert refused == []
     assert missing <= set(NOT_IN_MOTO) | set(REFUSED)
 
 
 @pytest.mark.long
-def test_a_model_of_aws_makes_every_peer_s_cluster_and_no_reason_is_kept_in_vain() -> None:
-    """The same for every cluster that other projects publish; a call that moto has learnt in the meantime is taken off the lists."""
+def test_moto_creates_every_peer_cluster() -> None:
+    """moto creates the clusters that other projects publish, and every listed call is still unsupported."""
     lacking: set[str] = set()
     for name, spec in PEERS.items():
         refused, missing = _made(peer_recording_of("aws", name), spec.where.region, managed=True)
@@ -127,8 +127,8 @@ def _without(recording: Recording, type_: str) -> Recording:
 
 
 @pytest.mark.parametrize("type_", ["aws:ec2/routeTable:RouteTable", "aws:iam/role:Role", "aws:s3/bucket:Bucket", "aws:ec2/launchTemplate:LaunchTemplate"])  # fmt: skip
-def test_the_model_misses_what_is_not_there(type_: str) -> None:
-    """Leave one type out, and what refers to it is refused: references are looked up and not only written."""
+def test_moto_rejects_a_missing_reference(type_: str) -> None:
+    """Without the resources of one type, moto rejects the resources that refer to them."""
     refused, _ = _made(_without(recording_of(WHOLE), type_), "us-east-1", managed=False)
     assert refused
     assert not any(one.startswith(f"{type_} ") for one in refused)

@@ -1,4 +1,4 @@
-"""How a pool's groups are filled, rolled, and emptied again."""
+"""Size, updates and schedules of Auto Scaling groups."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _group(**changes: Any) -> Group:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 10, 64, 1000])
 @pytest.mark.parametrize("terminate_first", [True, False])
-def test_a_new_version_never_takes_all_nodes_at_once(count: int, terminate_first: bool) -> None:
-    """The bounds are ones that AWS takes, somebody stays behind wherever there are two, and the canary goes first."""
+def test_an_instance_refresh_keeps_nodes_running(count: int, terminate_first: bool) -> None:
+    """AWS accepts the percentages, at least one of two or more nodes keeps running, and the canary is first."""
     (pool,) = plan_of("aws-p4d").pools
     preferences: Any = _rolling(pool, _group(count=count, max_count=count, terminate_first=terminate_first)).preferences
     least, most = preferences.min_healthy_percentage, preferences.max_healthy_percentage
@@ -61,8 +61,8 @@ def _block(starts_at: str, ends_at: str) -> tuple[Registered, list[Registered]]:
     return recording.one("aws:autoscaling/group:Group"), recording.of("aws:autoscaling/schedule:Schedule")
 
 
-def test_a_block_that_has_not_started_is_empty_and_fills_itself() -> None:
-    """No node is asked for before the window opens; the group's schedule does it then, and Pulumi does not take it back."""
+def test_a_block_in_the_future_is_empty_until_its_schedule() -> None:
+    """Before the window the size is 0; a scheduled action changes it, and Pulumi ignores that change."""
     start = TODAY + timedelta(days=10)
     group, schedules = _block(f"{start}T11:30:00Z", f"{start + timedelta(days=7)}T11:30:00Z")
     assert group.inputs["desiredCapacity"] == 0
@@ -73,8 +73,8 @@ def test_a_block_that_has_not_started_is_empty_and_fills_itself() -> None:
     }
 
 
-def test_a_block_that_runs_is_filled_at_once_and_ends_early() -> None:
-    """Inside the window nodes come at once, no action lies in the past, and the last one is before AWS takes the nodes itself."""
+def test_a_running_block_is_filled_at_once_and_ends_early() -> None:
+    """Inside the window the group has its size, no action is in the past, and the last action is before AWS terminates the nodes."""
     end = TODAY + timedelta(days=6)
     group, schedules = _block(f"{end - timedelta(days=7)}T11:30:00Z", f"{end}T11:30:00Z")
     assert group.inputs["desiredCapacity"] == 2
@@ -84,8 +84,8 @@ def test_a_block_that_runs_is_filled_at_once_and_ends_early() -> None:
     assert last.inputs["startTime"] == f"{end}T10:55:00Z"
 
 
-def test_a_block_is_named_in_the_template_beside_its_market() -> None:
-    """EC2 wants market type and target together; the group itself has no reservation then."""
+def test_a_block_is_in_the_launch_template() -> None:
+    """EC2 requires market type and target together, and the group has no reservation."""
     end = TODAY + timedelta(days=6)
     entry = {
         "kind": "block",
@@ -106,8 +106,8 @@ def test_a_block_is_named_in_the_template_beside_its_market() -> None:
     assert "capacityReservationSpecification" not in recording.one("aws:autoscaling/group:Group").inputs
 
 
-def test_an_overflowing_reservation_is_used_first() -> None:
-    """Where on-demand may fill up behind a reservation, the group says so and still names it."""
+def test_a_reservation_with_overflow_is_used_first() -> None:
+    """With `overflow`, the group prefers the reservation and falls back to on-demand capacity."""
     entry = {"kind": "reserved", "id": "cr-0123456789abcdef0", "count": 2, "overflow": True}
     spec = parse_spec(
         {"name": "train", "where": WHERE, "pools": [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [entry]}]}
@@ -117,8 +117,8 @@ def test_an_overflowing_reservation_is_used_first() -> None:
     assert said["capacityReservationTarget"] == {"capacityReservationIds": ["cr-0123456789abcdef0"]}
 
 
-def test_a_persons_many_tags_stay_off_the_bundle() -> None:
-    """S3 takes ten tags on an object; thirty of a person's own must not fail the upload."""
+def test_the_bundle_has_at_most_ten_tags() -> None:
+    """S3 accepts ten tags on an object, so the tags of the declaration are not on the bundle."""
     tags = {f"tag-{number}": "x" for number in range(30)}
     pool = {"name": "gpu", "machine": "p5.48xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
     recording = recording_of_spec(parse_spec({"name": "train", "where": WHERE, "pools": [pool], "tags": tags}))

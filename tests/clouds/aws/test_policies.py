@@ -1,4 +1,4 @@
-"""Every policy document of every shipped stack, read by what we promise about them; a linter that others keep reads them in `test_models.py`."""
+"""Restrictions in the policy documents of all shipped stacks. `test_models.py` checks the documents with cfn-lint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STACKS = shipped_aws_stacks()
 
 def _lint(resources: dict[str, dict[str, Any]]) -> list[str]:
     template = {"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources}
-    # What is informational is advice on how a template describes itself, and there is none here.
+    # Informational findings concern the description of templates.
     found = [match for match in lint_all(json.dumps(template)) if match.rule.severity != "informational"]
     return [f"{match.rule.id} {match.message} at {match.path}" for match in found]
 
@@ -37,8 +37,8 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_the_linter_sees_a_broken_policy(case: str) -> None:
-    """The linter that has to be silent about ours is not silent about these."""
+def test_the_linter_finds_an_invalid_policy(case: str) -> None:
+    """cfn-lint reports each invalid policy."""
     document = {"Version": "2012-10-17", "Statement": [BROKEN[case]]}
     properties = {"PolicyName": "broken", "Roles": ["somebody"], "PolicyDocument": document}
     assert _lint({"Broken": {"Type": "AWS::IAM::Policy", "Properties": properties}})
@@ -46,7 +46,7 @@ def test_the_linter_sees_a_broken_policy(case: str) -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_actions_and_resources_of_a_role_are_of_one_service(stack: str) -> None:
-    """No statement of a role names a resource that its actions cannot work on: the linter looks at each alone, and AWS just never matches it."""
+    """The actions of each statement apply to its resources. cfn-lint does not check this, and AWS accepts such a statement without effect."""
     for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy"):
         for statement in json.loads(one.inputs["policy"])["Statement"]:
             services = {action.split(":")[0] for action in _list(statement["Action"])}
@@ -59,8 +59,8 @@ def _list(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_everybody_is_allowed_nothing_without_a_condition_on_the_account(stack: str) -> None:
-    """A statement for every principal denies, or holds the caller to this account and to a role's ARN."""
+def test_a_statement_for_every_principal_requires_this_account(stack: str) -> None:
+    """A statement for every principal denies, or has conditions on this account and on role ARNs."""
     for one, document in _documents(stack):
         for statement in document["Statement"]:
             if statement.get("Principal") not in ("*", {"AWS": "*"}) or statement["Effect"] == "Deny":
@@ -72,8 +72,8 @@ def test_everybody_is_allowed_nothing_without_a_condition_on_the_account(stack: 
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_services_act_for_this_account_only(stack: str) -> None:
-    """Every service principal is held to this account, so that nobody else's trail or flow log can use what is ours; EC2's trust has no such key."""
+def test_services_act_for_this_account(stack: str) -> None:
+    """Every service principal has a condition on this account, against the confused deputy problem. The trust policy of EC2 supports none."""
     for one, document in _documents(stack):
         for statement in document["Statement"]:
             service = (
@@ -85,8 +85,8 @@ def test_services_act_for_this_account_only(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_node_may_do_three_things(stack: str) -> None:
-    """Fetch a bundle, write into its own folder, use the bucket's key through S3: nothing else is written into its role."""
+def test_a_node_has_three_permissions(stack: str) -> None:
+    """A node reads bundles, writes to its own folder, and uses the key of the bucket through S3."""
     owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]

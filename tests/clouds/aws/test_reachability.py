@@ -1,4 +1,4 @@
-"""No node is reached from outside, nodes reach what is declared, and a hole made on purpose is found."""
+"""Nodes are not reachable from outside, reach the declared destinations, and each deliberate opening is found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = list[dict[str, Any]]
 
 
 def state_of(stack: str) -> State:
-    """What the program registers, in the shape of an exported state."""
+    """The registrations of a program in the format of an exported state."""
     return [
         {"type": one.type, "id": one.id, "inputs": copy.deepcopy(one.inputs), "outputs": {}}
         for one in recording_of(stack).custom
@@ -24,13 +24,13 @@ def state_of(stack: str) -> State:
 
 
 @pytest.mark.parametrize("stack", shipped_aws_stacks())
-def test_nobody_comes_in(stack: str) -> None:
-    """There is no way, no address and no rule that leads from outside to a node of a shipped stack; what other stacks own is theirs to answer for."""
+def test_nodes_are_not_reachable_from_outside(stack: str) -> None:
+    """No route, address or rule of a shipped stack allows access to a node from outside."""
     assert holes(state_of(stack)) == []
 
 
 def test_nodes_reach_each_other_the_file_system_and_the_web() -> None:
-    """And nothing else: everything among themselves by id, Lustre by id, and two ports outwards."""
+    """Nodes reach each other and Lustre by security group, and two ports on the internet."""
     state = state_of("aws-p4d")
     have = group(state)
     nodes = have["ec2_LaunchTemplate"][0]["networkInterfaces"][0]["securityGroups"][0]
@@ -163,8 +163,8 @@ HOLES: list[Callable[[State], None]] = [
 
 
 @pytest.mark.parametrize("make", HOLES, ids=lambda make: make.__name__.strip("_"))
-def test_a_hole_is_found(make: Callable[[State], None]) -> None:
-    """The walk that is silent about ours names what is wrong in a state with one hole."""
+def test_an_opening_is_found(make: Callable[[State], None]) -> None:
+    """A state with one opening is reported."""
     state = state_of("aws-p4d")
     make(state)
     assert holes(state)

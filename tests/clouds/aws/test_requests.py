@@ -1,7 +1,7 @@
-"""Every AWS resource of every shipped stack and peer cluster, as the API call it becomes, against the request models that AWS publishes in botocore.
+"""The API calls of every shipped stack and peer cluster on AWS, validated with the request models in botocore.
 
-The models know required members, types, lengths, ranges, patterns and enumerations. They do not know what goes together;
-that is what `test_models.py`, the rules, the oracle and a real account are for.
+The models contain required members, types, lengths, ranges, patterns and enumerations. Combinations of members are tested in
+`test_models.py`, by the rules, by the oracle and in a real account.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _service(name: str) -> Any:
 
 
 def findings(call: requests.Call) -> list[str]:
-    """What AWS's own model says against a request."""
+    """Errors of a request by the model of AWS."""
     shape = _service(call.service).operation_model(call.operation).input_shape
     report = ParamValidator().validate(call.params, shape)
     found = [report.generate_report()] if report.has_errors() else []
@@ -39,7 +39,7 @@ def findings(call: requests.Call) -> list[str]:
 
 
 def _closer(value: Any, shape: Shape, path: str) -> list[str]:
-    """What the models hold and botocore itself does not look at: enumerations, upper limits, patterns."""
+    """Errors that botocore does not check: enumerations, upper limits, patterns."""
     if shape.type_name == "structure" and isinstance(value, dict):
         members: dict[str, Shape] = shape.members  # pyright: ignore[reportAttributeAccessIssue]
         return [
@@ -72,20 +72,20 @@ def _text(value: str, shape: Shape, path: str) -> list[str]:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    # The models' patterns are Java's: inline flags anywhere, `\\uXXXX`, classes of Unicode. `regex` knows all but the pairs of surrogates.
+    # The patterns are Java patterns: inline flags, `\\uXXXX`, Unicode classes. `regex` supports all of them but surrogate pairs.
     pattern = re.sub(r"\\uD800\\uDC00-\\uDBFF\\uDFFF", lambda _: "\U00010000-\U0010ffff", pattern, flags=re.IGNORECASE)
     return regex.fullmatch(pattern, value, regex.VERSION0) is not None
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_resource_is_a_request_that_the_models_accept(stack: str) -> None:
-    """No shape, range, pattern or enumeration of AWS's models is broken by a shipped stack."""
+def test_the_models_accept_the_requests_of_shipped_stacks(stack: str) -> None:
+    """The requests match the shapes, ranges, patterns and enumerations of the models."""
     assert _refused(recording_of(stack)) == []
 
 
 @pytest.mark.parametrize("name", peer_specs("aws"))
-def test_so_is_every_resource_of_a_peer_s_cluster(name: str) -> None:
-    """What other projects publish for AWS becomes requests that the models accept too."""
+def test_the_models_accept_the_requests_of_peer_clusters(name: str) -> None:
+    """The requests for clusters that other projects publish match the models."""
     assert _refused(peer_recording_of("aws", name)) == []
 
 
@@ -96,7 +96,7 @@ def _refused(recording: Recording) -> list[str]:
 
 
 def test_every_type_has_a_mapping_or_a_reason() -> None:
-    """A new resource type comes with its calls, and a reason is not kept for a type that has them."""
+    """Every resource type has a mapping or a reason, not both."""
     recordings = [recording_of(one) for one in STACKS] + [peer_recording_of("aws", one) for one in peer_specs("aws")]
     used = {one.type for recording in recordings for one in recording.custom}
     assert used - set(requests.MAPPERS) - set(requests.NO_CALL) == set()
@@ -132,6 +132,6 @@ BROKEN: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_request_is_found(case: str) -> None:
-    """The check itself sees wrong types, missing members, words, ranges and patterns."""
+def test_an_invalid_request_is_found(case: str) -> None:
+    """The check finds wrong types, missing members, unknown values, ranges and patterns."""
     assert findings(requests.Call(*BROKEN[case]))

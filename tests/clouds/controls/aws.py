@@ -1,4 +1,4 @@
-"""CIS AWS Foundations 7.0, as far as it concerns what the components make."""
+"""CIS AWS Foundations 7.0: the controls that apply to the components."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _selects(what: str) -> Any:
 
 
 def _ports(rule: Registered) -> bool:
-    """Whether nobody from anywhere reaches a port of administrators."""
+    """True if no administration port is open to any address."""
     if rule.inputs.get("cidrIpv4") not in ANYWHERE and rule.inputs.get("cidrIpv6") not in ANYWHERE:
         return True
     low, high = rule.inputs.get("fromPort", 0), rule.inputs.get("toPort", 65535)
@@ -80,7 +80,7 @@ def _disks(template: Registered) -> bool:
 
 CONTROLS = {
     "2.14": Control("no policy allows everything", _everything, lambda r: r.of(OWN)[0].inputs.update(policy='{"Statement": [{"Sid": "All", "Effect": "Allow", "Action": "*", "Resource": "*"}]}')),
-    "2.16": Control("machines have roles, nobody has keys", _keys_of_people, put(TEMPLATE, iamInstanceProfile=None)),
+    "2.16": Control("machines have roles and no access keys", _keys_of_people, put(TEMPLATE, iamInstanceProfile=None)),
     "3.1.1": Control("buckets deny what is not over TLS", has(BUCKET, POLICY, _over_tls, "takes requests without TLS"), drop(POLICY)),
     "3.1.4": Control("buckets block public access", has(BUCKET, PUBLIC, lambda block, bucket: block.inputs["bucket"] == bucket.inputs["bucket"] and all(block.inputs[key] is True for key in BLOCKS), "does not block public access"), put(PUBLIC, blockPublicPolicy=False)),
     "4.1": Control("the trail is of all regions", each(TRAIL, lambda one: one.inputs["isMultiRegionTrail"] and one.inputs["includeGlobalServiceEvents"], "is of one region"), put(TRAIL, isMultiRegionTrail=False)),
@@ -92,7 +92,7 @@ CONTROLS = {
     "4.8": Control("writes of objects are recorded", each(TRAIL, _selects("false"), "records no writes"), put(TRAIL, advancedEventSelectors=[])),
     "4.9": Control("reads of objects are recorded", each(TRAIL, _selects("true"), "records no reads"), put(TRAIL, advancedEventSelectors=[])),
     "6.1.1": Control("disks are encrypted", each(TEMPLATE, _disks, "has a plain disk"), put(TEMPLATE, blockDeviceMappings=[{"ebs": {"encrypted": "false"}}])),
-    "6.3": Control("no port of administrators is open to IPv4 or (6.4) IPv6", each(INGRESS, _ports, "lets anybody in"), put(INGRESS, cidrIpv4="0.0.0.0/0", ipProtocol="tcp", fromPort=20, toPort=25)),
+    "6.3": Control("no administration port is open to IPv4 or (6.4) IPv6", each(INGRESS, _ports, "allows any source"), put(INGRESS, cidrIpv4="0.0.0.0/0", ipProtocol="tcp", fromPort=20, toPort=25)),
     "6.5": Control("the default group is closed", has(VPC, CLOSED, lambda group, vpc: group.inputs["vpcId"] == vpc.id and group.inputs["ingress"] == group.inputs["egress"] == [], "has an open default group"), put(CLOSED, egress=[{"protocol": "-1"}])),
     "6.7": Control("IMDSv2 only", each(TEMPLATE, lambda one: (one.inputs.get("metadataOptions") or {}).get("httpTokens") == "required", "takes IMDSv1"), put(TEMPLATE, metadataOptions={"httpTokens": "optional"})),
     "6.8": Control("S3 is reached by an endpoint", has(VPC, ENDPOINT, lambda endpoint, vpc: endpoint.inputs["vpcId"] == vpc.id and endpoint.inputs["serviceName"].endswith(".s3"), "has no endpoint"), drop(ENDPOINT)),
@@ -104,8 +104,8 @@ LEFT_OUT = {
     "4.3": "AWS Config is one for an account and a region, and not a cluster's",
     "5": "metric filters and alarms watch an account",
     "5.16": "Security Hub is an account's",
-    "6.6": "no peering is made; one that is there is found by the walk of routes",
+    "6.6": "no peering is made; the reachability tests find an existing one",
 }
 """Control numbers that are not asked, each with its reason."""
 EXCEPTIONS: dict[tuple[str, str], str] = {}
-"""(control, resource) -> why it may."""
+"""(control, resource) -> reason for the exception."""

@@ -1,4 +1,4 @@
-"""CIS Microsoft Azure Foundations 6.0, as far as it concerns what the components make."""
+"""CIS Microsoft Azure Foundations 6.0: the controls that apply to the components."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _analysed(flow: Registered, network: Registered) -> bool:
 
 
 def _closed(protocol: str, *ports: int) -> Ask:
-    """Nobody on the internet reaches these ports."""
+    """These ports are not reachable from the internet."""
 
     def ask(recording: Recording) -> Iterator[str]:
         for group in recording.of(GROUP):
@@ -51,7 +51,7 @@ def _closed(protocol: str, *ports: int) -> Ask:
                 lets_in = rule["access"] == "Allow" and rule["direction"] == "Inbound" and sources & ANYWHERE
                 reached = rule["protocol"].lower() in ("*", protocol) and any(_holds(one, port) for one in ranges for port in ports)  # fmt: skip
                 if lets_in and reached:
-                    yield f"{group.name} lets anybody in by {rule['name']}"
+                    yield f"{group.name} allows any source in {rule['name']}"
 
     return ask
 
@@ -116,7 +116,7 @@ CONTROLS = {
     "9.2.3": Control("blobs have versions", has(ACCOUNT, BLOBS, lambda blobs, account: blobs.inputs["accountName"] == account.inputs["accountName"] and blobs.inputs.get("isVersioningEnabled"), "keeps no versions"), put(BLOBS, isVersioningEnabled=False)),
     "9.3.1.3": _account("allowSharedKeyAccess", False, "takes its own keys", True),
     "9.3.2.2": Control("accounts have no public address", each(ACCOUNT, lambda one: one.inputs.get("publicNetworkAccess") == "Disabled", "has a public address"), lambda r: [one.inputs.pop("publicNetworkAccess") for one in r.of(ACCOUNT)]),
-    "9.3.2.3": Control("an account lets nobody in who is not named", each(ACCOUNT, lambda one: one.inputs["networkRuleSet"]["defaultAction"] == "Deny", "lets everybody in"), put(ACCOUNT, networkRuleSet={"defaultAction": "Allow"})),
+    "9.3.2.3": Control("an account denies networks that are not listed", each(ACCOUNT, lambda one: one.inputs["networkRuleSet"]["defaultAction"] == "Deny", "allows all networks"), put(ACCOUNT, networkRuleSet={"defaultAction": "Allow"})),
     "9.3.4": _account("enableHttpsTrafficOnly", True, "takes requests without TLS", False),
     "9.3.6": _account("minimumTlsVersion", "TLS1_2", "takes an old TLS", "TLS1_0"),
     "9.3.7": _account("allowCrossTenantReplication", False, "may be copied to another tenant", True),
@@ -132,7 +132,7 @@ LEFT_OUT = {
     "8.3.1": "a key that expires takes every disk and file system with it; keys rotate (8.3.9)",
     "8.3.3": "no secrets are made",
     "8.4.1": "Bastion is `access.bastion`, because it costs money by the hour",
-    "9.3.2.1": "nodes reach evidence by a private endpoint, which the walk of the network shows; services of Azure write records and flows",
+    "9.3.2.1": "nodes reach evidence by a private endpoint, which the reachability tests show; services of Azure write records and flows",
     "9.3.5": "where a service of Azure writes, the account lets such services in; where none does, it lets none in",
 }
 """Control numbers that are not asked, each with its reason."""
@@ -140,12 +140,12 @@ LEFT_OUT = {
 EXCEPTIONS = {
     ("6.1.1.1", "guest-foundation-vault-vault"): "the declaration says that the subscription has one (`audit.trail: existing`)",
     ("6.1.1.4", "guest-foundation-vault-vault"): "the same: where requests go is the owner's of that trail",
-    ("8.3.8", "guest-foundation-vault-vault"): "a network of somebody else gets one endpoint, that of the evidence; services use keys as trusted ones",
+    ("8.3.8", "guest-foundation-vault-vault"): "an existing network gets one endpoint, for evidence; services use keys as trusted services",
     ("9.3.1.3", "scratch-0-data-account"): "Managed Lustre imports with the account's key; the plan says so",
-    ("9.3.2.2", "audit-records-account"): "Azure Monitor writes there as a trusted service; nobody else is let in (9.3.2.3)",
-    ("9.3.2.2", "network-flow-account"): "Network Watcher writes there as a trusted service; nobody else is let in (9.3.2.3)",
-    ("9.3.2.2", "evidence-store-account"): "operators come from `access.evidence_from`; nobody else is let in (9.3.2.3)",
+    ("9.3.2.2", "audit-records-account"): "Azure Monitor writes there as a trusted service; all other networks are denied (9.3.2.3)",
+    ("9.3.2.2", "network-flow-account"): "Network Watcher writes there as a trusted service; all other networks are denied (9.3.2.3)",
+    ("9.3.2.2", "evidence-store-account"): "operators come from `access.evidence_from`; all other networks are denied (9.3.2.3)",
     ("9.3.11", "network-flow-account"): "flows are read within weeks, and Log Analytics has them too",
     ("9.3.11", "scratch-0-data-account"): "Managed Lustre takes it in one region; a copy elsewhere is its owner's to declare",
 }  # fmt: skip
-"""(control, end of a resource's name) -> why it may."""
+"""(control, end of a resource's name) -> reason for the exception."""

@@ -1,4 +1,4 @@
-"""A control of a benchmark, as a question to what a program registers."""
+"""A control of a benchmark, as a check of the resources that a program registers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Break = Callable[[Recording], Any]
 
 @dataclass(frozen=True)
 class Control:
-    """One control: what breaks it in a recording, and a recording that it has to find broken."""
+    """One control: its check, and a change that violates it."""
 
     subject: str
     ask: Ask
     spoil: Break
-    """Makes a recording break it, in place."""
+    """Changes a recording in place so that it violates the control."""
 
 
 def each(type_: str, holds: Callable[[Registered], Any], text: str) -> Ask:
-    """Every resource of a type holds."""
+    """Every resource of a type passes."""
 
     def ask(recording: Recording) -> Iterator[str]:
         yield from (f"{one.name} {text}" for one in recording.of(type_) if not holds(one))
@@ -32,7 +32,7 @@ def each(type_: str, holds: Callable[[Registered], Any], text: str) -> Ask:
 
 
 def has(type_: str, other: str, refers: Callable[[Registered, Registered], Any], text: str) -> Ask:
-    """Every resource of a type has one of another type that refers to it."""
+    """For every resource of a type, a resource of another type refers to it."""
 
     def ask(recording: Recording) -> Iterator[str]:
         for one in recording.of(type_):
@@ -43,12 +43,12 @@ def has(type_: str, other: str, refers: Callable[[Registered, Registered], Any],
 
 
 def put(type_: str, **inputs: Any) -> Break:
-    """Other inputs on the first resource of a type."""
+    """Changes inputs of the first resource of a type."""
     return lambda recording: recording.of(type_)[0].inputs.update(inputs)
 
 
 def drop(type_: str) -> Break:
-    """No resource of a type."""
+    """Removes all resources of a type."""
 
     def spoil(recording: Recording) -> None:
         recording.resources[:] = [one for one in recording.resources if one.type != type_]

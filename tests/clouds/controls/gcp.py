@@ -1,4 +1,4 @@
-"""CIS Google Cloud Platform Foundation 4.0, as far as it concerns what the components make."""
+"""CIS Google Cloud Platform Foundation 4.0: the controls that apply to the components."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_S = 90 * 24 * 3600
 
 
 def _no_keys(recording: Recording) -> Iterator[str]:
-    yield from (f"{one.name} is a key that somebody carries" for one in recording.custom if one.type == "gcp:serviceaccount/key:Key")  # fmt: skip
+    yield from (f"{one.name} is a key of a service account" for one in recording.custom if one.type == "gcp:serviceaccount/key:Key")  # fmt: skip
 
 
 def _roles(refused: tuple[str, ...], types: tuple[str, ...]) -> Ask:
@@ -53,7 +53,7 @@ def _closed(port: int) -> Ask:
             for rule in wall.inputs.get("allows") or []:
                 ports = [str(one) for one in rule.get("ports") or ["0-65535"]]
                 if rule["protocol"] in ("tcp", "all") and any(_holds(one, port) for one in ports):
-                    yield f"{wall.name} lets anybody in"
+                    yield f"{wall.name} allows any source"
 
     return ask
 
@@ -64,7 +64,7 @@ def _holds(range: str, port: int) -> bool:
 
 
 def _by_iap(recording: Recording) -> Iterator[str]:
-    """Who reaches SSH from outside the private ranges comes by IAP."""
+    """SSH from outside of the private ranges uses IAP."""
     for wall in recording.of(WALL):
         for rule in wall.inputs.get("allows") or []:
             by_ssh = any(_holds(str(one), 22) for one in rule.get("ports") or [])
@@ -100,9 +100,9 @@ def _private(template: Registered) -> bool:
 
 
 CONTROLS = {
-    "1.4": Control("no account has a key that somebody carries", _no_keys, _with_key),
+    "1.4": Control("no service account has a key", _no_keys, _with_key),
     "1.5": Control("no account is an administrator", _roles(("owner", "editor", "admin"), (MEMBER, GRANT)), put(GRANT, role="roles/storage.admin")),
-    "1.6": Control("nobody may act as every account", _roles(("serviceaccountuser", "serviceaccounttokencreator"), (MEMBER, GRANT)), put(GRANT, role="roles/iam.serviceAccountUser")),
+    "1.6": Control("no role allows acting as every account", _roles(("serviceaccountuser", "serviceaccounttokencreator"), (MEMBER, GRANT)), put(GRANT, role="roles/iam.serviceAccountUser")),
     "1.10": Control("keys rotate in 90 days", each(KEY, lambda one: int(str(one.inputs.get("rotationPeriod", "0s")).rstrip("s")) in range(1, LONGEST_S + 1), "rotates too seldom"), put(KEY, rotationPeriod="31536000s")),
     "2.1": Control("all access is audited", each(AUDIT, lambda one: one.inputs["service"] == "allServices" and {log["logType"] for log in one.inputs["auditLogConfigs"]} == {"ADMIN_READ", "DATA_READ", "DATA_WRITE"}, "leaves something out"), put(AUDIT, auditLogConfigs=[{"logType": "DATA_READ"}])),
     "2.2": Control("one sink takes everything", has(AUDIT, SINK, _everything, "has no sink for everything"), drop(SINK)),
@@ -111,7 +111,7 @@ CONTROLS = {
     "3.6": Control("no SSH from the internet", _closed(22), _open(["0.0.0.0/0"], ["20-25"])),
     "3.7": Control("no RDP from the internet", _closed(3389), _open(["0.0.0.0/0"], ["3389"])),
     "3.8": Control("subnets log their flows", each(SUBNET, lambda one: one.inputs.get("logConfig"), "logs no flows"), lambda r: [one.inputs.pop("logConfig", None) for one in r.of(SUBNET)]),
-    "3.10": Control("people come by IAP", _by_iap, _open(["203.0.113.0/24"], ["22"])),
+    "3.10": Control("people connect through IAP", _by_iap, _open(["203.0.113.0/24"], ["22"])),
     "4.1": Control("machines have an account of their own", each(TEMPLATE, lambda one: str((one.inputs.get("serviceAccount") or {}).get("email")).endswith(".iam.gserviceaccount.com"), "has the default account"), put(TEMPLATE, serviceAccount={"email": "100-compute@developer.gserviceaccount.com"})),
     "4.3": _metadata("block-project-ssh-keys", "TRUE"),
     "4.4": _metadata("enable-oslogin", "TRUE"),
@@ -141,4 +141,4 @@ EXCEPTIONS = {
     **{("2.12", name): "no name is asked for in a network between GPUs" for name in FAST},
     **{("3.8", name): "terabits between GPUs; an RDMA network takes no flow logs" for name in (*FAST[:-1], *(f"roce-{index}" for index in range(8)))},
 }  # fmt: skip
-"""(control, end of a resource's name) -> why it may."""
+"""(control, end of a resource's name) -> reason for the exception."""

@@ -17,8 +17,8 @@ CASES = [(cloud, number) for cloud, module in CLOUDS.items() for number in modul
 
 
 @pytest.mark.parametrize(("cloud", "stack"), STACKS, ids=[stack for _, stack in STACKS])
-def test_no_control_is_broken(cloud: str, stack: str) -> None:
-    """Nothing that a shipped stack makes breaks a control, but for the exceptions that are listed with their reasons."""
+def test_shipped_stacks_pass_all_controls(cloud: str, stack: str) -> None:
+    """No resource violates a control, except for the exceptions with a reason."""
     recording, module = recording_of(stack), CLOUDS[cloud]
     found = [
         f"CIS {number}: {text}"
@@ -30,8 +30,8 @@ def test_no_control_is_broken(cloud: str, stack: str) -> None:
 
 
 @pytest.mark.parametrize(("cloud", "number"), CASES, ids=[f"{cloud}-{number}" for cloud, number in CASES])
-def test_a_broken_control_is_found(cloud: str, number: str) -> None:
-    """Each control is silent about a whole stack, but for its exceptions, and speaks when that stack is made to break it."""
+def test_a_violation_is_found(cloud: str, number: str) -> None:
+    """Each control reports a resource that is changed to violate it."""
     whole, control = recording_of(WHOLE[cloud]), CLOUDS[cloud].CONTROLS[number]
     before = set(control.ask(whole))
     spoilt = Recording(copy.deepcopy(whole.resources), whole.outputs, whole.calls)
@@ -40,8 +40,8 @@ def test_a_broken_control_is_found(cloud: str, number: str) -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_every_number_is_asked_or_has_its_reason(cloud: str) -> None:
-    """No number is on both lists, each has words, and an exception is about a control that is asked and found there."""
+def test_every_control_is_checked_or_has_a_reason(cloud: str) -> None:
+    """No control is in both lists, each has a text, and each exception matches a reported resource."""
     module = CLOUDS[cloud]
     assert not set(module.CONTROLS) & set(module.LEFT_OUT)
     assert all(module.LEFT_OUT.values())
