@@ -32,8 +32,8 @@ def test_a_layer_reads_every_field_that_a_program_can_pass(cloud: str) -> None:
 @pytest.mark.parametrize("cloud", BUILT)
 def test_a_name_of_another_cloud_is_an_error(cloud: str) -> None:
     """A field that this cloud does not have is refused where the object is created."""
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        importlib.import_module(CLOUDS[cloud]).Existing(colour="red")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'color'"):
+        importlib.import_module(CLOUDS[cloud]).Existing(color="red")
 
 
 def test_the_existing_resources_of_another_cloud_are_refused() -> None:

@@ -75,7 +75,7 @@ class CloudProfile(Protocol):
         ...
 
     def first_zone(self, region: str) -> str:
-        """The zone for machine types without zones in the catalogue."""
+        """The zone for machine types without zones in the catalog."""
         ...
 
     def region_of_zone(self, zone: str, region: str) -> str | None:

@@ -50,7 +50,7 @@ THEIRS_ONLY = {
     "flow logs into a bucket or a stream, ours go to CloudWatch": (
         "logs:createlogdelivery logs:deletelogdelivery s3:getbucketpolicy s3:putbucketpolicy autoscaling:describetags ec2:describetags"
     ),
-    "an organisation's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
+    "an organization's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
     "a member there, a type of its own here": (
         "ec2:authorizesecuritygroup* ec2:createsecuritygroup ec2:deletesecuritygroup iam:*rolepolicy iam:passrole s3:putbucketlogging"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"

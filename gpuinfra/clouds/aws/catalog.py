@@ -1,7 +1,7 @@
 """AWS machine types: network layout, zones, kinds of capacity and prices.
 
 Facts only. Sources: the instance-type reference and VPC limits that the Karpenter provider generates from the EC2 API
-(KARP), AWS's guide to EFA on accelerated instances (EFA), a public catalogue built from instance-type offerings (SKY),
+(KARP), AWS's guide to EFA on accelerated instances (EFA), a public catalog built from instance-type offerings (SKY),
 the AWS price list (PRICE), AWS's own pages on Capacity Blocks (CB). Each price has the date it was read.
 Regions, zones and prices of services are in `regions.py`; decisions are in `profile.py`.
 """

@@ -1,6 +1,6 @@
 """AWS: rules about the network interfaces of a machine type.
 
-They check machine types that a declaration describes in `machines`; tests check the records of the catalogue.
+They check machine types that a declaration describes in `machines`; tests check the records of the catalog.
 """
 
 from __future__ import annotations
