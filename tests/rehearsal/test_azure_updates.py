@@ -48,7 +48,7 @@ def test_a_resized_file_system_is_a_replacement_and_is_rejected(rehearse: Rehear
     refused = rehearse("up", str(path))
     assert refused.code == 1
     assert "lab-scratch-0-lustre" in refused.out
-    assert "would replace lab-scratch-0-lustre, and that would lose what it holds" in refused.out
+    assert "this change replaces lab-scratch-0-lustre and would lose its content" in refused.out
     assert _ids(refused) == before
 
     declare(4096)
