@@ -94,6 +94,7 @@ def _check(check: Any) -> str:
             ("severity", f"{severity}: {_SEVERITY[severity]}"),
             *(("runs", line if len(line) <= _MAX_COMMAND else f"{line[:_MAX_COMMAND]} ...") for line in commands),
             ("action", check.hint),
+            ("source", check.source),
         ),
     )
 

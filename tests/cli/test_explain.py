@@ -19,12 +19,13 @@ def _explained(word: str) -> str:
 
 @pytest.mark.parametrize("check", ALL.values(), ids=list(ALL))
 def test_check_is_explained_by_id_and_by_name(check) -> None:
-    """A check's ID and its name print the same text: meaning, commands, severity and action."""
+    """A check's ID and its name print the same text: meaning, commands, severity, action and source."""
     text = _explained(check.id.lower())
     assert text.startswith(f"check {check.id} {check.name}")
     assert f"severity {check.severity.value}: " in text
     assert text.count("\n  runs     ") == len(check.probes)
     assert f"action   {check.hint}" in text
+    assert check.source and f"source   {check.source}" in text
     assert text in _explained(check.name)
 
 
