@@ -25,7 +25,8 @@ def test_check_is_explained_by_id_and_by_name(check) -> None:
     assert f"severity {check.severity.value}: " in text
     assert text.count("\n  runs     ") == len(check.probes)
     assert f"action   {check.hint}" in text
-    assert check.source and f"source   {check.source}" in text
+    assert check.source
+    assert f"source   {check.source}" in text
     assert text in _explained(check.name)
 
 
