@@ -60,15 +60,15 @@ class Gpu:
     pci_ids: tuple[str, ...]
     """PCI IDs as `vendor:device` in lowercase."""
     pcie_gen: int
-    pcie_width: int
-    nvlinks: int
+    pcie_width: int = 16
+    nvlinks: int = 0
     """Number of NVLink links of one GPU; 0 if the product has none."""
-    nvlink_gb_s: float | None
+    nvlink_gb_s: float | None = None
     """Rate of one NVLink link in GB/s, as `nvidia-smi nvlink -s` prints it."""
     driver_floor: str
     """First driver version that supports the device."""
-    open_module: OpenModule
-    ecc: bool
+    open_module: OpenModule = OpenModule.SUPPORTED
+    ecc: bool = True
     source: Source
     mig: bool = False
     compute_capability: str = ""

@@ -44,7 +44,6 @@ _TRAIN = _ANY | {K.BLOCK}
 _P_QUOTA = {K.ON_DEMAND: "L-417A185B", K.RESERVED: "L-417A185B"}
 _G_QUOTA = {K.ON_DEMAND: "L-DB2E81BA", K.RESERVED: "L-DB2E81BA", K.SPOT: "L-3819A6DF"}
 _STANDARD_QUOTA = {K.ON_DEMAND: "L-1216C47A", K.RESERVED: "L-1216C47A", K.SPOT: "L-34B43A08"}
-QUOTA_SOURCE = "https://docs.aws.amazon.com/general/latest/gr/ec2-service.html"
 
 
 def efa_layout(cards: int, *, efa_on_card_0: bool = True, only: Iterable[int] | None = None) -> tuple[NicShape, ...]:

@@ -21,8 +21,6 @@ REGIONS = frozenset(
 
 IAP_RANGE = "35.235.240.0/20"
 """Sources of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
-HEALTH_CHECK_RANGES = ("35.191.0.0/16", "130.211.0.0/22")
-"""Sources of health checks for auto-healing; inferred from Google's load-balancing pages."""
 RESERVED_ADDRESSES = 4
 """Addresses that Google reserves in each primary range; inferred."""
 

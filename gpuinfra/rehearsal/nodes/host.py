@@ -28,7 +28,7 @@ from typing import Any
 
 from gpuinfra.rehearsal.nodes import endpoints, enter, root
 from gpuinfra.rehearsal.nodes.library import Library
-from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, tail, write_environment
+from gpuinfra.rehearsal.nodes.node import Node, NodeStatus, empty, hostname, write_environment
 from gpuinfra.rehearsal.nodes.ssh_ports import SshPorts
 from gpuinfra.rehearsal.nodes.stage import stage_of
 from gpuinfra.rehearsal.nodes.state import Instance, first_state, image_cloud
@@ -364,7 +364,6 @@ class NodeHost:
             detail=detail,
             boot_id=node.boot_id,
             boots=node.boots,
-            console_tail=tuple(tail(node.folder / "console.log")),
         )
 
     def _call(self, action: Callable[[], Any]) -> Any:

@@ -24,7 +24,6 @@ class NodeStatus:
     detail: str
     boot_id: str
     boots: int
-    console_tail: tuple[str, ...]
 
 
 @dataclass
@@ -74,15 +73,3 @@ def write_environment(node_root: Path, environ: dict[str, str]) -> None:
     (node_root / "etc/environment").write_text(
         "".join(f'{name}="{value}"\n' for name, value in variables.items()), encoding="utf-8"
     )
-
-
-def tail(path: Path, lines: int = 5) -> list[str]:
-    """The last non-empty lines of a console log."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 4096))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return []
-    return [line for line in text.splitlines() if line.strip()][-lines:]

@@ -109,7 +109,6 @@ class Control:
                     "detail": node.get("detail", ""),
                     "boot_id": node.get("boot_id", ""),
                     "boots": node.get("boots", 0),
-                    "console_tail": list(node.get("console_tail", ())),
                     "faults": list(self.cloud.faults.of_node(instance["name"])),
                 }
             )

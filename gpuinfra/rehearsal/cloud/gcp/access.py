@@ -6,7 +6,6 @@ this table nor created in the rehearsal allows nothing, so a gap shows as a deni
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +89,3 @@ def retained_until(store: Store, bucket: str, found: StoredObject | None) -> flo
     if found is None or not policy:
         return 0.0
     return found.modified + float(policy.get("retentionPeriod") or 0)
-
-
-def is_retained(store: Store, bucket: str, found: StoredObject | None) -> bool:
-    """Whether retention forbids to delete and to replace an object now."""
-    return retained_until(store, bucket, found) > time.time()
