@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.options import rehearsal_options, some, ssh_options
-from gpuinfra.cli.stack_context import hosts_for, plan_of, pool_of, short_name
+from gpuinfra.cli.options import Target, rehearsal_options, some, ssh_options
+from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of, short_name
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
+    from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.deliver import Order
     from gpuinfra.remote.fleet import FleetResult
     from gpuinfra.remote.hosts import Host, Hosts
@@ -30,19 +32,7 @@ RETRY = "retry in"
 @click.option("--dry-run", is_flag=True, help="Print what the steps would change; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @rehearsal_options
-def command(
-    stack: str | None,
-    hosts_file: Path | None,
-    pool: str | None,
-    parallel: int,
-    timeout_s: float,
-    dry_run: bool,
-    as_json: bool,
-    direct: bool,
-    known_hosts: tuple[Path, ...],
-    rehearsal: bool,
-    folder: Path,
-) -> int:
+def command(target: Target, dry_run: bool, as_json: bool) -> int:
     """Install the software of STACK's pools on existing machines, over SSH.
 
     Runs the steps that nodes run at their first boot. The machines are the hosts of a file, or the nodes of STACK. The
@@ -51,56 +41,36 @@ def command(
 
     Exit code 0 when every host is done, 1 otherwise.
     """
-    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as every:
-        name = stack or every.stack
+    with hosts_for(target) as hosts:
+        name = target.stack or hosts.stack
         if name is None:
             raise UsageError("no stack is given; give STACK, or name it in the hosts file (stack: aws-p4d)")
-        what = str(hosts_file.resolve()) if hosts_file else name
-        records = folder / short_name(name) if rehearsal else None
-        return _work(every, plan_of(name), what, records, pool, parallel, timeout_s, dry_run, as_json, known_hosts)
-
-
-def _work(
-    every: Hosts,
-    plan: Plan,
-    what: str,
-    records: Path | None,
-    pool: str | None,
-    parallel: int,
-    timeout_s: float,
-    dry_run: bool,
-    as_json: bool,
-    known_hosts: tuple[Path, ...],
-) -> int:
-    from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.known import KnownHosts, default_files
-
-    hosts = every.of_pool(pool)
-    orders = _orders(plan, hosts, pool)
-    known = KnownHosts(known_hosts or hosts.known_hosts or default_files())
-    for line in known.ignored_lines[:5]:
-        click.echo(f"gpuinfra: {line}", err=True)
-    connector = Connector(known, hosts.jumps)
-    pools = {host.name: pool_of(host, hosts, plan, pool) for host in hosts.hosts}
-    try:
-        if dry_run:
-            return _dry_run(connector, hosts, orders, pools, parallel, as_json)
-        return _bootstrap(connector, hosts, orders, pools, what, records, parallel, timeout_s, as_json)
-    finally:
-        connector.close()
+        what = str(target.hosts_file.resolve()) if target.hosts_file else name
+        records = target.rehearsals / short_name(name) if target.rehearsals else None
+        plan = plan_of(name)
+        pools = {host.name: pool_of(host, hosts, plan, target.pool) for host in hosts.hosts}
+        orders = _orders(plan, pools.values())
+        with connector_to(hosts, target.known_hosts) as connector:
+            for line in connector.known.ignored_lines[:5]:
+                click.echo(f"gpuinfra: {line}", err=True)
+            if dry_run:
+                ended = _dry_run(target, connector, hosts, orders, pools)
+            else:
+                ended = _bootstrap(target, connector, hosts, orders, pools, what, records)
+    if dry_run and not as_json:
+        _print_changes(ended)
+    return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
 
 
 def _bootstrap(
-    connector: Any,
+    target: Target,
+    connector: Connector,
     hosts: Hosts,
     orders: dict[str, Order],
     pools: dict[str, str],
     what: str,
     records: Path | None,
-    parallel: int,
-    timeout_s: float,
-    as_json: bool,
-) -> int:
+) -> FleetResult[Any]:
     from gpuinfra.remote.deliver import Bootstrap
     from gpuinfra.remote.fleet import Fleet, Outcome
     from gpuinfra.remote.record import Record
@@ -124,31 +94,34 @@ def _bootstrap(
         record.host(outcome.host.name, outcome=fields["outcome"], reason=fields["reason"])
         progress.ended(outcome.host, fields)
 
-    task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=timeout_s, on_stage=stage)
-    fleet = Fleet(hosts.hosts, task, parallel=parallel, on_outcome=changed, on_retry=trouble, on_stop=connector.close)
+    task = Bootstrap(connector, orders, lambda host: pools[host.name], limit_s=target.timeout_s, on_stage=stage)
+    fleet = Fleet(
+        hosts.hosts, task, parallel=target.parallel, on_outcome=changed, on_retry=trouble, on_stop=connector.close
+    )
     ended: FleetResult[Any] = fleet.run()
     record.end(ended.interrupted)
-    return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
+    return ended
 
 
 def _dry_run(
-    connector: Any, hosts: Hosts, orders: dict[str, Order], pools: dict[str, str], parallel: int, as_json: bool
-) -> int:
+    target: Target, connector: Connector, hosts: Hosts, orders: dict[str, Order], pools: dict[str, str]
+) -> FleetResult[Any]:
     from gpuinfra.remote.deliver import DryRun
     from gpuinfra.remote.fleet import Fleet
 
     task = DryRun(connector, orders, lambda host: pools[host.name])
-    ended = Fleet(hosts.hosts, task, parallel=parallel, on_stop=connector.close).run()
-    if not as_json:
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for outcome in ended.outcomes:
-            if outcome.value is not None:
-                groups.setdefault(outcome.value.lines, []).append(outcome.host.name)
-        for lines, names in groups.items():
-            click.echo(f"{some(names)}:")
-            for line in lines:
-                click.echo(f"  {line}")
-    return _finish(ended, as_json, {name: order.bundle.sha256 for name, order in orders.items()})
+    return Fleet(hosts.hosts, task, parallel=target.parallel, on_stop=connector.close).run()
+
+
+def _print_changes(ended: FleetResult[Any]) -> None:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for outcome in ended.outcomes:
+        if outcome.value is not None:
+            groups.setdefault(outcome.value.lines, []).append(outcome.host.name)
+    for lines, names in groups.items():
+        click.echo(f"{some(names)}:")
+        for line in lines:
+            click.echo(f"  {line}")
 
 
 def _finish(ended: FleetResult[Any], as_json: bool, bundles: dict[str, str]) -> int:
@@ -190,13 +163,12 @@ def _entry(outcome: Any) -> dict[str, Any]:
     }
 
 
-def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
-    """The bundle of each pool with a host."""
+def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
+    """What is installed on the hosts of each pool."""
     from gpuinfra import bundle
     from gpuinfra.remote.deliver import Order
 
     pools = {one.name: one for one in plan.pools}
-    wanted = {pool_of(host, hosts, plan, pool) for host in hosts.hosts}
     return {
         name: Order(
             pool=pools[name],
@@ -211,7 +183,7 @@ def _orders(plan: Plan, hosts: Hosts, pool: str | None) -> dict[str, Order]:
                 "file_systems": [],
             },
         )
-        for name in sorted(wanted)
+        for name in sorted(set(wanted))
     }
 
 

@@ -9,8 +9,8 @@ import click
 
 from gpuinfra.cli.expectations import for_hosts
 from gpuinfra.cli.judgement import publish
-from gpuinfra.cli.options import judgement_options, rehearsal_options, ssh_options
-from gpuinfra.cli.stack_context import hosts_for
+from gpuinfra.cli.options import Target, judgement_options, rehearsal_options, ssh_options
+from gpuinfra.cli.stack_context import connector_to, hosts_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,19 +29,11 @@ if TYPE_CHECKING:
 @judgement_options
 @rehearsal_options
 def command(
-    stack: str | None,
+    target: Target,
     phases: tuple[str, ...],
     also: tuple[str, ...],
     burn_in: int | None,
-    hosts_file: Path | None,
-    pool: str | None,
-    parallel: int,
-    timeout_s: float,
-    direct: bool,
-    known_hosts: tuple[Path, ...],
     expectation: Path | None,
-    rehearsal: bool,
-    folder: Path,
     **output: Any,
 ) -> int:
     """Run the checks on the nodes of STACK, or on the hosts of a file, now.
@@ -51,11 +43,11 @@ def command(
 
     Exit code 0 when every node is verified, 1 otherwise.
     """
-    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct, announce=False) as every:
-        hosts = every.of_pool(pool)
-        by_host = for_hosts(stack, expectation, hosts, pool)
-        found = _probe(hosts, by_host, phases, also, burn_in, parallel, timeout_s, known_hosts)
-    title = f"{'Rehearsal: c' if rehearsal else 'C'}heck of {stack or (hosts_file or Path()).name}"
+    rehearsal = target.rehearsals is not None
+    with hosts_for(target, announce=False) as hosts:
+        by_host = for_hosts(target, expectation, hosts)
+        found = _probe(target, hosts, by_host, phases=phases, also=also, burn_in=burn_in)
+    title = f"{'Rehearsal: c' if rehearsal else 'C'}heck of {target.stack or (target.hosts_file or Path()).name}"
     return publish(
         found,
         lambda one: _narrowed(by_host[one.name][1], phases, also, burn_in),
@@ -65,24 +57,12 @@ def command(
     )
 
 
-def _probe(
-    hosts: Hosts,
-    by_host: dict[str, tuple[str, Expectation]],
-    phases: Sequence[str],
-    also: Sequence[str],
-    burn_in: int | None,
-    parallel: int,
-    timeout_s: float,
-    known_hosts: tuple[Path, ...],
-) -> Found:
+def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectation]], **selection: Any) -> Found:
     """The evidence of all hosts. Raises `KeyboardInterrupt` after an interrupt."""
-    from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.known import KnownHosts, default_files
     from gpuinfra.remote.verify import Verify
     from gpuinfra.verification.over_ssh import found_of
 
-    connector = Connector(KnownHosts(known_hosts or hosts.known_hosts or default_files()), hosts.jumps)
     done = 0
 
     def changed(outcome: Any) -> None:
@@ -91,13 +71,9 @@ def _probe(
         result = outcome.problem.reason if outcome.problem else "checked"
         click.echo(f"[{done}/{len(hosts.hosts)}] {outcome.host.name}: {result}", err=True)
 
-    task = Verify(
-        connector, lambda host: by_host[host.name][1], phases=phases, also=also, burn_in=burn_in, limit_s=timeout_s
-    )
-    try:
-        ended = Fleet(hosts.hosts, task, parallel=parallel, on_outcome=changed, on_stop=connector.close).run()
-    finally:
-        connector.close()
+    with connector_to(hosts, target.known_hosts) as connector:
+        task = Verify(connector, lambda host: by_host[host.name][1], limit_s=target.timeout_s, **selection)
+        ended = Fleet(hosts.hosts, task, parallel=target.parallel, on_outcome=changed, on_stop=connector.close).run()
     if ended.interrupted:
         raise KeyboardInterrupt
     return found_of(ended.outcomes, by_host)

@@ -11,7 +11,8 @@ from gpuinfra.cli.stack_context import plan_of, pool_of
 from gpuinfra.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.cli.options import Target
+    from gpuinfra.remote.hosts import Hosts
     from gpuinfra.verification.read import Evidence
 
 Expectation = Mapping[str, Any]
@@ -50,21 +51,16 @@ def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], E
     return of_pool
 
 
-def for_hosts(
-    stack: str | None, file: Path | None, hosts: Hosts, pool: str | None
-) -> dict[str, tuple[str, Expectation]]:
+def for_hosts(target: Target, file: Path | None, hosts: Hosts) -> dict[str, tuple[str, Expectation]]:
     """Host -> its pool and expectation."""
     if file is not None:
         one = from_file(file)
-        return {host.name: (host.pool or hosts.pool or pool or "", one) for host in hosts.hosts}
-    name = stack or hosts.stack
+        return {host.name: (host.pool or hosts.pool or target.pool or "", one) for host in hosts.hosts}
+    name = target.stack or hosts.stack
     if name is None:
         raise UsageError(f"the expectation of the hosts is not known; {SOURCES}")
     plan = plan_of(name)
     by_pool = {one.name: one.expectation for one in plan.pools}
 
-    def of(host: Host) -> tuple[str, Expectation]:
-        found = pool_of(host, hosts, plan, pool)
-        return found, by_pool[found]
-
-    return {host.name: of(host) for host in hosts.hosts}
+    pools = {host.name: pool_of(host, hosts, plan, target.pool) for host in hosts.hosts}
+    return {name: (pool, by_pool[pool]) for name, pool in pools.items()}

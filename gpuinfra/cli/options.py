@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,24 @@ import click
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 SHOWN_NAMES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The hosts that a command works on, and how it connects to them."""
+
+    stack: str | None
+    hosts_file: Path | None
+    pool: str | None
+    parallel: int
+    direct: bool
+    known_hosts: tuple[Path, ...]
+    rehearsals: Path | None
+    """Folder of rehearsals; None without `--rehearsal`."""
+    timeout_s: float = 0.0
+
+
+TARGET = [one.name for one in fields(Target)]
 
 
 def some(names: list[str]) -> str:
@@ -37,7 +58,10 @@ folder_option = click.option(
 
 
 def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | None = None) -> Any:
-    """`--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default."""
+    """`--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default.
+
+    With the argument STACK and `rehearsal_options`, they reach the command as one `Target`.
+    """
     options = [
         click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts of this file (docs/remote.md) instead of the nodes of STACK."),
         click.option("--pool", metavar="POOL", help=pool),
@@ -51,7 +75,18 @@ def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | 
         options.append(
             click.option("--timeout", "timeout_s", type=limit, default=timeout_s, show_default=True, help=help_)
         )
-    return lambda command: _with(command, *options)
+
+    def collected(function: Callable[..., int]) -> Any:
+        @functools.wraps(function)
+        def command(**given: Any) -> int:
+            folder = given.pop("folder")
+            rehearsals = folder if given.pop("rehearsal") else None
+            target = Target(rehearsals=rehearsals, **{name: given.pop(name) for name in TARGET if name in given})
+            return function(target, **given)
+
+        return _with(command, *options)
+
+    return collected
 
 
 def expectation_option(command: Any) -> Any:

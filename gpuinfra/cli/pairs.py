@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.expectations import for_hosts
-from gpuinfra.cli.options import expectation_option, rehearsal_options, ssh_options
-from gpuinfra.cli.stack_context import hosts_for
+from gpuinfra.cli.options import Target, expectation_option, rehearsal_options, ssh_options
+from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import DeploymentError, UsageError
 
 if TYPE_CHECKING:
@@ -33,19 +33,7 @@ Task = Callable[["Host"], dict[str, Any]]
 @expectation_option
 @ssh_options()
 @rehearsal_options
-def command(
-    stack: str | None,
-    shared_folder: str,
-    as_json: bool,
-    expectation: Path | None,
-    hosts_file: Path | None,
-    pool: str | None,
-    parallel: int,
-    direct: bool,
-    known_hosts: tuple[Path, ...],
-    rehearsal: bool,
-    folder: Path,
-) -> int:
+def command(target: Target, shared_folder: str, as_json: bool, expectation: Path | None) -> int:
     """Measure pairs of nodes over the fabric and find the slow node.
 
     The two nodes of each pair run an NCCL all-reduce. Slow nodes are paired with others until the slow node, or the slow
@@ -57,17 +45,16 @@ def command(
         raise UsageError(
             f"--shared-folder is {shared_folder}; allowed: an absolute path that all nodes mount, such as /scratch"
         )
-    if parallel < 2:
+    if target.parallel < 2:
         raise UsageError("--parallel is 1; allowed: 2 or more, because both nodes of a pair run at the same time")
-    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as every:
-        hosts = every.of_pool(pool)
-        expected = {name: one for name, (_, one) in for_hosts(stack, expectation, hosts, pool).items()}
+    with hosts_for(target) as hosts:
+        expected = {name: one for name, (_, one) in for_hosts(target, expectation, hosts).items()}
         return measure_pairs(
             hosts,
             expected,
             store=str(PurePosixPath(shared_folder) / ".gpuinfra-pairs"),
-            known_hosts=known_hosts,
-            parallel=parallel,
+            known_hosts=target.known_hosts,
+            parallel=target.parallel,
             as_json=as_json,
         )
 
@@ -83,26 +70,20 @@ def measure_pairs(
     options: Sequence[str] = (),
 ) -> int:
     """Measure until the verdict is final; `options` go to the node part. Raises `KeyboardInterrupt`."""
-    from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.deliver import call_agent
     from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.known import KnownHosts, default_files
     from gpuinfra.remote.pair import PairTest, assignments
     from gpuinfra.report import pairs_text
     from gpuinfra.verification import rounds
     from gpuinfra.verification.pairs import verdict
 
     by_name = {host.name: host for host in hosts.hosts}
-    known = KnownHosts(known_hosts or hosts.known_hosts or default_files())
     speeds: dict[tuple[str, str], float | None] = {}
 
     def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
         """Run a task on some hosts at once, over new connections."""
-        connector = Connector(known, hosts.jumps)
-        try:
+        with connector_to(hosts, known_hosts) as connector:
             ended = Fleet([by_name[name] for name in names], task(connector), on_stop=connector.close, **more).run()
-        finally:
-            connector.close()
         if ended.interrupted:
             raise KeyboardInterrupt
         return ended.outcomes

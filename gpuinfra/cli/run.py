@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.options import rehearsal_options, some, ssh_options
-from gpuinfra.cli.stack_context import hosts_for
+from gpuinfra.cli.options import Target, rehearsal_options, some, ssh_options
+from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuinfra.remote.connection import CommandResult
-    from gpuinfra.remote.fleet import Outcome
+    from gpuinfra.remote.fleet import FleetResult, Outcome
     from gpuinfra.remote.hosts import Host, Hosts
 
 SCHEMA = "gpuinfra.run/1"
@@ -31,16 +30,7 @@ SHOWN_LINES = 200
 @ssh_options(timeout_s=300)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @rehearsal_options
-def command(
-    stack: str | None,
-    words: tuple[str, ...],
-    hosts_file: Path | None,
-    pool: str | None,
-    direct: bool,
-    rehearsal: bool,
-    folder: Path,
-    **options: Any,
-) -> int:
+def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
     """Run COMMAND on all nodes of STACK, or on the hosts of a file.
 
     A shell on each node interprets COMMAND. Nodes with identical output are grouped. A command that loses its connection
@@ -48,42 +38,37 @@ def command(
 
     Exit code 0 when COMMAND ends with 0 on every node, 1 otherwise.
     """
-    given = ([stack] if hosts_file and stack else []) + list(words)
+    given = ([target.stack] if target.hosts_file and target.stack else []) + list(words)
     if not given:
         raise UsageError("no command is given; type gpuinfra run STACK -- COMMAND")
-    with hosts_for(stack, hosts_file, folder if rehearsal else None, direct) as hosts:
-        return _run(hosts.of_pool(pool), given, options)
-
-
-def _run(hosts: Hosts, words: Sequence[str], options: dict[str, Any]) -> int:
-    from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.fleet import Fleet
-    from gpuinfra.remote.known import KnownHosts, default_files
-    from gpuinfra.remote.problem import HostProblem, Kind
-
-    text = words[0] if len(words) == 1 else shlex.join(words)
-    connector = Connector(KnownHosts(options["known_hosts"] or hosts.known_hosts or default_files()), hosts.jumps)
-
-    def task(host: Host) -> CommandResult:
-        line = f"sudo -n -- sh -c {shlex.quote(text)}" if host.sudo else text
-        with connector.connect(host) as connection:
-            try:
-                return connection.run(line, limit_s=options["timeout_s"])
-            except HostProblem as problem:
-                # The connection was open, so the command may have started: STEP is not retried.
-                raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
-
-    try:
-        ended = Fleet(hosts.hosts, task, parallel=options["parallel"], on_stop=connector.close).run()
-    finally:
-        connector.close()
-    if options["as_json"]:
+    with hosts_for(target) as hosts:
+        ended = _run(target, hosts, given)
+    if as_json:
         click.echo(json.dumps({"schema": SCHEMA, "hosts": [_entry(one) for one in ended.outcomes]}, indent=2))
     else:
         _print(ended.outcomes)
     if ended.interrupted:
         return INTERRUPTED
     return 0 if all(one.value is not None and one.value.exit == 0 for one in ended.outcomes) else 1
+
+
+def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[CommandResult]:
+    from gpuinfra.remote.fleet import Fleet
+    from gpuinfra.remote.problem import HostProblem, Kind
+
+    text = words[0] if len(words) == 1 else shlex.join(words)
+
+    def task(host: Host) -> CommandResult:
+        line = f"sudo -n -- sh -c {shlex.quote(text)}" if host.sudo else text
+        with connector.connect(host) as connection:
+            try:
+                return connection.run(line, limit_s=target.timeout_s)
+            except HostProblem as problem:
+                # The connection was open, so the command may have started: STEP is not retried.
+                raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
+
+    with connector_to(hosts, target.known_hosts) as connector:
+        return Fleet(hosts.hosts, task, parallel=target.parallel, on_stop=connector.close).run()
 
 
 def _entry(outcome: Outcome[CommandResult]) -> dict[str, Any]:

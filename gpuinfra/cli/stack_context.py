@@ -21,9 +21,11 @@ import click
 from gpuinfra.errors import DeploymentError, UsageError
 
 if TYPE_CHECKING:
+    from gpuinfra.cli.options import Target
     from gpuinfra.inventory import Node
     from gpuinfra.plan.model import Plan
     from gpuinfra.rehearsal.session import Session
+    from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.verification.read import Found
 
@@ -93,23 +95,34 @@ def active_stack(name: str, rehearsals: Path | None) -> Iterator[ActiveStack]:
 
 
 @contextmanager
-def hosts_for(
-    stack: str | None, hosts_file: Path | None, rehearsals: Path | None, direct: bool, *, announce: bool = True
-) -> Iterator[Hosts]:
+def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
     """The hosts of a file, or the nodes of a stack for the length of a `with`; stand-in nodes are announced."""
-    if rehearsals and hosts_file:
+    if target.rehearsals and target.hosts_file:
         raise UsageError("--rehearsal uses the stand-in nodes of STACK; leave --hosts out")
-    if hosts_file is not None:
+    if target.hosts_file is not None:
         from gpuinfra.remote.hosts import read_hosts
 
-        yield read_hosts(hosts_file)
+        yield read_hosts(target.hosts_file).of_pool(target.pool)
         return
-    if stack is None:
+    if target.stack is None:
         raise UsageError("no hosts are named; give STACK or --hosts FILE")
-    with active_stack(stack, rehearsals) as active:
+    with active_stack(target.stack, target.rehearsals) as active:
         if active.session is not None and announce:
             click.echo("rehearsal: these are stand-in nodes on this machine", err=True)
-        yield active.hosts(plan_of(stack), direct)
+        yield active.hosts(plan_of(target.stack), target.direct).of_pool(target.pool)
+
+
+@contextmanager
+def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connector]:
+    """Connections to hosts for the length of a `with`; `known_hosts` has priority over the hosts file and over OpenSSH's files."""
+    from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.known import KnownHosts, default_files
+
+    connector = Connector(KnownHosts(known_hosts or hosts.known_hosts or default_files()), hosts.jumps)
+    try:
+        yield connector
+    finally:
+        connector.close()
 
 
 def plan_of(name: str) -> Plan:

@@ -26,7 +26,7 @@ class Connector:
     """Opens connections for one fleet. Each jump host is connected once and shared."""
 
     def __init__(self, known: KnownHosts, by_name: Mapping[str, Host], limits: Limits | None = None) -> None:
-        self._known = known
+        self.known = known
         self._by_name = by_name
         self._limits = limits or Limits()
         self._guard = threading.Lock()
@@ -53,7 +53,7 @@ class Connector:
             self._close(connection)
 
     def _connect(self, host: Host) -> Connection:
-        trust = self._known.trust(host)
+        trust = self.known.trust(host)
         stream, proxy = self._stream(host)
         connection = Connection(host, proxy, self._limits)
         with self._guard:

@@ -60,9 +60,8 @@ def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
 def orders(plan: Plan, host: Host) -> dict[str, Any]:
     """The orders of the command."""
     from gpuinfra.cli.bootstrap import _orders
-    from gpuinfra.remote.hosts import Hosts
 
-    return _orders(plan, Hosts(hosts=(host,)), None)
+    return _orders(plan, ["gpu"])
 
 
 def test_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[Nodes, Host], plan: Plan) -> None:
