@@ -14,7 +14,7 @@ from .answer import Answers
 from .checks import ALL
 from .checks.base import Check
 from .expectation import Machine
-from .outcome import Broken, Outcome, Severity, Unreadable, escaped, shortened
+from .outcome import Broken, Outcome, Phase, Severity, Unreadable, escaped, shortened
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "error")
 
@@ -140,20 +140,15 @@ def _record(check: Check, outcome: Outcome) -> dict[str, Any]:
     }
 
 
+class _UnknownCheck(Check):
+    name, phase, severity = "unknown", Phase.PRESENCE, Severity.BLOCK
+    hint = "rebuild the bundle with a matching version of gpuinfra"
+
+
 def _unknown_check(name: str) -> dict[str, Any]:
-    reason = "this version of the node code has no check %s" % shortened(name, 20)
-    return {
-        "id": shortened(name, 20),
-        "name": "unknown",
-        "phase": "presence",
-        "severity": "block",
-        "outcome": "error",
-        "found": None,
-        "expected": None,
-        "unit": None,
-        "hint": "rebuild the bundle with a matching version of gpuinfra",
-        "reason": reason,
-    }
+    check = _UnknownCheck()
+    check.id = shortened(name, 20)
+    return _record(check, Outcome("error", reason="this version of the node code has no check %s" % check.id))
 
 
 def _scalar(value: Any) -> Any:

@@ -28,22 +28,19 @@ class Severity(str, enum.Enum):
     INFO = "info"
 
 
-class Broken(Exception):
+class _ToolOutput(Exception):
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+class Broken(_ToolOutput):
     """The tool output shows a known broken state: the check fails."""
 
-    def __init__(self, reason: str, hint: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
 
-
-class Unreadable(Exception):
+class Unreadable(_ToolOutput):
     """The tool output is missing, truncated, garbled or unknown: the check ends in `error`, never in `pass`."""
-
-    def __init__(self, reason: str, hint: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """All checks in report order: presence, correctness, speed, and by id within each phase.
 
-To add a check, write a `Check` class in the module of its subject, add it to `CHECKS` there, and add the machines that must pass it to
-`REQUIRED` in `gpuinfra/plan/expectation.py`.
+To add a check, write a `Check` class in the module of its subject, and add the machines that must pass it to `REQUIRED` in
+`gpuinfra/plan/expectation.py`. A class with an id registers itself when its module is imported here.
 """
 
 from __future__ import annotations
 
 from ..outcome import Phase
-from . import (
+from . import (  # noqa: F401 - the import registers the checks
     burn_in,
     containers,
     driver,
@@ -23,24 +23,8 @@ from . import (
     speed,
     storage,
 )
-from .base import Check
+from .base import KINDS, Check
 
-_MODULES = (
-    platform,
-    driver,
-    gpus,
-    gpu_health,
-    fabric,
-    kernel_log,
-    network,
-    ports,
-    containers,
-    storage,
-    software,
-    speed,
-    links,
-    burn_in,
-)
 _PHASES = list(Phase)
 _LETTERS = "PDGFXNCLSMB"
 """Order within a phase: platform, driver, GPUs, fabric, kernel log, network, containers, storage, steps, metrics, measurements."""
@@ -50,7 +34,5 @@ def _order(check: Check) -> tuple[int, int, int]:
     return _PHASES.index(check.phase), _LETTERS.index(check.id[0]), int(check.id[1:])
 
 
-ALL: dict[str, Check] = {
-    check.id: check for check in sorted((kind() for module in _MODULES for kind in module.CHECKS), key=_order)
-}
+ALL: dict[str, Check] = {check.id: check for check in sorted((kind() for kind in KINDS), key=_order)}
 """All checks by id."""

@@ -10,7 +10,10 @@ from typing import Any, Iterable, Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from ..table import Row, Table, failure
+from ..table import Row, Table, absent, failure
+
+KINDS: list[type[Check]] = []
+"""All checks whose modules are imported."""
 
 
 class Check:
@@ -23,6 +26,10 @@ class Check:
     probes: tuple[str, ...] = ()
     hint: str = ""
     source: str = ""
+
+    def __init_subclass__(cls) -> None:
+        if "id" in vars(cls):
+            KINDS.append(cls)
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         """The probes that this check needs on a machine; by default all of them."""
@@ -57,11 +64,8 @@ class GpuTableCheck(Check):
 
 def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = "") -> dict[str, Any]:
     """The JSON object that a command of `node.pyz` printed; `part` names its list."""
-    try:
-        found = json.loads(answers.text(probe))
-    except (ValueError, RecursionError):
-        raise Unreadable("%s is not JSON" % what) from None
-    if not isinstance(found, dict) or found.get("schema") != schema or (part and not isinstance(found.get(part), list)):
+    found = json_object(answers.text(probe), what)
+    if found.get("schema") != schema or (part and not isinstance(found.get(part), list)):
         raise Unreadable("%s has another format" % what)
     return found
 
@@ -84,10 +88,28 @@ def by_gpu(
     if not found:
         raise Unreadable("no GPU answered")
     values = all_same(value for _, value, _ in found)
-    wrong = ["%s: %s" % (row.label, why) for row, _, why in found if why]
-    if wrong:
-        return failed(values, expected, listed(wrong), unit, hint)
-    return passed(values, expected, unit)
+    return judged(values, expected, ["%s: %s" % (row.label, why) for row, _, why in found if why], unit, hint)
+
+
+def judged(found: Any, expected: Any, problems: list[str], unit: str | None = None, hint: str | None = None) -> Outcome:
+    """Pass without problems; otherwise fail, with the problems as the reason."""
+    return failed(found, expected, listed(problems), unit, hint) if problems else passed(found, expected, unit)
+
+
+def is_number(value: object) -> bool:
+    """True for an int or a float; a bool is not a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """A JSON object that a tool printed."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unreadable("%s is not JSON" % what) from None
+    if not isinstance(found, dict):
+        raise Unreadable("%s is not a JSON object" % what)
+    return found
 
 
 def listed(items: list[str], most: int = 8) -> str:
@@ -110,6 +132,12 @@ def word(row: Row, column: str) -> str:
     if failure(cell):
         raise Unreadable("%s: %s is %s" % (row.label, column, cell))
     return cell
+
+
+def mode(row: Row, feature: str, wanted: str) -> tuple[tuple[str, str], bool]:
+    """The current and the pending mode of `ecc` or `mig`, and whether both are as wanted. A GPU without the feature has it disabled."""
+    modes = (word(row, feature + ".mode.current"), word(row, feature + ".mode.pending"))
+    return modes, modes == (wanted, wanted) or (wanted == "Disabled" and all(absent(one) for one in modes))
 
 
 def clock_reasons(row: Row) -> int:

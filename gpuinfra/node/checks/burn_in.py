@@ -12,7 +12,7 @@ from ..answer import Answers
 from ..dcgm import LEVELS, Result, results
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, listed, result_of
+from .base import Check, is_number, judged, result_of
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 """Level -> the probe that runs it."""
@@ -41,7 +41,7 @@ def _outcome(found: list[Result]) -> Outcome:
     ]
     if not run:
         raise Unreadable("dcgmi ran no tests")
-    return failed(len(wrong), 0, listed(wrong), "tests") if wrong else passed(0, 0, "tests")
+    return judged(len(wrong), 0, wrong, "tests")
 
 
 class Diagnostics(Check):
@@ -110,42 +110,21 @@ class SteadyHeat(Check):
         for gpu in gpus:
             if not isinstance(gpu, Mapping) or not re.match(r"^0x[0-9a-f]{16}$", str(gpu.get("reasons"))):
                 raise Unreadable("the stress test describes a GPU in an unknown format")
-            bits, errors, busy, hot = (
-                int(gpu["reasons"], 16),
-                gpu.get("new_errors"),
-                gpu.get("busy_percent"),
-                gpu.get("highest_c"),
-            )
-            if (
-                isinstance(busy, bool)
-                or isinstance(hot, bool)
-                or not isinstance(busy, (int, float))
-                or not isinstance(hot, (int, float))
-            ):
+            errors, busy, hot = gpu.get("new_errors"), gpu.get("busy_percent"), gpu.get("highest_c")
+            if not is_number(busy) or not is_number(hot):
                 raise Unreadable("the stress test reports no utilization or temperature of a GPU")
-            if bits & 0xC8:
-                wrong.append(
-                    "GPU %s was slowed down at %g C (reasons %s)"
-                    % (shortened(str(gpu.get("index")), 8), hot, gpu["reasons"])
-                )
+            label = "GPU %s" % shortened(str(gpu.get("index")), 8)
+            if int(gpu["reasons"], 16) & 0xC8:
+                wrong.append("%s was slowed down at %g C (reasons %s)" % (label, hot, gpu["reasons"]))
             if errors not in (0, None) or (errors is None and machine.need("ecc", bool)):
-                wrong.append(
-                    "GPU %s counted %s memory errors"
-                    % (shortened(str(gpu.get("index")), 8), shortened(str(errors), 20))
-                )
+                wrong.append("%s counted %s memory errors" % (label, shortened(str(errors), 20)))
             if not 50 <= busy <= 100:
-                wrong.append("GPU %s was busy only %g %% of the time" % (shortened(str(gpu.get("index")), 8), busy))
+                wrong.append("%s was busy only %g %% of the time" % (label, busy))
         if wrong:
-            return failed(len(wrong), 0, listed(wrong), "findings")
+            return judged(len(wrong), 0, wrong, "findings")
         if found.get("steady") is not True:
             why = "no steady temperature within %s s" % shortened(str(found.get("seconds")), 12)
-            ended = found.get("ended")
-            return failed(
-                "not steady",
-                "steady",
-                why + ("; the load ended with exit code %s" % shortened(str(ended), 12) if ended is not None else ""),
-            )
+            if found.get("ended") is not None:
+                why += "; the load ended with exit code %s" % shortened(str(found["ended"]), 12)
+            return failed("not steady", "steady", why)
         return passed("steady at %g C" % max(gpu["highest_c"] for gpu in gpus), "steady")
-
-
-CHECKS = (Diagnostics, BurnIn, SteadyHeat)

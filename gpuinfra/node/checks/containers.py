@@ -5,26 +5,20 @@ No check runs a container: that would pull an image, and a public registry throt
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
-from .base import Check, listed
+from .base import Check, json_object, listed
 
 
 def docker(answers: Answers) -> dict[str, Any] | None:
     """The output of `docker info`; None without Docker."""
     if not answers.installed("docker"):
         return None
-    try:
-        info = json.loads(answers.text("docker"))
-    except (ValueError, RecursionError):
-        raise Unreadable("docker info printed no JSON") from None
-    if not isinstance(info, dict):
-        raise Unreadable("docker info printed something other than a JSON object")
+    info = json_object(answers.text("docker"), "the output of docker info")
     errors = info.get("ServerErrors")
     if errors or not isinstance(info.get("ServerVersion"), str) or not info["ServerVersion"]:
         why = listed([str(one) for one in errors]) if isinstance(errors, list) and errors else "no server version"
@@ -177,6 +171,3 @@ class ContainersKeptFromMetadata(Check):
                 "containers on a bridge can reach %s" % (listed(open_) or "the metadata service: no address is listed"),
             )
         return passed(found, wanted)
-
-
-CHECKS = (ContainerRuntime, CdiDevices, ContainersKeepGpus, ContainersKeptFromMetadata)

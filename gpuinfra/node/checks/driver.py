@@ -331,6 +331,3 @@ def unit_state(answers: Answers, probe: str) -> str:
     if (word in ("active", "reloading", "refreshing")) != (answer.exit == 0):
         raise Unreadable("systemctl is-active printed %s with exit code %d" % (word, answer.exit))
     return word
-
-
-CHECKS = (KernelModule, DriverVersion, ModuleKept, Holds, Persistence, DriverModules, DriverAfterReboot, DriverLibrary)

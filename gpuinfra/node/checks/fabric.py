@@ -6,8 +6,8 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
-from .base import Check, all_same, by_gpu, gpu_rows, listed, on_some
+from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped
+from .base import Check, all_same, by_gpu, gpu_rows, judged, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
 
@@ -132,7 +132,7 @@ class NvlinkActive(Check):
         if len(found) != machine.gpus:
             wrong.append("%d of %d GPUs report links" % (len(found), machine.gpus))
             shown = on_some(counts, len(found), machine.gpus)
-        return failed(shown, links, listed(wrong), "links per GPU") if wrong else passed(shown, links, "links per GPU")
+        return judged(shown, links, wrong, "links per GPU")
 
 
 class NvlinkErrors(Check):
@@ -170,7 +170,7 @@ class NvlinkErrors(Check):
             return failed(
                 len(gpus), machine.gpus, "%d of %d GPUs report link counters" % (len(gpus), machine.gpus), "GPUs"
             )
-        return failed(len(counted), 0, listed(counted), "counters") if counted else passed(0, 0, "counters")
+        return judged(len(counted), 0, counted, "counters")
 
 
 class Topology(Check):
@@ -208,14 +208,9 @@ class Topology(Check):
         ]
         pairs = machine.gpus * (machine.gpus - 1) // 2
         joined = sum(1 for (a, b), cell in found.items() if a < b and cell == wanted)
-        if wrong or joined != pairs:
-            return failed(
-                joined,
-                pairs,
-                listed(wrong) or "only %d of %d pairs are listed" % (joined, pairs),
-                "pairs connected by %s" % wanted,
-            )
-        return passed(joined, pairs, "pairs connected by %s" % wanted)
+        if not wrong and joined != pairs:
+            wrong.append("only %d of %d pairs are listed" % (joined, pairs))
+        return judged(joined, pairs, wrong, "pairs connected by %s" % wanted)
 
 
 class SubnetManager(Check):
@@ -236,6 +231,3 @@ class SubnetManager(Check):
     def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
         shown = "%s, ib_umad %s" % (found[0], "loaded" if found[1] else "not loaded")
         return equal(shown, "active, ib_umad loaded", reason="nvlsm is %s" % shown)
-
-
-CHECKS = (FabricManager, FabricState, NvlinkActive, NvlinkErrors, Topology, SubnetManager)

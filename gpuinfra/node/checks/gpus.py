@@ -9,8 +9,8 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..mig import instances
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from ..table import Table, absent, label
-from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, listed, needed, word
+from ..table import Table, label
+from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, judged, mode, needed
 from .platform import pci_gpus
 
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
@@ -128,8 +128,7 @@ class MigMode(GpuTableCheck):
         wanted = "Enabled" if machine.get("mig", False) is True else "Disabled"
         seen = []
         for row in found.rows:
-            modes = (word(row, "mig.mode.current"), word(row, "mig.mode.pending"))
-            good = modes == (wanted, wanted) or (wanted == "Disabled" and all(absent(mode) for mode in modes))
+            modes, good = mode(row, "mig", wanted)
             seen.append((row, modes[0], None if good else "MIG is %s, pending %s" % modes))
         return by_gpu(seen, wanted)
 
@@ -168,11 +167,7 @@ class MigLayout(Check):
         if len(set(uuids)) != len(uuids):
             wrong.append("two instances have the same UUID")
         shown = all_same(", ".join(sorted(name for name, _ in cut)) or "none" for _, cut in sorted(found.items()))
-        return (
-            failed(shown, ", ".join(wanted), listed(wrong), "per GPU")
-            if wrong
-            else passed(shown, ", ".join(wanted), "per GPU")
-        )
+        return judged(shown, ", ".join(wanted), wrong, "per GPU")
 
 
 class NoProcesses(Check):
@@ -190,9 +185,7 @@ class NoProcesses(Check):
         ]
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
-        if found:
-            return failed(len(found), 0, listed(found), "processes")
-        return passed(0, 0, "processes")
+        return judged(len(found), 0, found, "processes")
 
 
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:
@@ -213,6 +206,3 @@ def _address(pci: str) -> str:
     """A common form of addresses from nvidia-smi (00000000:10:1C.0) and lspci (0000:10:1c.0)."""
     domain, _, rest = pci.lower().partition(":")
     return "%x:%s" % (int(domain, 16) if re.match(r"^[0-9a-f]+$", domain) else -1, rest)
-
-
-CHECKS = (GpuCount, GpuModel, PcieLink, MigMode, MigLayout, NoProcesses)

@@ -105,6 +105,3 @@ class SwitchErrors(Check):
         if found:
             return warned(numbers, [], "%d non-fatal lines" % len(found), "SXids")
         return passed([], [], "SXids")
-
-
-CHECKS = (Xids, SwitchErrors)

@@ -7,8 +7,8 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, listed, result_of
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, shortened
+from .base import Check, is_number, judged, result_of
 from .speed import known_floor
 
 SHARE = 0.8
@@ -34,9 +34,7 @@ class LinkSpeed(Check):
             rate = one.get("gbps") if isinstance(one, Mapping) else None
             if not isinstance(one, Mapping) or not isinstance(one.get("device"), str):
                 raise Unreadable("the link test reports an entry without a device name")
-            if rate is not None and (
-                isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf
-            ):
+            if rate is not None and not (is_number(rate) and 0 <= rate < math.inf):
                 raise Unreadable("%s has an invalid rate" % shortened(one["device"], 40))
         return document["devices"]
 
@@ -59,7 +57,4 @@ class LinkSpeed(Check):
             elif counters:
                 wrong.append("%s: counters rose: %s" % (name, shortened(str(counters), 80)))
         slowest = rates[0] if rates else None
-        return failed(slowest, least, listed(wrong), "Gb/s") if wrong else passed(slowest, least, "Gb/s")
-
-
-CHECKS = (LinkSpeed,)
+        return judged(slowest, least, wrong, "Gb/s")

@@ -128,6 +128,3 @@ class LockedMemory(Check):
                 shown = "%d KiB" % found[kind]
                 return failed(shown, expected, "the %s memlock limit is %s" % (kind, shown))
         return passed("unlimited" if found["soft"] == -1 else "%d KiB" % found["soft"], expected)
-
-
-CHECKS = (EfaDevices, FabricLibraries, LockedMemory)

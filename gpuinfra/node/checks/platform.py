@@ -175,6 +175,3 @@ def loaded_modules(answers: Answers) -> frozenset[str]:
             raise Unreadable("cannot parse a line of lsmod: %s" % line[:60])
         names.append(line.split()[0])
     return frozenset(names)
-
-
-CHECKS = (PciGpus, KernelHeaders, RootSpace, SecureBoot, NoNouveau)

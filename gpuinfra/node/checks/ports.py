@@ -8,7 +8,7 @@ from typing import Any
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, skipped
-from .base import Check, listed, result_of
+from .base import Check, judged, listed, result_of
 from .kernel_log import kernel_log
 
 MAX_FLAPS = 5
@@ -69,10 +69,9 @@ class InfinibandPorts(Check):
             elif not re.match(r"^\d+$", speed) or int(speed) < rate:
                 wrong.append("%s runs at %s of %g Gb/s" % (name, speed or "?", rate))
         good = len(found) - len(wrong)
-        if wrong or len(found) != wanted:
-            why = listed(wrong) or "%d of %d ports are present" % (len(found), wanted)
-            return failed(good, wanted, why, "ports")
-        return passed(good, wanted, "ports")
+        if not wrong and len(found) != wanted:
+            wrong.append("%d of %d ports are present" % (len(found), wanted))
+        return judged(good, wanted, wrong, "ports")
 
 
 class RdmaDevices(Check):
@@ -107,11 +106,9 @@ class RdmaDevices(Check):
                     "%s runs at %s of %g Gb/s" % (port["device"], shortened(port.get("rate") or "?", 40), rate)
                 )
         good = len(found) - len(wrong)
-        if wrong or len(found) != wanted:
-            return failed(
-                good, wanted, listed(wrong) or "%d of %d devices are present" % (len(found), wanted), "devices"
-            )
-        return passed(good, wanted, "devices")
+        if not wrong and len(found) != wanted:
+            wrong.append("%d of %d devices are present" % (len(found), wanted))
+        return judged(good, wanted, wrong, "devices")
 
 
 class GoogleInterfaces(Check):
@@ -229,6 +226,3 @@ class LinkFlaps(Check):
         if wrong:
             return failed(worst, MAX_FLAPS, "link lost: %s" % listed(wrong), "at most")
         return passed(worst, MAX_FLAPS, "at most")
-
-
-CHECKS = (InfinibandPorts, LinkFlaps, RdmaDevices, GoogleInterfaces, PartitionKeys)

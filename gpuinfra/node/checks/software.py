@@ -9,7 +9,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, listed
+from .base import Check, judged, listed
 
 
 class CloudInit(Check):
@@ -85,7 +85,4 @@ class BootstrapSteps(Check):
             elif not re.match(r"^[0-9a-f]{64}$", str(entry.get("hash"))):
                 wrong.append("%s is done without a hash" % step)
         done = len(wanted) - len(wrong)
-        return failed(done, len(wanted), listed(wrong), "steps") if wrong else passed(done, len(wanted), "steps")
-
-
-CHECKS = (CloudInit, BootstrapSteps)
+        return judged(done, len(wanted), wrong, "steps")

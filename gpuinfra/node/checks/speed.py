@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened
-from .base import Check, listed, result_of
+from .base import Check, is_number, judged, listed, result_of
 
 PLUGINS = {
     "efa": ("AWS Libfabric",),
@@ -32,7 +32,7 @@ def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.n
 def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome:
     """Judge one all-reduce by its number of ranks, its result and its bandwidth."""
     bandwidth, wrong = found.get("busbw_gb_s"), found.get("wrong")
-    if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float)) or not isinstance(wrong, int):
+    if not is_number(bandwidth) or not isinstance(wrong, int):
         raise Unreadable("the all-reduce reports no bandwidth or no number of wrong bytes")
     if found.get("ranks") != ranks:
         seen = shortened(str(found.get("ranks")), 12)
@@ -51,7 +51,7 @@ def known_floor(machine: Machine, check: str) -> float | None:
     for entry in machine.get("floors", []):
         if isinstance(entry, Mapping) and entry.get("check") == check:
             value = entry.get("at_least")
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            if is_number(value) and value > 0:
                 return float(value)
     return None
 
@@ -197,7 +197,4 @@ class HostCopy(Check):
                 if not least <= rate < math.inf
             ]
         lowest = round(min(min(rates) for rates in found.values()), 1)
-        return failed(lowest, least, listed(slow), "GB/s") if slow else passed(lowest, least, "GB/s")
-
-
-CHECKS = (Metrics, AllReduce, PairReduce, NetworkPlugin, HostCopy)
+        return judged(lowest, least, slow, "GB/s")

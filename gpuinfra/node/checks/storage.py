@@ -8,7 +8,7 @@ from typing import Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
-from .base import Check, listed, result_of
+from .base import Check, judged, result_of
 
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
@@ -64,7 +64,7 @@ class LustreMounts(Check):
                 0, "the Lustre module is built for %s, but the kernel is %s" % (built_for or "nothing", kernel)
             )
         there = [mount for mount in wanted if not mount_problems([mount], mounts, ("lustre",))]
-        return failed(there, wanted, listed(wrong)) if wrong else passed(there, wanted)
+        return judged(there, wanted, wrong)
 
 
 class HomeMounts(Check):
@@ -85,7 +85,7 @@ class HomeMounts(Check):
             return skipped("the pool has no home directories")
         wrong = mount_problems(wanted, found, ("nfs", "nfs4"))
         there = [mount for mount in wanted if not mount_problems([mount], found, ("nfs", "nfs4"))]
-        return failed(there, wanted, listed(wrong)) if wrong else passed(there, wanted)
+        return judged(there, wanted, wrong)
 
 
 class LustreOverEfa(Check):
@@ -144,6 +144,3 @@ class LustreOverEfa(Check):
         if received == 0:
             return failed(0, wanted, "no message was received over EFA: Lustre uses TCP", "devices with traffic")
         return passed(len(set(up)), wanted, "devices")
-
-
-CHECKS = (LustreMounts, HomeMounts, LustreOverEfa)
