@@ -11,7 +11,7 @@ from gpuinfra.rehearsal.cloud.aws.images import Image, image_of
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
-from gpuinfra.rehearsal.cloud.core.interfaces import Instance, View
+from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Instance, View
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
@@ -109,11 +109,16 @@ def instance_tags(template: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-class AutoScaling:
-    """AWS's groups (`GroupKind`)."""
+class AutoScaling(GroupKind):
+    """AWS's groups, with the texts of EC2 Auto Scaling."""
 
     cloud = "aws"
     tokens = (GROUP,)
+    launched = "Launching a new EC2 instance: {id}"
+    failed = "Launching a new EC2 instance.  Status Reason: {message}"
+    ended = "Terminating EC2 instance: {id}"
+    cause = "an instance was started in response to a difference between desired and actual capacity, increasing the capacity to {wanted}."
+    lost = "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """By the group's inputs. An instance refresh ends as many instances at once as its minimum of healthy ones allows."""
@@ -211,28 +216,6 @@ class AutoScaling:
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """By the version of the template, oldest first, then the newest instance."""
         return sorted(have, key=lambda one: (one["template_version"], -one["launched"], one["id"]))
-
-    def launched(self, instance: Instance) -> str:
-        """As EC2 Auto Scaling words it."""
-        return f"Launching a new EC2 instance: {instance['id']}"
-
-    def failed(self, shortage: CloudError) -> str:
-        """As EC2 Auto Scaling words it."""
-        return "Launching a new EC2 instance.  Status Reason: " + shortage.message
-
-    def ended(self, instance_id: str) -> str:
-        """As EC2 Auto Scaling words it."""
-        return f"Terminating EC2 instance: {instance_id}"
-
-    def cause(self, wanted: int) -> str:
-        """As EC2 Auto Scaling words it."""
-        return f"an instance was started in response to a difference between desired and actual capacity, increasing the capacity to {wanted}."
-
-    def lost(self) -> str:
-        """As EC2 Auto Scaling words it."""
-        return (
-            "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
-        )
 
 
 def _zone(cloud: Cloud, group: Resource, inputs: dict[str, Any], have: Sequence[Instance]) -> tuple[str, str, str]:

@@ -22,7 +22,7 @@ from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra.rehearsal.cloud.core.ids import inside, last
-from gpuinfra.rehearsal.cloud.core.interfaces import Instance, View
+from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Instance, View
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
@@ -40,11 +40,16 @@ def problems(cloud: Cloud, group: Resource) -> list[tuple[str, str, float]]:
     return found + upgrade.problems(cloud.store, group)
 
 
-class ScaleSets:
-    """Azure's groups (`GroupKind`)."""
+class ScaleSets(GroupKind):
+    """Azure's groups, with the texts of the activity log. Machines are upgraded in place (`upgrade`)."""
 
     cloud = "azure"
     tokens = (model.GROUP,)
+    launched = "Create or Update Virtual Machine Scale Set: machine {index}"
+    failed = "Create or Update Virtual Machine Scale Set: {code}"
+    ended = "Delete Virtual Machine in a Virtual Machine Scale Set: {id}"
+    cause = "the set's capacity is {wanted}"
+    lost = "the machine's host failed, and the machine was deleted"
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """By the inputs of the set; its tags name cluster and pool."""
@@ -109,10 +114,6 @@ class ScaleSets:
             **model.provisioned(inputs),
         }
 
-    def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """None: machines of a scale set are upgraded in place."""
-        return []
-
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
         """Run scripts, read health and upgrade, as Azure does."""
         upgrade.tend(cloud, group, have)
@@ -120,26 +121,6 @@ class ScaleSets:
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """The newest first, as the default scale-in policy within one zone."""
         return sorted(have, key=lambda one: -one["index"])
-
-    def launched(self, instance: Instance) -> str:
-        """As the activity log words it."""
-        return f"Create or Update Virtual Machine Scale Set: machine {instance['index']}"
-
-    def failed(self, shortage: CloudError) -> str:
-        """As the activity log words it."""
-        return f"Create or Update Virtual Machine Scale Set: {shortage.code}"
-
-    def ended(self, instance_id: str) -> str:
-        """As the activity log words it."""
-        return f"Delete Virtual Machine in a Virtual Machine Scale Set: {instance_id}"
-
-    def cause(self, wanted: int) -> str:
-        """The set's capacity."""
-        return f"the set's capacity is {wanted}"
-
-    def lost(self) -> str:
-        """A failed host."""
-        return "the machine's host failed, and the machine was deleted"
 
 
 KIND = ScaleSets()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids, registry
 from gpuinfra.rehearsal.cloud.core.groups import groups, kind_of_cloud, kind_of_group
-from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Tending, View
+from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, View
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
@@ -81,7 +81,7 @@ class Fleet:
                 return False
             instance |= {"state": "terminated", "ended": time.time(), "why": why}
             self.store.put("instance", id, instance)
-            text = kind_of_cloud(instance["cloud"]).ended(id)
+            text = kind_of_cloud(instance["cloud"]).ended.format(**instance)
             self._activity(instance["region"], instance["group"], text, why, "Successful")
         if self.host:
             self.host.terminate(id)
@@ -91,7 +91,7 @@ class Fleet:
     def lose(self, id: str) -> bool:
         """End an instance as a hardware failure does. Its group replaces it."""
         instance = self.store.get("instance", id)
-        return instance is not None and self.terminate(id, kind_of_cloud(instance["cloud"]).lost())
+        return instance is not None and self.terminate(id, kind_of_cloud(instance["cloud"]).lost)
 
     def reimage(self, id: str) -> None:
         """Give an instance a new disk. It keeps its id and boots as for the first time."""
@@ -170,8 +170,7 @@ class Fleet:
         """Bring one group closer to what it wants."""
         kind, have = kind_of_group(group), self.of_group(group)
         view = kind.view(self.cloud, group, have)
-        if isinstance(kind, Tending):
-            kind.tend(self.cloud, group, have)
+        kind.tend(self.cloud, group, have)
         if len(have) < view.wanted:
             if view.may_launch:
                 self._scale_out(group, kind, view.wanted)
@@ -195,20 +194,18 @@ class Fleet:
         if time.time() - self._failed_at.get(key, 0) < _RETRY_S:
             return
         cluster, pool = self._pool(group)
-        have = self.of_group(group)
+        have, cause = self.of_group(group), kind.cause.format(wanted=wanted)
         while len(have) < wanted:
             if shortage := kind.shortage(self.cloud, group, len(have), len(have) + 1):
                 self._failed_at[key] = time.time()
-                text = kind.failed(shortage)
-                self._activity(
-                    group.region, group.id, text, kind.cause(wanted), "Failed", shortage.message, shortage.code
-                )
+                text = kind.failed.format(code=shortage.code, message=shortage.message)
+                self._activity(group.region, group.id, text, cause, "Failed", shortage.message, shortage.code)
                 return
             with self.store.change():
                 number = self.store.next(f"pool {cluster}/{pool}")
                 instance = kind.make(self.cloud, group, f"{pool}-{number}", have)
                 self.store.put("instance", instance["id"], instance)
-                self._activity(group.region, group.id, kind.launched(instance), kind.cause(wanted), "Successful")
+                self._activity(group.region, group.id, kind.launched.format(**instance), cause, "Successful")
             self._power_on(instance)
             have.append(instance)
 

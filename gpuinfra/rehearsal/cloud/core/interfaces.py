@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -123,67 +123,42 @@ class View:
     """How many outdated instances may be ended at once where there is no surge."""
 
 
-class GroupKind(Protocol):
+class GroupKind:
     """One cloud's groups. Reads the cloud, and changes only its own marks in the store."""
 
-    @property
-    def cloud(self) -> str:
-        """The cloud's name in a spec."""
-        ...
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The types of the groups."""
-        ...
+    cloud = ""
+    """The cloud's name in a spec."""
+    tokens: tuple[str, ...] = ()
+    """The types of the groups."""
+    launched = failed = ended = ""
+    """Texts of activities, with fields of the instance; `failed` with the code and the message of the shortage."""
+    cause = ""
+    """Why the group launches, with the number `wanted`."""
+    lost = ""
+    """The cause of an activity after an instance failed."""
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """What the group wants."""
-        ...
+        raise NotImplementedError
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         """Why there cannot be `wanted` instances where there are `have`, in the cloud's own words."""
-        ...
+        raise NotImplementedError
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
         """A new instance, `name` in launch order. The fleet stores it."""
-        ...
+        raise NotImplementedError
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
         """Instances to replace now because the group wants another template; called in a transaction, when all instances exist."""
-        ...
+        return []
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """The order in which instances leave when the group shrinks."""
-        ...
-
-    def launched(self, instance: Instance) -> str:
-        """The text of an activity."""
-        ...
-
-    def failed(self, shortage: CloudError) -> str:
-        """The text of an activity."""
-        ...
-
-    def ended(self, instance_id: str) -> str:
-        """The text of an activity."""
-        ...
-
-    def cause(self, wanted: int) -> str:
-        """Why the group launches."""
-        ...
-
-    def lost(self) -> str:
-        """The cause of an activity after an instance failed."""
-        ...
-
-
-@runtime_checkable
-class Tending(Protocol):
-    """A kind whose groups change the instances that they keep."""
+        raise NotImplementedError
 
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-        """Called in every round, outside of a transaction."""
-        ...
+        """Change the instances that the group keeps; called in every round, outside of a transaction."""
 
 
 @dataclass(frozen=True)

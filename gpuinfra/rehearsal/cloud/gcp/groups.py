@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
-from gpuinfra.rehearsal.cloud.core.interfaces import Instance, View
+from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Instance, View
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
@@ -127,11 +127,16 @@ def reservations_of(template: dict[str, Any]) -> list[str]:
     ]
 
 
-class ManagedGroups:
-    """Google's zonal managed instance groups (`GroupKind`)."""
+class ManagedGroups(GroupKind):
+    """Google's zonal managed instance groups, with Compute Engine's names of actions."""
 
     cloud = "gcp"
     tokens = (GROUP,)
+    launched = "compute.instances.insert {vm}"
+    failed = "compute.instances.insert failed: {code}"
+    ended = "compute.instances.delete {id}"
+    cause = "the group's target size is {wanted}"
+    lost = "compute.instances.repair.recreateInstance: the VM was not running although its target status is RUNNING"
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """By the group's inputs. The template's labels name cluster and pool, because a group has no labels."""
@@ -235,26 +240,6 @@ class ManagedGroups:
         for one in have:
             if one.get("preempted") and time.time() - one["preempted"] >= NOTICE_S:
                 cloud.fleet.terminate(one["id"], "compute.instances.preempted: the VM was preempted")
-
-    def launched(self, instance: Instance) -> str:
-        """Compute Engine's name of the action."""
-        return f"compute.instances.insert {instance['vm']}"
-
-    def failed(self, shortage: CloudError) -> str:
-        """Compute Engine's name of the action."""
-        return f"compute.instances.insert failed: {shortage.code}"
-
-    def ended(self, instance_id: str) -> str:
-        """Compute Engine's name of the action."""
-        return f"compute.instances.delete {instance_id}"
-
-    def cause(self, wanted: int) -> str:
-        """The group's target size."""
-        return f"the group's target size is {wanted}"
-
-    def lost(self) -> str:
-        """A managed group repairs a machine by recreating it."""
-        return "compute.instances.repair.recreateInstance: the VM was not running although its target status is RUNNING"
 
 
 def preempt(store: Store, instance_id: str) -> bool:
