@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import operator, policy
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def allowed(
         known["aws:username"] = who.arn.rsplit("/", 1)[-1]
     request = AccessRequest(who.arn, action, resource, known)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
-    own = [str(wire.plain(one.inputs).get("policy")) for one in store.list(_POLICY) if one.id == bucket_name]
+    own = [str(one.plain.get("policy")) for one in store.list(_POLICY) if one.id == bucket_name]
     found = policy.decide(request, identity, own)
     if not who.role:
         return found
@@ -121,7 +120,7 @@ def key_of(store: Store, bucket_name: str) -> str | None:
     """The ARN of the customer managed key that encrypts a bucket's objects; None where there is none."""
     for kind in _ENCRYPTIONS:
         for one in store.list(kind):
-            plain = wire.plain(one.inputs)
+            plain = one.plain
             if plain.get("bucket") == bucket_name:
                 for rule in plain.get("rules") or []:
                     default = rule.get("applyServerSideEncryptionByDefault") or {}
@@ -135,18 +134,18 @@ def role_policies(store: Store, role: str) -> Iterator[str]:
     found = store.find("aws:iam/role:Role", role)
     if found is None:
         return
-    for inline in wire.plain(found.inputs).get("inlinePolicies") or []:
+    for inline in found.plain.get("inlinePolicies") or []:
         yield str(inline.get("policy") or "{}")
     for one in store.list("aws:iam/rolePolicy:RolePolicy"):
-        if wire.plain(one.inputs).get("role") == role:
-            yield str(wire.plain(one.inputs)["policy"])
-    arns = list(wire.plain(found.inputs).get("managedPolicyArns") or [])
+        if one.plain.get("role") == role:
+            yield str(one.plain["policy"])
+    arns = list(found.plain.get("managedPolicyArns") or [])
     for one in store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
-        if wire.plain(one.inputs).get("role") == role:
-            arns.append(str(wire.plain(one.inputs)["policyArn"]))
+        if one.plain.get("role") == role:
+            arns.append(str(one.plain["policyArn"]))
     for arn in arns:
         if made := store.find("aws:iam/policy:Policy", arn):
-            yield str(wire.plain(made.inputs)["policy"])
+            yield str(made.plain["policy"])
         elif arn.startswith("arn:aws:iam::aws:") and (text := _MANAGED.get(arn.rsplit("/", 1)[-1])):
             yield text
 
@@ -167,7 +166,7 @@ def lock_of(store: Store, bucket_name: str) -> tuple[str, float] | None:
     for kind in _LOCKS:
         for one in store.list(kind):
             if one.id.split(",")[0] == bucket_name:
-                rule = (wire.plain(one.inputs).get("rule") or {}).get("defaultRetention") or {}
+                rule = (one.plain.get("rule") or {}).get("defaultRetention") or {}
                 days = int(rule.get("days") or 0) + 365 * int(rule.get("years") or 0)
                 return (str(rule.get("mode") or ""), days * 86400.0) if days else None
     return None

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
-from gpuinfra.rehearsal.cloud.core import wire
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
@@ -102,5 +101,5 @@ def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:
     """The role of an instance's profile."""
     named = instance["profile"].get("name") or str(instance["profile"].get("arn") or "").rsplit("/", 1)[-1]
     profile = store.find("aws:iam/instanceProfile:InstanceProfile", named) if named else None
-    role = wire.plain(profile.inputs).get("role") if profile else None
+    role = profile.plain.get("role") if profile else None
     return store.find("aws:iam/role:Role", str(role).rsplit("/", 1)[-1]) if role else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import places
 from gpuinfra.rehearsal.cloud.aws.images import Image, image_of
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Instance, View
@@ -65,13 +65,13 @@ def tags_of(inputs: dict[str, Any]) -> dict[str, str]:
 
 def cluster_and_pool(group: Resource) -> tuple[str, str]:
     """Cluster and pool by the group's tags. A group without them is its own pool."""
-    tags = tags_of(wire.plain(group.inputs))
+    tags = tags_of(group.plain)
     return tags.get("gpuinfra:cluster", "cluster"), tags.get("gpuinfra:pool") or group.id
 
 
 def kind_of(store: Store, group: Resource) -> str:
     """The capacity kind: reserved, block, on_demand or spot."""
-    inputs = wire.plain(group.inputs)
+    inputs = group.plain
     resolved = resolve_template(store, inputs, group.region)
     template = resolved[2] if resolved else {}
     market = (template.get("instanceMarketOptions") or {}).get("marketType")
@@ -122,7 +122,7 @@ class AutoScaling(GroupKind):
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """By the group's inputs. An instance refresh ends as many instances at once as its minimum of healthy ones allows."""
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         cluster, pool = cluster_and_pool(group)
         healthy = ((inputs.get("instanceRefresh") or {}).get("preferences") or {}).get("minHealthyPercentage")
         floor = math.ceil(len(have) * (90 if healthy is None else int(healthy)) / 100)
@@ -137,7 +137,7 @@ class AutoScaling(GroupKind):
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         """In EC2's words."""
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         tags, kind = tags_of(inputs), kind_of(cloud.store, group)
         resolved = resolve_template(cloud.store, inputs, group.region)
         if resolved is None:
@@ -161,7 +161,7 @@ class AutoScaling(GroupKind):
             )
         for reservation in reservations_of(inputs, resolved[2]):
             made = cloud.store.find("aws:ec2/capacityReservation:CapacityReservation", reservation)
-            room = reservation_room(cloud, reservation, wire.plain(made.inputs).get("instanceCount") if made else None)
+            room = reservation_room(cloud, reservation, made.plain.get("instanceCount") if made else None)
             if room and wanted - have > room[1]:
                 return CloudError(
                     "ReservationCapacityExceeded",
@@ -172,7 +172,7 @@ class AutoScaling(GroupKind):
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
         """An instance as EC2 describes it."""
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         resolved = resolve_template(cloud.store, inputs, group.region)
         assert resolved is not None
         template, version, data = resolved
@@ -206,7 +206,7 @@ class AutoScaling(GroupKind):
         key = f"{group.region}:{group.id}"
         if cloud.store.get("refresh", key) is None:
             return []
-        resolved = resolve_template(cloud.store, wire.plain(group.inputs), group.region)
+        resolved = resolve_template(cloud.store, group.plain, group.region)
         wanted = (resolved[0].id, resolved[1]) if resolved else None
         found = [one for one in have if wanted and (one["template"], one["template_version"]) != wanted]
         if not found:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.rehearsal.cloud.aws import policy
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
@@ -47,7 +47,7 @@ def required(
     if row is None:
         yield AccessRequest(OPERATOR, f"{ids.module(token)}:{operation.capitalize()}{ids.class_name(token)}", "*")
         return
-    before = wire.plain(old.inputs) if old else {}
+    before = old.plain if old else {}
     words = [word for word in row.of(operation) if _holds(word, operation, before, inputs)]
     words += row.of("read") if operation in ("create", "update") else ()
     context = {
@@ -82,7 +82,7 @@ def denial(request: AccessRequest, reason: str) -> CloudError:
     service, _, call = request.action.partition(":")
     code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
     text = f"User: {request.principal} is not authorized to perform: {request.action} on resource: {request.resource} {reason}"
-    return CloudError(code, text, status=403, service=service.upper(), operation=call)
+    return CloudError(code, text, f"{service.upper()}: {call}", status=403)
 
 
 def http(action: str, resource: str, region: str) -> list[AccessRequest]:
@@ -115,7 +115,7 @@ def _tags(store: Store, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
     if kind in _TAGGED_BY:
         other, key = _TAGGED_BY[kind]
         found = store.find(other, str(inputs.get(key)))
-        inputs = wire.plain(found.inputs) if found else {}
+        inputs = found.plain if found else {}
     tags = inputs.get("tags")
     return {f"aws:ResourceTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
 
@@ -180,8 +180,8 @@ def _node_roles(store: Store, inputs: Mapping[str, Any]) -> Iterator[str]:
     template = store.find(
         "aws:ec2/launchTemplate:LaunchTemplate", str(given.get("id") or given.get("launchTemplateId"))
     )
-    profile = (wire.plain(template.inputs).get("iamInstanceProfile") or {}) if template else {}
+    profile = (template.plain.get("iamInstanceProfile") or {}) if template else {}
     named = str(profile.get("name") or str(profile.get("arn") or "").rsplit("/", 1)[-1])
     found = store.find("aws:iam/instanceProfile:InstanceProfile", named)
     if found:
-        yield str(wire.plain(found.inputs).get("role"))
+        yield str(found.plain.get("role"))

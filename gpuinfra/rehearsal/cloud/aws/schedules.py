@@ -13,7 +13,6 @@ from datetime import date, datetime
 
 from gpuinfra.day import today
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 SCHEDULE = "aws:autoscaling/schedule:Schedule"
@@ -22,14 +21,14 @@ SCHEDULE = "aws:autoscaling/schedule:Schedule"
 def run_due(store: Store) -> None:
     """Run every action that is due and has not run."""
     for action in store.list(SCHEDULE):
-        start = wire.plain(action.inputs).get("startTime")
+        start = action.plain.get("startTime")
         if start and _moment(str(start)) <= _now() and _is_new(store, action):
             _apply(store, action)
 
 
 def run(store: Store, name: str) -> bool:
     """Run an action now, by its name or id. False where none exists."""
-    found = [one for one in store.list(SCHEDULE) if name in (one.id, wire.plain(one.inputs).get("scheduledActionName"))]
+    found = [one for one in store.list(SCHEDULE) if name in (one.id, one.plain.get("scheduledActionName"))]
     for action in found:
         _apply(store, action)
     return bool(found)
@@ -37,11 +36,11 @@ def run(store: Store, name: str) -> bool:
 
 def _is_new(store: Store, action: Resource) -> bool:
     """Whether the action has not run with its current inputs. An action with a new time runs again."""
-    return store.get("scheduled", f"{action.region}:{action.id}") != wire.plain(action.inputs)
+    return store.get("scheduled", f"{action.region}:{action.id}") != action.plain
 
 
 def _apply(store: Store, action: Resource) -> None:
-    wanted = wire.plain(action.inputs)
+    wanted = action.plain
     with store.change():
         store.put("scheduled", f"{action.region}:{action.id}", wanted)
         group = store.find(GROUP, str(wanted.get("autoscalingGroupName")), action.region)

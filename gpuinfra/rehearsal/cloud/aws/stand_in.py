@@ -30,6 +30,12 @@ class Aws(StandIn):
     moving_settings = ()
     identity_inputs = ("region",)
     group_kinds = (AutoScaling(),)
+    unavailable = CloudError(
+        "ServiceUnavailable",
+        "The request has failed due to a temporary failure of the server. (injected by --fault)",
+        "{service}: Create{kind}",
+        status=503,
+    )
     permissions = operator
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
@@ -72,13 +78,6 @@ class Aws(StandIn):
             kind = kebab(name[:-3]) or "standin"
             return f"arn:aws:{module(about.token)}:{about.region}:{ids.ACCOUNT}:{kind}/{about.digest(path)[:8]}"
         return None
-
-    def unavailable(self, token: str) -> CloudError:
-        """With the service and the operation that the provider names."""
-        return CloudError(
-            "ServiceUnavailable", "The request has failed due to a temporary failure of the server. (injected by --fault)",
-            status=503, service=module(token).upper(), operation=f"Create{token.rsplit(':', 1)[1]}",
-        )  # fmt: skip
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Instance metadata; every path without a prefix belongs to S3, STS, EC2 and Auto Scaling, because AWS's SDKs know one endpoint."""

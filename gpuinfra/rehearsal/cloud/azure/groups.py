@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.azure import model, upgrade
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra.rehearsal.cloud.core.ids import inside, last
@@ -53,7 +52,7 @@ class ScaleSets(GroupKind):
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """By the inputs of the set; its tags name cluster and pool."""
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         tags = inputs.get("tags") or {}
         return View(
             cluster=str(tags.get("gpuinfra:cluster") or "cluster"),
@@ -64,7 +63,7 @@ class ScaleSets(GroupKind):
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         """In Azure's words."""
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         tags, kind, machine = inputs.get("tags") or {}, model.kind_of(inputs), model.machine_of(inputs)
         pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))
         if cloud.faults.without_capacity(pool, own, last(group.id), kind):
@@ -91,7 +90,7 @@ class ScaleSets(GroupKind):
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
         """A machine as Azure describes it. Numbers of a set are never used twice."""
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         tags = {key: str(value) for key, value in (inputs.get("tags") or {}).items()}
         serial = cloud.store.next("azure-vm")
         index = cloud.store.next(f"azure-vm {group.id}") - 1
@@ -128,7 +127,7 @@ KIND = ScaleSets()
 
 def _size(store: Store, group: str, machine: str) -> int | None:
     """Machines of a type that the reservations of a reservation group hold; None where none of them was made here."""
-    held = [wire.plain(one.inputs).get("sku") or {} for one in store.list(RESERVATION) if inside(one.id, group)]
+    held = [one.plain.get("sku") or {} for one in store.list(RESERVATION) if inside(one.id, group)]
     sizes = [int(sku.get("capacity") or 0) for sku in held if sku.get("name") == machine]
     return sum(sizes) if sizes else None
 

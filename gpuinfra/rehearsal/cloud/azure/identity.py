@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import conditions
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.rights import grant
 
@@ -100,7 +99,7 @@ def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal
 def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attributes: dict[str, str]) -> bool:
     """Whether a role of `who` at `place` (an ARM id) or above it allows one of the data actions."""
     for assignment in assignments(cloud.store, who.object_id, place):
-        inputs = wire.plain(assignment.inputs)
+        inputs = assignment.plain
         allowed = _data_actions(cloud.store, str(inputs.get("roleDefinitionId") or ""))
         condition = str(inputs.get("condition") or "")
         for action in actions:
@@ -120,7 +119,7 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
 def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
     """The role assignments of a principal that apply to a place."""
     for one in store.list(ASSIGNMENT):
-        inputs = wire.plain(one.inputs)
+        inputs = one.plain
         scope = "/" + str(inputs.get("scope") or "").strip("/")
         if str(inputs.get("principalId")).lower() == principal.lower() and _within(place, scope):
             yield one
@@ -137,7 +136,7 @@ def _data_actions(store: Store, definition: str) -> tuple[list[str], list[str]]:
         return _ROLES[guid], []
     for one in store.list(DEFINITION):
         if one.id.rsplit("/", 1)[-1].lower() == guid:
-            permissions = wire.plain(one.inputs).get("permissions") or []
+            permissions = one.plain.get("permissions") or []
             return (
                 [str(action) for part in permissions for action in part.get("dataActions") or []],
                 [str(action) for part in permissions for action in part.get("notDataActions") or []],

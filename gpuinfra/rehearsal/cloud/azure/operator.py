@@ -10,7 +10,6 @@ from gpuinfra.clouds.azure.permissions import ACTIONS, FUNCTIONS
 from gpuinfra.rehearsal.cloud.azure import identity
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra.rehearsal.cloud.core.operator import actions_of, listed
@@ -38,7 +37,7 @@ def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
     """The actions of an operation."""
-    before = wire.plain(old.inputs) if old else {}
+    before = old.plain if old else {}
     group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
     scope = old.id if old else group.removesuffix("/resourceGroups/")
     if token not in ACTIONS:

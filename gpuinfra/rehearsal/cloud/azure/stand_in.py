@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.rehearsal.cloud.azure import identity, ids, operator, replacements
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.http import Service
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.sdk import Property
-    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Store
 
 
 class Azure(StandIn):
@@ -29,6 +28,12 @@ class Azure(StandIn):
     looks_up_first = True
     identity_inputs = ("resourceGroupName", "location", "subscriptionId", "scope")
     group_kinds = (KIND,)
+    already_exists = AzureError("Conflict", "cannot create already existing resource '{id}'", status=409)
+    unavailable = AzureError(
+        "ServiceUnavailable",
+        "The server is temporarily unable to handle the request. (injected by --fault)",
+        status=503,
+    )
     permissions = operator
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
@@ -61,15 +66,6 @@ class Azure(StandIn):
         """The last segment of the path."""
         return last(about.id)
 
-    def already_exists(self, token: str, taken: Taken) -> AzureError:
-        """As the provider reports it."""
-        return AzureError("Conflict", f"cannot create already existing resource '{taken.holder_id}'", status=409)
-
-    def unavailable(self, token: str) -> AzureError:
-        """As Azure Resource Manager words it."""
-        text = "The server is temporarily unable to handle the request. (injected by --fault)"
-        return AzureError("ServiceUnavailable", text, status=503)
-
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Everything below one path."""
         from gpuinfra.rehearsal.cloud.azure.http import services
@@ -86,7 +82,7 @@ class Azure(StandIn):
         """The role assignments of the nodes' identities."""
         principals = {str(held.outputs.get("principalId")).lower() for one in nodes for held in identity.identities_of(store, one)}  # fmt: skip
         for one in store.list(identity.ASSIGNMENT):
-            if str(wire.plain(one.inputs).get("principalId")).lower() in principals:
+            if str(one.plain.get("principalId")).lower() in principals:
                 yield grant(one.urn)
 
 

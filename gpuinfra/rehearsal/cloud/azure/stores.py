@@ -57,7 +57,7 @@ def reachable(store: Store, name: str, who: Principal) -> None:
     found = account(store, name)
     if found is None:
         raise AzureError("ResourceNotFound", f"The host {name}.blob.core.windows.net is not known: there is no such account.", status=404)  # fmt: skip
-    inputs = wire.plain(found.inputs)
+    inputs = found.plain
     rules = inputs.get("networkRuleSet") or {}
     public = inputs.get("publicNetworkAccess", "Enabled") == "Enabled"
     if public and (rules.get("defaultAction", "Allow") == "Allow" or (who.operator and rules.get("ipRules"))):
@@ -70,7 +70,7 @@ def reachable(store: Store, name: str, who: Principal) -> None:
 def locks(store: Store, account_name: str, container: str) -> tuple[float, bool] | None:
     """(seconds from creation, whether appending is allowed) of a container's immutability policy; None where it has none."""
     for one in store.list(LOCK):
-        inputs = wire.plain(one.inputs)
+        inputs = one.plain
         if inputs.get("accountName") == account_name and inputs.get("containerName") == container:
             days = float(inputs.get("immutabilityPeriodSinceCreationInDays") or 0)
             return days * _DAY_S, bool(inputs.get("allowProtectedAppendWrites"))

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.node.health import PATH, PORT
 from gpuinfra.rehearsal.cloud.azure.model import brought_to, disk_of, model_hash, provisioned
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.interfaces import Instance
 from gpuinfra.rehearsal.nodes import endpoints
 
@@ -59,7 +58,7 @@ def problems(store: Store, group: Resource) -> list[tuple[str, str, float]]:
 
 
 def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-    inputs = wire.plain(group.inputs)
+    inputs = group.plain
     wanted = model_hash(inputs)
     old = [one for one in have if one["model"] != wanted]
     mark = cloud.store.get("azure-upgrade", group.id)
@@ -101,7 +100,7 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
 
 def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
     """Upgrade one machine to the set's model, with a new disk where that is needed."""
-    inputs = wire.plain(group.inputs)
+    inputs = group.plain
     fresh = one["disk"] != disk_of(inputs)
     with cloud.store.change():
         now = cloud.store.get("instance", one["id"])

@@ -12,7 +12,7 @@ from typing import Any
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+from gpuinfra.rehearsal.cloud.core.store import Resource
 
 
 class Behaviour:
@@ -21,8 +21,8 @@ class Behaviour:
     types: tuple[str, ...] = ()
     unique: tuple[tuple[str, str], ...] = ()
     """(input, scope) of unique names; the scope is global, account, region or the name of an input."""
-    taken: tuple[str, str] = ("", "")
-    """Code and message of the error for a taken name; {name} is filled in."""
+    taken: CloudError | None = None
+    """The error for a taken name or id: `{name}` and `{id}` are the taken ones, `{inputs[...]}` an input of the new resource. None for `StandIn.already_exists`."""
     volatile: tuple[str, ...] = ()
     """Outputs that an update changes, so that a preview shows them as unknown."""
     ignored: tuple[str, ...] = ()
@@ -75,13 +75,6 @@ class Behaviour:
             if isinstance(name := plain.get(key), str):
                 where = {"global": "", "account": "", "region": call.region}.get(scope, str(plain.get(scope, "")))
                 yield f"{call.token} {key} {where}", name
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError | None:
-        """The error for a taken name or id; None for the cloud's usual one (`StandIn.already_exists`)."""
-        code, message = self.taken
-        if code:
-            return CloudError(code, message.format(name=taken.name), status=409)
-        return None
 
 
 Answer = Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]

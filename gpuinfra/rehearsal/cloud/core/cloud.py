@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviours, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviours, ids, registry, synth, wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
@@ -70,7 +70,9 @@ class Cloud:
         """Create a resource completely or not at all. Fills in its id and outputs."""
         fault = self.faults.of_call(call.token)
         if fault == "error":
-            error = registry.of_token(call.token).unavailable(call.token)
+            error = registry.of_token(call.token).unavailable.filled(
+                service=ids.module(call.token).upper(), kind=ids.class_name(call.token)
+            )
             self.store.log("create", call.token, "", call.urn, error.code)
             raise error
         behaviour = behaviours.of(call.token)
@@ -92,8 +94,12 @@ class Cloud:
                 behaviour.kept(self, call)
                 self.store.log("create", call.token, call.id, call.urn)
         except Taken as taken:
-            error = behaviour.conflict(self, call, taken) or registry.of_token(call.token).already_exists(
-                call.token, taken
+            error = (behaviour.taken or registry.of_token(call.token).already_exists).filled(
+                name=taken.name,
+                id=taken.holder_id,
+                kind=ids.class_name(call.token),
+                region=call.region,
+                inputs=call.plain,
             )
             self.store.log("create", call.token, "", call.urn, error.code)
             raise error from taken

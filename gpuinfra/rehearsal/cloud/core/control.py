@@ -130,7 +130,7 @@ class Control:
             "resources": [
                 {
                     "package": ids.package(one.type), "type": one.type, "region": one.region, "id": one.id, "urn": one.urn,
-                    "name": one.urn.rsplit("::", 1)[-1], "inputs": wire.plain(one.inputs), "outputs": wire.plain(one.outputs),
+                    "name": one.urn.rsplit("::", 1)[-1], "inputs": one.plain, "outputs": wire.plain(one.outputs),
                     "operation": one.operation, "created": one.created,
                 }
                 for one in self.cloud.store.list()

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any, Self
+
 
 class CloudError(Exception):
     """An API rejected a call."""
 
-    def __init__(self, code: str, message: str, *, status: int = 400, service: str = "", operation: str = "") -> None:
+    def __init__(self, code: str, message: str, call: str = "", *, status: int = 400) -> None:
         self.code, self.message, self.status = code, message, status
-        self.service, self.operation = service, operation
-        super().__init__(f"{code}: {message}")
+        self.call = call
+        """Service and operation that AWS's provider names: `FSx: CreateFileSystem`."""
+        super().__init__(code, message)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    def filled(self, **values: Any) -> Self:
+        """The same error with `{name}` in its message and its call replaced by that value."""
+        made = copy.copy(self)
+        made.message, made.call = self.message.format(**values), self.call.format(**values)
+        return made
 
     def reported(self, doing: str) -> str:
         """`creating FSx for Lustre File System: operation error FSx: CreateFileSystem, https response error ...`."""
-        call = f"operation error {self.service}: {self.operation}, " if self.service else ""
+        call = f"operation error {self.call}, " if self.call else ""
         return f"{doing}: {call}https response error StatusCode: {self.status}, RequestID: 00000000-standin, api error {self.code}: {self.message}"
 
 

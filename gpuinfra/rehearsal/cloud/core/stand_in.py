@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.http import Service
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud, GroupKind, PermissionModel, Subject
     from gpuinfra.rehearsal.cloud.core.sdk import Property
-    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Store
 
 Action = Callable[[dict[str, Any]], Any]
 """A request to the control interface: its JSON body -> its JSON answer."""
@@ -46,6 +46,12 @@ class StandIn:
     """Inputs that identify a resource on this cloud, so that a change of one replaces the resource."""
     group_kinds: tuple[GroupKind, ...] = ()
     """What starts nodes here: the types of groups, and how they behave."""
+    already_exists = CloudError("ResourceAlreadyExistsException", "{kind} already exists: {id}", status=409)
+    """The error of a second creation under a taken name or id."""
+    unavailable = CloudError(
+        "ServiceUnavailable", "The service is temporarily unavailable. (injected by --fault)", status=503
+    )
+    """A plausible temporary failure, for `--fault cloud:error:...`: `{service}` and `{kind}` are those of the resource type."""
     permissions: PermissionModel | None = None
     """Which calls an operation makes, and whether a policy allows them."""
 
@@ -93,19 +99,6 @@ class StandIn:
     def output_name(self, about: Subject) -> str | None:
         """The output `name`, where the cloud derives it from the id."""
         return None
-
-    # Errors
-
-    def already_exists(self, token: str, taken: Taken) -> CloudError:
-        """The error of a second creation under a taken name or id."""
-        kind = ids.class_name(token)
-        return CloudError("ResourceAlreadyExistsException", f"{kind} already exists: {taken.holder_id}", status=409)
-
-    def unavailable(self, token: str) -> CloudError:
-        """A plausible temporary failure, for `--fault cloud:error:...`."""
-        return CloudError(
-            "ServiceUnavailable", "The service is temporarily unavailable. (injected by --fault)", status=503
-        )
 
     # What surrounds the resources
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.rehearsal.cloud.core import wire
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS resources (
   type TEXT NOT NULL, region TEXT NOT NULL, id TEXT NOT NULL,
@@ -59,6 +61,11 @@ class Resource:
     operation: str = ""
     urn: str = ""
     created: float = 0.0
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The inputs without the envelopes of secrets."""
+        return wire.plain(self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,10 @@ class Store:
         return [
             _resource(row) for row in self._rows(f"SELECT {_COLUMNS} FROM resources{where} ORDER BY created, id", *args)
         ]
+
+    def where(self, type: str, **inputs: Any) -> list[Resource]:
+        """Every resource of a type whose inputs have these values, oldest first."""
+        return [one for one in self.list(type) if all(one.plain.get(key) == value for key, value in inputs.items())]
 
     def claim(self, scope: str, name: str, resource: Resource) -> None:
         """Take a name within its scope; raises Taken."""

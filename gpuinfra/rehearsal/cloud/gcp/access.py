@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import rights, wire
+from gpuinfra.rehearsal.cloud.core import rights
 from gpuinfra.rehearsal.cloud.gcp import conditions
 
 if TYPE_CHECKING:
@@ -63,19 +63,19 @@ def permissions(store: Store, role: str) -> frozenset[str]:
     if role in ROLES:
         return ROLES[role]
     made = store.find(CUSTOM_ROLE, role)
-    return frozenset(wire.plain(made.inputs).get("permissions") or []) if made else frozenset()
+    return frozenset(made.plain.get("permissions") or []) if made else frozenset()
 
 
 def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(URN, inputs) of the grants on a bucket and on the project."""
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
         for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
-            plain = wire.plain(one.inputs)
+            plain = one.plain
             if str(plain.get("bucket")).removeprefix("b/") == bucket:
                 yield one.urn, plain
     for kind in ("IAMMember", "IAMBinding"):
         for one in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
-            yield one.urn, wire.plain(one.inputs)
+            yield one.urn, one.plain
 
 
 def _members(grant: dict[str, Any]) -> list[str]:
@@ -85,7 +85,7 @@ def _members(grant: dict[str, Any]) -> list[str]:
 def retained_until(store: Store, bucket: str, found: StoredObject | None) -> float:
     """When an object's retention ends; 0 where it is not retained."""
     made = store.find(BUCKET, bucket)
-    policy = (wire.plain(made.inputs).get("retentionPolicy") or {}) if made else {}
+    policy = (made.plain.get("retentionPolicy") or {}) if made else {}
     if found is None or not policy:
         return 0.0
     return found.modified + float(policy.get("retentionPeriod") or 0)

@@ -13,6 +13,11 @@ class GoogleError(CloudError):
         return f"Error {doing}: googleapi: Error {self.status}: {self.message}, {self.code}"
 
 
+def invalid(message: str) -> GoogleError:
+    """A value that the API does not accept."""
+    return GoogleError("invalid", message)
+
+
 def missing(path: str) -> GoogleError:
     """A resource that is referred to does not exist."""
     return GoogleError("notFound", f"The resource '{path}' was not found", status=404)

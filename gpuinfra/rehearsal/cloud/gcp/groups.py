@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Instance, View
@@ -50,7 +49,7 @@ def template_of(store: Store, link: str) -> Resource | None:
 
 def versions_of(group: Resource) -> list[dict[str, Any]]:
     """The group's versions. The one without a target size takes the rest of the instances."""
-    return list(wire.plain(group.inputs).get("versions") or [])
+    return list(group.plain.get("versions") or [])
 
 
 def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
@@ -74,14 +73,14 @@ def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
 
 def size_of(store: Store, group: Resource) -> int:
     """The current target size: the declared one, plus what resize requests added since."""
-    declared = int(wire.plain(group.inputs).get("targetSize") or 0)
+    declared = int(group.plain.get("targetSize") or 0)
     known = store.get("gcp-size", group.id)
     return int(known["size"]) if known and known["declared"] == declared else declared
 
 
 def grow(store: Store, group: Resource, by: int) -> None:
     """Add the size of an accepted resize request to the group."""
-    declared = int(wire.plain(group.inputs).get("targetSize") or 0)
+    declared = int(group.plain.get("targetSize") or 0)
     store.put("gcp-size", group.id, {"declared": declared, "size": size_of(store, group) + by})
 
 
@@ -102,7 +101,7 @@ def data_of(store: Store, group: Resource) -> dict[str, Any]:
     """The inputs of the group's newest template; empty where it has none."""
     links = [str(one.get("instanceTemplate") or "") for one in versions_of(group)]
     found = template_of(store, links[-1]) if links else None
-    return wire.plain(found.inputs) if found else {}
+    return found.plain if found else {}
 
 
 def kind_of(template: dict[str, Any]) -> str:
@@ -140,7 +139,7 @@ class ManagedGroups(GroupKind):
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """By the group's inputs. The template's labels name cluster and pool, because a group has no labels."""
-        template, policy = data_of(cloud.store, group), wire.plain(group.inputs).get("updatePolicy") or {}
+        template, policy = data_of(cloud.store, group), group.plain.get("updatePolicy") or {}
         labels = template.get("labels") or {}
         wanted = size_of(cloud.store, group) + sum(int(one["by"]) for one in waiting(cloud.store, group).values())
         method = policy.get("replacementMethod") or "SUBSTITUTE"
@@ -175,7 +174,7 @@ class ManagedGroups(GroupKind):
         asked = max(wanted - have, sum(int(one["by"]) for one in waiting(cloud.store, group).values()))
         for name in reservations_of(template):
             made = cloud.store.find(RESERVATION, f"projects/{PROJECT}/zones/{zone}/reservations/{name}")
-            size = (wire.plain(made.inputs).get("specificReservation") or {}).get("count") if made else None
+            size = (made.plain.get("specificReservation") or {}).get("count") if made else None
             room = reservation_room(cloud, name, size, zone=zone)
             if room and asked > room[1]:
                 return CloudError(
@@ -189,11 +188,11 @@ class ManagedGroups(GroupKind):
         serve(cloud.store, group)
         path = _next_template(cloud.store, group, have)
         found = template_of(cloud.store, path)
-        data = wire.plain(found.inputs) if found else {}
+        data = found.plain if found else {}
         labels, zone, serial = dict(data.get("labels") or {}), _zone(group), cloud.store.next("gce")
         image = str((next(iter(data.get("disks") or []), {}) or {}).get("sourceImage") or "")
         os, prebuilt = image_of(cloud, image)
-        base = str(wire.plain(group.inputs).get("baseInstanceName") or last(group.id))
+        base = str(group.plain.get("baseInstanceName") or last(group.id))
         view = replace(self.view(cloud, group, have), kind=kind_of(data))
         return new_instance(self.cloud, group, view, name, serial) | {
             "id": str(SERIES + serial),
@@ -219,7 +218,7 @@ class ManagedGroups(GroupKind):
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
         """Under a proactive policy: the instances beyond the number of each version, oldest first."""
-        policy = wire.plain(group.inputs).get("updatePolicy") or {}
+        policy = group.plain.get("updatePolicy") or {}
         if policy.get("type", "PROACTIVE") != "PROACTIVE":
             return []
         room = dict(shares(group, size_of(cloud.store, group)))
@@ -262,7 +261,7 @@ def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:
     path = path_of(link)
     made = cloud.store.find("gcp:compute/image:Image", path)
     named = str((cloud.external(path) or {}).get("family") or "")
-    text = f"{path} {wire.plain(made.inputs).get('family') or ''} {named}" if made else f"{path} {named}"
+    text = f"{path} {made.plain.get('family') or ''} {named}" if made else f"{path} {named}"
     version = re.search(r"ubuntu[a-z-]*-(\d\d)(\d\d)\b", text)
     return (
         f"ubuntu-{version.group(1)}.{version.group(2)}" if version else "ubuntu-22.04",
@@ -287,7 +286,7 @@ def _share(policy: dict[str, Any], name: str, wanted: int, default: int) -> int:
 
 
 def _zone(group: Resource) -> str:
-    return last(str(wire.plain(group.inputs).get("zone") or group.id.split("/zones/")[-1].split("/")[0]))
+    return last(str(group.plain.get("zone") or group.id.split("/zones/")[-1].split("/")[0]))
 
 
 def _four(serial: int) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra.rehearsal.cloud.core.operator import actions_of, listed
@@ -33,7 +32,7 @@ def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
     """The permissions of an operation."""
-    before = wire.plain(old.inputs) if old else {}
+    before = old.plain if old else {}
     resource = old.id if old else f"projects/{inputs.get('project') or PROJECT}"
     if token not in ACTIONS:
         yield AccessRequest(OPERATOR, f"{token} is in no table", resource)

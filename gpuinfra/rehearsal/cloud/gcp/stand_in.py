@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.http import Service
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.sdk import Property
-    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Store
 
 _NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember")
 
@@ -36,6 +35,8 @@ class GoogleCloud(StandIn):
     default_region = "us-central1"
     identity_inputs = ("name", "project", "region", "zone", "location", "network", "subnetwork")
     group_kinds = (ManagedGroups(),)
+    already_exists = GoogleError("alreadyExists", "The resource '{id}' already exists", status=409)
+    unavailable = GoogleError("backendError", "The service is currently unavailable. (injected by --fault)", status=503)
     permissions = operator
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
@@ -65,14 +66,6 @@ class GoogleCloud(StandIn):
             return f"{about.region or self.default_region}-a"
         return None
 
-    def already_exists(self, token: str, taken: Taken) -> GoogleError:
-        """As Google's APIs word it."""
-        return GoogleError("alreadyExists", f"The resource '{taken.holder_id}' already exists", status=409)
-
-    def unavailable(self, token: str) -> GoogleError:
-        """As Google's APIs word it."""
-        return GoogleError("backendError", "The service is currently unavailable. (injected by --fault)", status=503)
-
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Everything below one path."""
         from gpuinfra.rehearsal.cloud.gcp.http import PREFIX, Google
@@ -88,7 +81,7 @@ class GoogleCloud(StandIn):
         members = {f"serviceAccount:{one['account']}" for one in nodes if one["account"]}
         for kind in _NODE_GRANTS:
             for one in store.list(kind):
-                if wire.plain(one.inputs).get("member") in members:
+                if one.plain.get("member") in members:
                     yield grant(one.urn)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:

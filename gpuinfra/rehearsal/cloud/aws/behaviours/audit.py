@@ -16,7 +16,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Store, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Store
 
 TRAIL = "aws:cloudtrail/trail:Trail"
 TRAILS_PER_REGION = 5
@@ -28,6 +28,11 @@ class Trail(Behaviour):
     """A trail checks that it can write to its bucket, and writes its first record at once."""
 
     types = (TRAIL,)
+    taken = CloudError(
+        "TrailAlreadyExistsException",
+        f"Trail {{inputs[name]}} already exists for customer: {ACCOUNT}",
+        "CloudTrail: CreateTrail",
+    )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -36,7 +41,7 @@ class Trail(Behaviour):
         if found is None and cloud.external(name) is None:
             raise self._refused("S3BucketDoesNotExistException", f"S3 bucket {name} does not exist!")
         policies = [
-            str(wire.plain(one.inputs).get("policy"))
+            str(one.plain.get("policy"))
             for one in cloud.store.list("aws:s3/bucketPolicy:BucketPolicy")
             if one.id == name
         ]
@@ -45,9 +50,7 @@ class Trail(Behaviour):
                 "InsufficientS3BucketPolicyException", f"Incorrect S3 bucket policy is detected for bucket: {name}"
             )
         here = [
-            one
-            for one in cloud.store.list(TRAIL)
-            if one.region == call.region or wire.plain(one.inputs).get("isMultiRegionTrail")
+            one for one in cloud.store.list(TRAIL) if one.region == call.region or one.plain.get("isMultiRegionTrail")
         ]
         if len(here) >= TRAILS_PER_REGION:
             raise self._refused(
@@ -57,7 +60,7 @@ class Trail(Behaviour):
 
     @staticmethod
     def _refused(code: str, text: str) -> CloudError:
-        return CloudError(code, text, service="CloudTrail", operation="CreateTrail")
+        return CloudError(code, text, "CloudTrail: CreateTrail")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["homeRegion"] = call.region
@@ -83,11 +86,6 @@ class Trail(Behaviour):
                 name, key, json.dumps({"Records": []}).encode(), {"content-type": "application/json"}
             )
 
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        return self._refused(
-            "TrailAlreadyExistsException", f"Trail {call.plain.get('name')} already exists for customer: {ACCOUNT}"
-        )
-
 
 def _lets_trails_write(text: str) -> bool:
     try:
@@ -105,15 +103,21 @@ def _lets_trails_write(text: str) -> bool:
 @behaves
 class Budget(Behaviour):
     types = ("aws:budgets/budget:Budget",)
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = f"Error creating budget: {call.plain.get('name')} - the budget already exists."
-        return CloudError("DuplicateRecordException", text, service="Budgets", operation="CreateBudget")
+    taken = CloudError(
+        "DuplicateRecordException",
+        "Error creating budget: {inputs[name]} - the budget already exists.",
+        "Budgets: CreateBudget",
+    )
 
 
 @behaves
 class Parameter(Behaviour):
     types = ("aws:ssm/parameter:Parameter",)
+    taken = CloudError(
+        "ParameterAlreadyExists",
+        "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.",
+        "SSM: PutParameter",
+    )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         given = [key for key in ("value", "insecureValue", "valueWo") if call.inputs.get(key) is not None]
@@ -138,10 +142,6 @@ class Parameter(Behaviour):
         self.created(cloud, call)
         assert call.old is not None
         call.outputs["version"] = int(call.old.outputs.get("version", 1)) + 1
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = "The parameter already exists. To overwrite this value, set the overwrite option in the request to true."
-        return CloudError("ParameterAlreadyExists", text, service="SSM", operation="PutParameter")
 
 
 def parameter_value(store: Store, name: str, region: str) -> str | None:

@@ -69,10 +69,7 @@ def availability_zone(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
             }
     wanted = args.get("name") or args.get("zoneId")
     raise CloudError(
-        "InvalidParameterValue",
-        f"Invalid availability zone: [{wanted}]",
-        service="EC2",
-        operation="DescribeAvailabilityZones",
+        "InvalidParameterValue", f"Invalid availability zone: [{wanted}]", "EC2: DescribeAvailabilityZones"
     )
 
 
@@ -82,10 +79,7 @@ def parameter(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     value = parameter_value(cloud.store, name, region)
     if value is None:
         raise CloudError(
-            "ParameterNotFound",
-            f"reading SSM Parameter ({name}): couldn't find resource",
-            service="SSM",
-            operation="GetParameter",
+            "ParameterNotFound", f"reading SSM Parameter ({name}): couldn't find resource", "SSM: GetParameter"
         )
     arn = f"arn:aws:ssm:{region}:{'' if name.startswith('/aws/') else ACCOUNT}:parameter{name}"
     return {

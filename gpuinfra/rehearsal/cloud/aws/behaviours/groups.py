@@ -28,7 +28,9 @@ class LaunchTemplate(Behaviour):
 
     types = (TEMPLATE,)
     unique = (("name", "region"),)
-    taken = ("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+    taken = CloudError(
+        "InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.", status=409
+    )
     volatile = ("latestVersion", "defaultVersion")
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
@@ -50,9 +52,10 @@ class LaunchTemplate(Behaviour):
             place = (int(one.get("networkCardIndex") or 0), int(one.get("deviceIndex") or 0))
             if place in seen:
                 raise CloudError(
-                    "InvalidParameterValue", f"Each network interface requires a unique device index; {place[1]} is used twice on card {place[0]}",
-                    service="EC2", operation="CreateLaunchTemplate",
-                )  # fmt: skip
+                    "InvalidParameterValue",
+                    f"Each network interface requires a unique device index; {place[1]} is used twice on card {place[0]}",
+                    "EC2: CreateLaunchTemplate",
+                )
             seen.add(place)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -87,9 +90,10 @@ class AutoScalingGroup(Behaviour):
 
     types = (GROUP,)
     unique = (("name", "region"),)
-    taken = (
+    taken = CloudError(
         "AlreadyExists",
         "AutoScalingGroup by this name already exists - A group with the name {name} already exists",
+        status=409,
     )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
@@ -117,7 +121,7 @@ class AutoScalingGroup(Behaviour):
         plain = call.plain
 
         def refuse(message: str) -> CloudError:
-            return CloudError("ValidationError", message, service="Auto Scaling", operation=operation)
+            return CloudError("ValidationError", message, f"Auto Scaling: {operation}")
 
         low, high, wanted = int(plain["minSize"]), int(plain["maxSize"]), desired(plain)
         if low > high:
@@ -155,9 +159,7 @@ class AutoScalingGroup(Behaviour):
     def updated(self, cloud: Cloud, call: Call) -> None:
         self.created(cloud, call)
         assert call.old is not None
-        if call.plain.get("instanceRefresh") is not None and template_of(call.plain) != template_of(
-            wire.plain(call.old.inputs)
-        ):
+        if call.plain.get("instanceRefresh") is not None and template_of(call.plain) != template_of(call.old.plain):
             cloud.store.put("refresh", f"{call.region}:{call.id}", {"status": "InProgress"})
 
     def after(self, cloud: Cloud, call: Call) -> None:

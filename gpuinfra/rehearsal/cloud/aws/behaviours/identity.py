@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.aws.ids import arn_of
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, arn_of
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource
 
 ROLE = "aws:iam/role:Role"
 PROFILE = "aws:iam/instanceProfile:InstanceProfile"
@@ -34,20 +34,16 @@ def _document(call: Call) -> Iterator[Failure]:
         yield Failure(key, "contains an invalid JSON policy: it is not a JSON object")
 
 
-class _Named(Behaviour):
-    kind = ""
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = f"{self.kind} with name {call.plain.get('name') or call.id} already exists."
-        return CloudError(
-            "EntityAlreadyExists", text, status=409, service="IAM", operation=f"Create{ids.class_name(call.token)}"
-        )
+def _taken(kind: str, call: str) -> CloudError:
+    return CloudError(
+        "EntityAlreadyExists", f"{kind} with name {{inputs[name]}} already exists.", f"IAM: {call}", status=409
+    )
 
 
 @behaves
-class Role(_Named):
+class Role(Behaviour):
     types = (ROLE,)
-    kind = "Role"
+    taken = _taken("Role", "CreateRole")
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         return _document(call)
@@ -62,31 +58,27 @@ class Role(_Named):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         """`forceDetachPolicies` detaches policies; the provider never removes a role from an instance profile."""
         for one in cloud.store.list(PROFILE):
-            if wire.plain(one.inputs).get("role") == resource.id:
+            if one.plain.get("role") == resource.id:
                 raise CloudError(
                     "DeleteConflict",
                     "Cannot delete entity, must remove roles from instance profile first.",
+                    "IAM: DeleteRole",
                     status=409,
-                    service="IAM",
-                    operation="DeleteRole",
                 )
         for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
-            if wire.plain(one.inputs).get("role") == resource.id and not wire.plain(resource.inputs).get(
-                "forceDetachPolicies"
-            ):
+            if one.plain.get("role") == resource.id and not resource.plain.get("forceDetachPolicies"):
                 raise CloudError(
                     "DeleteConflict",
                     "Cannot delete entity, must detach all policies first.",
+                    "IAM: DeleteRole",
                     status=409,
-                    service="IAM",
-                    operation="DeleteRole",
                 )
 
 
 @behaves
-class InstanceProfile(_Named):
+class InstanceProfile(Behaviour):
     types = (PROFILE,)
-    kind = "Instance Profile"
+    taken = _taken("Instance Profile", "CreateInstanceProfile")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         role = call.plain.get("role")
@@ -94,9 +86,8 @@ class InstanceProfile(_Named):
             raise CloudError(
                 "NoSuchEntity",
                 f"The role with name {role} cannot be found.",
+                "IAM: AddRoleToInstanceProfile",
                 status=404,
-                service="IAM",
-                operation="AddRoleToInstanceProfile",
             )
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -114,11 +105,7 @@ class RolePart(Behaviour):
         role = str(call.plain.get("role"))
         if cloud.store.find(ROLE, role) is None and cloud.external(role) is None:
             raise CloudError(
-                "NoSuchEntity",
-                f"The role with name {role} cannot be found.",
-                status=404,
-                service="IAM",
-                operation="PutRolePolicy",
+                "NoSuchEntity", f"The role with name {role} cannot be found.", "IAM: PutRolePolicy", status=404
             )
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
@@ -129,9 +116,9 @@ class RolePart(Behaviour):
 
 
 @behaves
-class Policy(_Named):
+class Policy(Behaviour):
     types = ("aws:iam/policy:Policy",)
-    kind = "A policy"
+    taken = _taken("A policy", "CreatePolicy")
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         return _document(call)
@@ -141,13 +128,9 @@ class Policy(_Named):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
-            if wire.plain(one.inputs).get("policyArn") == resource.id:
+            if one.plain.get("policyArn") == resource.id:
                 raise CloudError(
-                    "DeleteConflict",
-                    "Cannot delete a policy attached to entities.",
-                    status=409,
-                    service="IAM",
-                    operation="DeletePolicy",
+                    "DeleteConflict", "Cannot delete a policy attached to entities.", "IAM: DeletePolicy", status=409
                 )
 
 
@@ -164,6 +147,11 @@ class Key(Behaviour):
 @behaves
 class Alias(Behaviour):
     types = ("aws:kms/alias:Alias",)
+    taken = CloudError(
+        "AlreadyExistsException",
+        f"An alias with the name arn:aws:kms:{{region}}:{ACCOUNT}:{{id}} already exists",
+        "KMS: CreateAlias",
+    )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         name = call.plain.get("name")
@@ -174,11 +162,3 @@ class Alias(Behaviour):
         target = str(call.plain.get("targetKeyId"))
         arn = target if target.startswith("arn:") else arn_of("aws:kms/key:Key", target, {}, call.region)
         call.outputs |= {"targetKeyArn": arn, "targetKeyId": target}
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        return CloudError(
-            "AlreadyExistsException",
-            f"An alias with the name {arn_of(call.token, call.id, {}, call.region)} already exists",
-            service="KMS",
-            operation="CreateAlias",
-        )

@@ -27,14 +27,14 @@ TABLE = "aws:ec2/routeTable:RouteTable"
 
 def _violation(what: str, id: str, operation: str) -> CloudError:
     text = f"The {what} '{id}' has dependencies and cannot be deleted."
-    return CloudError("DependencyViolation", text, service="EC2", operation=operation)
+    return CloudError("DependencyViolation", text, f"EC2: {operation}")
 
 
 def _using(store: Store, keys: dict[str, tuple[str, ...]], id: str) -> bool:
     """Whether a resource of these types refers to the id in one of these inputs."""
     for token, inputs in keys.items():
         for one in store.list(token):
-            plain = wire.plain(one.inputs)
+            plain = one.plain
             if any(id in wire.strings(plain.get(key)) for key in inputs):
                 return True
     return False
@@ -46,7 +46,7 @@ def _need(cloud: Cloud, token: str, id: Any, code: str, what: str) -> Resource |
         return None
     found = cloud.store.find(token, id)
     if found is None:
-        raise CloudError(code, f"The {what} ID '{id}' does not exist", service="EC2")
+        raise CloudError(code, f"The {what} ID '{id}' does not exist", "EC2")
     return found
 
 
@@ -85,28 +85,24 @@ class Subnet(Behaviour):
         if zone and zone not in [one for pair in places.zones(call.region) for one in pair]:
             allowed = ", ".join(f"{id} ({name})" for name, id in places.zones(call.region))
             raise CloudError(
-                "InvalidParameterValue", f"Value ({zone}) for parameter availabilityZone is invalid. Subnets can currently only be created in: {allowed}.",
-                service="EC2", operation="CreateSubnet",
-            )  # fmt: skip
+                "InvalidParameterValue",
+                f"Value ({zone}) for parameter availabilityZone is invalid. Subnets can currently only be created in: {allowed}.",
+                "EC2: CreateSubnet",
+            )
         if vpc is None or not plain.get("cidrBlock"):
             return
         block = ipaddress.ip_network(plain["cidrBlock"])
-        if not block.subnet_of(ipaddress.ip_network(str(wire.plain(vpc.inputs)["cidrBlock"]))):  # type: ignore[arg-type]
-            raise CloudError(
-                "InvalidSubnet.Range", f"The CIDR '{block}' is invalid.", service="EC2", operation="CreateSubnet"
-            )
+        if not block.subnet_of(ipaddress.ip_network(str(vpc.plain["cidrBlock"]))):  # type: ignore[arg-type]
+            raise CloudError("InvalidSubnet.Range", f"The CIDR '{block}' is invalid.", "EC2: CreateSubnet")
         for one in cloud.store.list(SUBNET):
-            other = wire.plain(one.inputs)
+            other = one.plain
             if (
                 other.get("vpcId") == vpc.id
                 and other.get("cidrBlock")
                 and block.overlaps(ipaddress.ip_network(other["cidrBlock"]))
             ):
                 raise CloudError(
-                    "InvalidSubnet.Conflict",
-                    f"The CIDR '{block}' conflicts with another subnet",
-                    service="EC2",
-                    operation="CreateSubnet",
+                    "InvalidSubnet.Conflict", f"The CIDR '{block}' conflicts with another subnet", "EC2: CreateSubnet"
                 )
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -139,16 +135,16 @@ class InternetGateway(Behaviour):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         vpc = call.plain.get("vpcId")
         _need(cloud, VPC, vpc, "InvalidVpcID.NotFound", "vpc")
-        if vpc and any(wire.plain(one.inputs).get("vpcId") == vpc for one in cloud.store.list(GATEWAY)):
+        if vpc and any(one.plain.get("vpcId") == vpc for one in cloud.store.list(GATEWAY)):
             text = f"Network {vpc} already has an internet gateway attached"
-            raise CloudError("Resource.AlreadyAssociated", text, service="EC2", operation="AttachInternetGateway")
+            raise CloudError("Resource.AlreadyAssociated", text, "EC2: AttachInternetGateway")
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        vpc = wire.plain(resource.inputs).get("vpcId")
-        subnets = {one.id for one in cloud.store.list(SUBNET) if wire.plain(one.inputs).get("vpcId") == vpc}
-        if any(wire.plain(one.inputs).get("subnetId") in subnets for one in cloud.store.list(NAT)):
+        vpc = resource.plain.get("vpcId")
+        subnets = {one.id for one in cloud.store.list(SUBNET) if one.plain.get("vpcId") == vpc}
+        if any(one.plain.get("subnetId") in subnets for one in cloud.store.list(NAT)):
             text = f"Network {vpc} has some mapped public address(es). Please unmap those public address(es) before detaching the gateway."
-            raise CloudError("DependencyViolation", text, service="EC2", operation="DetachInternetGateway")
+            raise CloudError("DependencyViolation", text, "EC2: DetachInternetGateway")
 
 
 @behaves
@@ -160,9 +156,9 @@ class NatGateway(Behaviour):
         _need(cloud, SUBNET, plain.get("subnetId"), "InvalidSubnetID.NotFound", "subnet")
         address = plain.get("allocationId")
         _need(cloud, "aws:ec2/eip:Eip", address, "InvalidAllocationID.NotFound", "allocation")
-        if address and any(wire.plain(one.inputs).get("allocationId") == address for one in cloud.store.list(NAT)):
+        if address and any(one.plain.get("allocationId") == address for one in cloud.store.list(NAT)):
             text = f"Elastic IP address [{address}] is already associated"
-            raise CloudError("Resource.AlreadyAssociated", text, service="EC2", operation="CreateNatGateway")
+            raise CloudError("Resource.AlreadyAssociated", text, "EC2: CreateNatGateway")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         address = cloud.store.find("aws:ec2/eip:Eip", str(call.plain.get("allocationId")))
@@ -180,16 +176,16 @@ class Eip(Behaviour):
         call.outputs |= {"publicIp": address, "allocationId": call.id, "domain": "vpc"}
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if any(wire.plain(one.inputs).get("allocationId") == resource.id for one in cloud.store.list(NAT)):
+        if any(one.plain.get("allocationId") == resource.id for one in cloud.store.list(NAT)):
             text = f"Address with allocation id [{resource.id}] cannot be released because it is locked to your account or in use"
-            raise CloudError("InvalidIPAddress.InUse", text, service="EC2", operation="ReleaseAddress")
+            raise CloudError("InvalidIPAddress.InUse", text, "EC2: ReleaseAddress")
 
 
 @behaves
 class SecurityGroup(Behaviour):
     types = (SECURITY,)
     unique = (("name", "vpcId"),)
-    taken = ("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC")
+    taken = CloudError("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         if "description" not in call.inputs:
@@ -203,7 +199,7 @@ class SecurityGroup(Behaviour):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for kind in ("Ingress", "Egress"):
             for one in cloud.store.list(f"aws:vpc/securityGroup{kind}Rule:SecurityGroup{kind}Rule"):
-                plain = wire.plain(one.inputs)
+                plain = one.plain
                 if (
                     plain.get("referencedSecurityGroupId") == resource.id
                     and plain.get("securityGroupId") != resource.id
@@ -211,21 +207,20 @@ class SecurityGroup(Behaviour):
                     raise CloudError(
                         "DependencyViolation",
                         f"resource {resource.id} has a dependent object",
-                        service="EC2",
-                        operation="DeleteSecurityGroup",
+                        "EC2: DeleteSecurityGroup",
                     )
         tied = {"aws:fsx/lustreFileSystem:LustreFileSystem": ("securityGroupIds",), ENDPOINT: ("securityGroupIds",)}
         busy = any(resource.id in (interface.get("securityGroups") or [])
                    for one in cloud.fleet.instances().values() if one["state"] != "terminated" for interface in one["interfaces"])  # fmt: skip
         if busy or _using(cloud.store, tied, resource.id):
             text = f"resource {resource.id} has a dependent object"
-            raise CloudError("DependencyViolation", text, service="EC2", operation="DeleteSecurityGroup")
+            raise CloudError("DependencyViolation", text, "EC2: DeleteSecurityGroup")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         """A group's own rules are deleted with it."""
         for kind in ("Ingress", "Egress"):
             for one in cloud.store.list(f"aws:vpc/securityGroup{kind}Rule:SecurityGroup{kind}Rule"):
-                if wire.plain(one.inputs).get("securityGroupId") == resource.id:
+                if one.plain.get("securityGroupId") == resource.id:
                     cloud.store.remove(one)
 
 
@@ -235,7 +230,7 @@ class SecurityGroupRule(Behaviour):
         "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
         "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
     )
-    taken = ("InvalidPermission.Duplicate", "the specified rule already exists")
+    taken = CloudError("InvalidPermission.Duplicate", "the specified rule already exists", status=409)
 
     _PEERS = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 
@@ -259,7 +254,7 @@ class SecurityGroupRule(Behaviour):
 @behaves
 class Route(Behaviour):
     types = ("aws:ec2/route:Route",)
-    taken = ("RouteAlreadyExists", "The route identified by that destination already exists.")
+    taken = CloudError("RouteAlreadyExists", "The route identified by that destination already exists.", status=409)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         _need(cloud, TABLE, call.plain.get("routeTableId"), "InvalidRouteTableID.NotFound", "routeTable")
@@ -277,9 +272,10 @@ class Route(Behaviour):
 class RouteTableAssociation(Behaviour):
     types = ("aws:ec2/routeTableAssociation:RouteTableAssociation",)
     unique = (("subnetId", "region"),)
-    taken = (
+    taken = CloudError(
         "Resource.AlreadyAssociated",
         "the specified association for route table conflicts with an existing association of {name}",
+        status=409,
     )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -289,7 +285,7 @@ class RouteTableAssociation(Behaviour):
         """`<subnet or gateway>/<route table>`"""
         one_end, _, table = id.partition("/")
         for one in cloud.store.list(token):
-            plain = wire.plain(one.inputs)
+            plain = one.plain
             if plain.get("routeTableId") == table and one_end in (plain.get("subnetId"), plain.get("gatewayId")):
                 return one
         return None
@@ -318,7 +314,7 @@ class VpcEndpoint(Behaviour):
         regional = name.startswith("com.amazonaws.") and name.count(".") > 2 and ".s3-global." not in name
         if regional and not name.startswith(f"com.amazonaws.{call.region}.") and not plain.get("serviceRegion"):
             text = f"The Vpc Endpoint Service '{name}' does not exist"
-            raise CloudError("InvalidServiceName", text, service="EC2", operation="CreateVpcEndpoint")
+            raise CloudError("InvalidServiceName", text, "EC2: CreateVpcEndpoint")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain

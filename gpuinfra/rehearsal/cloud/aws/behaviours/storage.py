@@ -16,7 +16,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource
 
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 _S3_PARTS = (
@@ -29,6 +29,12 @@ _S3_PARTS = (
 @behaves
 class Bucket(Behaviour):
     types = access.BUCKETS
+    taken = CloudError(
+        "BucketAlreadyOwnedByYou",
+        "Your previous request to create the named bucket succeeded and you already own it.",
+        "S3: CreateBucket",
+        status=409,
+    )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         name = call.plain.get("bucket")
@@ -39,10 +45,6 @@ class Bucket(Behaviour):
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         yield "bucket", call.id
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = "Your previous request to create the named bucket succeeded and you already own it."
-        return CloudError("BucketAlreadyOwnedByYou", text, status=409, service="S3", operation="CreateBucket")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         host = f"{call.id}.s3"
@@ -58,9 +60,9 @@ class Bucket(Behaviour):
         held = cloud.store.objects(resource.id)
         if not held:
             return
-        if not wire.plain(resource.inputs).get("forceDestroy"):
+        if not resource.plain.get("forceDestroy"):
             text = "The bucket you tried to delete is not empty. You must delete all versions in the bucket."
-            raise CloudError("BucketNotEmpty", text, status=409, service="S3", operation="DeleteBucket")
+            raise CloudError("BucketNotEmpty", text, "S3: DeleteBucket", status=409)
         lock = access.lock_of(cloud.store, resource.id)
         for key, *_ in held:
             if (
@@ -69,7 +71,7 @@ class Bucket(Behaviour):
                 and access.locked(cloud.store, resource.id, cloud.store.object(resource.id, key))
             ):
                 text = "Access Denied because object protected by object lock."
-                raise CloudError("AccessDenied", text, status=403, service="S3", operation="DeleteObjects")
+                raise CloudError("AccessDenied", text, "S3: DeleteObjects", status=403)
         for key, *_ in held:
             cloud.store.remove_object(resource.id, key)
 
@@ -86,30 +88,16 @@ class BucketPart(Behaviour):
             raise CloudError(
                 "NoSuchBucket",
                 "The specified bucket does not exist",
+                f"S3: PutBucket{call.token[-6:]}",
                 status=404,
-                service="S3",
-                operation="PutBucket" + call.token[-6:],
             )
         if "ObjectLock" in call.token:
             versions = [one for one in cloud.store.list("aws:s3/bucketVersioning:BucketVersioning") if one.id == name]
-            on = any(
-                (wire.plain(one.inputs).get("versioningConfiguration") or {}).get("status") == "Enabled"
-                for one in versions
-            )
+            on = any((one.plain.get("versioningConfiguration") or {}).get("status") == "Enabled" for one in versions)
             found = access.bucket(cloud.store, name)
-            if found and not on and not wire.plain(found.inputs).get("objectLockEnabled"):
+            if found and not on and not found.plain.get("objectLockEnabled"):
                 text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
-                raise CloudError(
-                    "InvalidBucketState", text, status=409, service="S3", operation="PutObjectLockConfiguration"
-                )
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if (
-            "ObjectLock" in resource.type
-            and access.lock_of(cloud.store, resource.id)
-            and cloud.store.objects(resource.id)
-        ):
-            return  # the provider forgets the configuration; each object keeps its lock
+                raise CloudError("InvalidBucketState", text, "S3: PutObjectLockConfiguration", status=409)
 
 
 @behaves
@@ -118,12 +106,11 @@ class BucketObject(Behaviour):
 
     types = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
     volatile = ("etag", "versionId")
+    taken = CloudError("PreconditionFailed", "the object {id} is managed by another resource", status=412)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         if not access.bucket_exists(cloud.store, str(call.plain.get("bucket"))):
-            raise CloudError(
-                "NoSuchBucket", "The specified bucket does not exist", status=404, service="S3", operation="PutObject"
-            )
+            raise CloudError("NoSuchBucket", "The specified bucket does not exist", "S3: PutObject", status=404)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -134,17 +121,12 @@ class BucketObject(Behaviour):
     updated = created
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        plain = wire.plain(resource.inputs)
+        plain = resource.plain
         cloud.store.remove_object(plain["bucket"], plain["key"])
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
-        plain = wire.plain(resource.inputs)
+        plain = resource.plain
         return resource if cloud.store.object(plain["bucket"], plain["key"]) else None
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        return CloudError(
-            "PreconditionFailed", f"the object {taken.holder_id} is managed by another resource", status=412
-        )
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         return cloud.store.find(token, id.removeprefix("s3://"), region)
@@ -157,7 +139,7 @@ def _content(plain: dict) -> bytes:
         if plain.get("contentBase64") is not None:
             return base64.b64decode(plain["contentBase64"])
     except ValueError as error:
-        raise CloudError("InvalidRequest", str(error), service="S3", operation="PutObject") from error
+        raise CloudError("InvalidRequest", str(error), "S3: PutObject") from error
     return str(plain.get("content") or "").encode()
 
 
@@ -181,18 +163,18 @@ class LustreFileSystem(Behaviour):
         subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(call.plain.get("subnetIds") or ""))
         call.outputs |= {"dnsName": f"{call.id}.fsx.{call.region}.amazonaws.com", "mountName": mount}
         if subnet:
-            call.outputs["vpcId"] = wire.plain(subnet.inputs)["vpcId"]
+            call.outputs["vpcId"] = subnet.plain["vpcId"]
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
-        before, now = wire.plain(call.old.inputs).get("storageCapacity"), call.plain.get("storageCapacity")
+        before, now = call.old.plain.get("storageCapacity"), call.plain.get("storageCapacity")
         if before and now and int(now) < int(before):
             text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was asked for."
-            raise CloudError("BadRequest", text, service="FSx", operation="UpdateFileSystem")
+            raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"):
-            if wire.plain(one.inputs).get("fileSystemId") == resource.id:
+            if one.plain.get("fileSystemId") == resource.id:
                 cloud.store.remove(one)
 
 
@@ -200,7 +182,9 @@ class LustreFileSystem(Behaviour):
 class DataRepositoryAssociation(Behaviour):
     types = ("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",)
     unique = (("fileSystemPath", "fileSystemId"),)
-    taken = ("BadRequest", "The file system path {name} is already associated with a data repository.")
+    taken = CloudError(
+        "BadRequest", "The file system path {name} is already associated with a data repository.", status=409
+    )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -209,22 +193,20 @@ class DataRepositoryAssociation(Behaviour):
             raise CloudError(
                 "FileSystemNotFound",
                 f"File system '{plain.get('fileSystemId')}' does not exist.",
-                service="FSx",
-                operation="CreateDataRepositoryAssociation",
+                "FSx: CreateDataRepositoryAssociation",
             )
-        if file_system and wire.plain(file_system.inputs).get("deploymentType") == "SCRATCH_1":
+        if file_system and file_system.plain.get("deploymentType") == "SCRATCH_1":
             text = "Data repository associations are not supported on SCRATCH_1 file systems."
-            raise CloudError("UnsupportedOperation", text, service="FSx", operation="CreateDataRepositoryAssociation")
+            raise CloudError("UnsupportedOperation", text, "FSx: CreateDataRepositoryAssociation")
         name = str(plain.get("dataRepositoryPath", "")).removeprefix("s3://").split("/")[0]
         if not access.bucket_exists(cloud.store, name) and cloud.external(name) is None and ACCOUNT in name:
             text = f"The bucket {name} does not exist or cannot be accessed."
-            raise CloudError("BadRequest", text, service="FSx", operation="CreateDataRepositoryAssociation")
+            raise CloudError("BadRequest", text, "FSx: CreateDataRepositoryAssociation")
 
 
 @behaves
 class LogGroup(Behaviour):
     types = ("aws:cloudwatch/logGroup:LogGroup",)
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = "The specified log group already exists"
-        return CloudError("ResourceAlreadyExistsException", text, service="CloudWatch Logs", operation="CreateLogGroup")
+    taken = CloudError(
+        "ResourceAlreadyExistsException", "The specified log group already exists", "CloudWatch Logs: CreateLogGroup"
+    )

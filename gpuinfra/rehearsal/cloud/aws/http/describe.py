@@ -24,7 +24,7 @@ def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[st
     name = str(asked.get("KeyId"))
     alias = cloud.store.find("aws:kms/alias:Alias", name, region)
     if alias is not None:
-        name = str(wire.plain(alias.inputs).get("targetKeyId"))
+        name = str(alias.plain.get("targetKeyId"))
     key = cloud.store.find("aws:kms/key:Key", name, region)
     if key is None:
         raise CloudError("NotFoundException", f"Key '{name}' does not exist")
@@ -67,7 +67,7 @@ def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dic
     """Security groups by `group-name`."""
     found = []
     for one in _in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
-        inputs = wire.plain(one.inputs)
+        inputs = one.plain
         shown = {"groupId": one.id, "groupName": inputs.get("name"), "vpcId": inputs.get("vpcId")}
         if _passes(filters, {"group-name": shown["groupName"]}):
             found.append(shown)
@@ -78,7 +78,7 @@ def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, A
     """Subnets by `vpc-id` and tags."""
     found = []
     for one in _in_region(cloud, "aws:ec2/subnet:Subnet", region):
-        shown = {"subnetId": one.id, "vpcId": wire.plain(one.inputs).get("vpcId")}
+        shown = {"subnetId": one.id, "vpcId": one.plain.get("vpcId")}
         tags = {f"tag:{key}": value for key, value in _tags(one).items()}
         if _passes(filters, {"vpc-id": shown["vpcId"], **tags}):
             found.append(shown)

@@ -17,7 +17,7 @@ from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, signatur
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.aws.http import describe
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
-from gpuinfra.rehearsal.cloud.core import ids, wire
+from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
@@ -115,7 +115,7 @@ class Queries:
         return {"AutoScalingGroups": [self._group(group) for group in page], "NextToken": token}
 
     def _group(self, group: Any) -> dict[str, Any]:
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         return {
             "AutoScalingGroupName": group.id,
             "AutoScalingGroupARN": group.outputs["arn"],

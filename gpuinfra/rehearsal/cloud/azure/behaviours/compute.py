@@ -57,7 +57,7 @@ class ScaleSet(Behaviour):
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
-        before = wire.plain(call.old.inputs)
+        before = call.old.plain
         if before.get("singlePlacementGroup") is False and call.plain.get("singlePlacementGroup") is True:
             raise AzureError("PropertyChangeNotAllowed", "Changing property 'singlePlacementGroup' from false to true is not allowed.", status=409)  # fmt: skip
         self._validate(cloud, call)

@@ -13,11 +13,10 @@ from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, answers, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource
 
 VAULT = "azure-native:keyvault:Vault"
 KEY = "azure-native:keyvault:Key"
@@ -56,6 +55,7 @@ class RoleAssignment(Behaviour):
     """Unique by principal, role and scope; its name is a GUID."""
 
     types = (ASSIGNMENT,)
+    taken = AzureError("RoleAssignmentExists", "The role assignment already exists.", status=409)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         name = call.plain.get("roleAssignmentName")
@@ -74,9 +74,6 @@ class RoleAssignment(Behaviour):
         parts = [str(plain.get(key) or "").lower() for key in ("scope", "principalId", "roleDefinitionId")]
         yield f"{call.token} {parts[0]}", "|".join((parts[1], parts[2].rsplit("/", 1)[-1]))
 
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        return AzureError("RoleAssignmentExists", "The role assignment already exists.", status=409)
-
 
 @behaves
 class Vault(Behaviour):
@@ -84,7 +81,7 @@ class Vault(Behaviour):
 
     types = (VAULT,)
     unique = (("vaultName", "global"),)
-    taken = ("VaultAlreadyExists", "The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is already taken.")  # fmt: skip
+    taken = AzureError("VaultAlreadyExists", "The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is already taken.", status=409)  # fmt: skip
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("vaultName") or call.name)
@@ -144,7 +141,7 @@ class SubscriptionLog(Behaviour):
             and named.startswith(f"/subscriptions/{SUBSCRIPTION}/")
         ):
             raise AzureError("ResourceNotFound", f"The storage account {named} was not found.", status=404)
-        rules = wire.plain(found.inputs).get("networkRuleSet") or {} if found else {}
+        rules = found.plain.get("networkRuleSet") or {} if found else {}
         if rules.get("defaultAction") == "Deny" and "AzureServices" not in str(rules.get("bypass", "AzureServices")):
             raise AzureError("BadRequest", f"Azure Monitor cannot reach the storage account {named}: its firewall lets no trusted services in.")  # fmt: skip
 

@@ -61,8 +61,7 @@ class Subnet(Behaviour):
                 raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Network/virtualNetworks/{name}' under resource group '{group}' was not found.", status=404)  # fmt: skip
             return
         whole = [
-            ipaddress.ip_network(one)
-            for one in (wire.plain(network.inputs).get("addressSpace") or {}).get("addressPrefixes") or []
+            ipaddress.ip_network(one) for one in (network.plain.get("addressSpace") or {}).get("addressPrefixes") or []
         ]
         own = ipaddress.ip_network(
             str(plain.get("addressPrefix") or (plain.get("addressPrefixes") or ["0.0.0.0/0"])[0])
@@ -70,7 +69,7 @@ class Subnet(Behaviour):
         if not any(own.version == one.version and own.subnet_of(one) for one in whole):  # pyright: ignore[reportArgumentType]
             raise AzureError("NetcfgInvalidSubnet", f"Subnet '{call.name}' is not valid because its IP address range is outside the IP address range of virtual network '{name}'.")  # fmt: skip
         for other in cloud.store.list(SUBNET):
-            given = wire.plain(other.inputs)
+            given = other.plain
             inside = other.id.lower().startswith(network.id.lower() + "/") and other.id != call.id
             prefix = given.get("addressPrefix") or (given.get("addressPrefixes") or [""])[0]
             mine = call.old is not None and other.id == call.old.id

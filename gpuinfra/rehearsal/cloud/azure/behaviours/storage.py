@@ -13,11 +13,10 @@ from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 LUSTRE = "azure-native:storagecache:AmlFilesystem"
 _STEPS = {
@@ -37,17 +36,14 @@ class StorageAccount(Behaviour):
 
     types = (ACCOUNT,)
     unique = (("accountName", "global"),)
-    taken = ("StorageAccountAlreadyTaken", "The storage account named {name} is already taken.")
+    taken = AzureError(
+        "StorageAccountAlreadyTaken", "The storage account named {inputs[accountName]} is already taken.", status=409
+    )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         name = call.plain.get("accountName")
         if isinstance(name, str) and not wire.is_unknown(name) and not re.fullmatch(r"[a-z0-9]{3,24}", name):
             yield Failure("accountName", f"{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.")  # fmt: skip
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError | None:
-        if taken.holder_id == call.id:
-            return super().conflict(cloud, call, taken)
-        return AzureError("StorageAccountAlreadyTaken", f"The storage account named {call.plain.get('accountName')} is already taken.", status=409)  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
         name = call.id.rsplit("/", 1)[-1]
@@ -125,7 +121,7 @@ class Blob(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         found = stores.account(cloud.store, str(call.plain.get("accountName")))
-        if found and wire.plain(found.inputs).get("allowSharedKeyAccess") is False:
+        if found and found.plain.get("allowSharedKeyAccess") is False:
             raise AzureError("KeyBasedAuthenticationNotPermitted", "Key based authentication is not permitted on this storage account.", status=403)  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -162,7 +158,7 @@ class ManagedLustre(Behaviour):
         ):
             raise problem
         for other in cloud.store.list(LUSTRE):
-            if str(wire.plain(other.inputs).get("filesystemSubnet")).lower() == subnet.lower():
+            if str(other.plain.get("filesystemSubnet")).lower() == subnet.lower():
                 raise AzureError("InvalidParameter", f"The subnet {subnet} is used by the file system {other.id.rsplit('/', 1)[-1]}.", status=409)  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -190,11 +186,11 @@ def _import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
     found = stores.account(cloud.store, account_id.rsplit("/", 1)[-1])
     if found is None:
         return "" if cloud.external(account_id) is not None else f"The storage account {account_id} was not found."
-    if wire.plain(found.inputs).get("allowSharedKeyAccess") is False:
+    if found.plain.get("allowSharedKeyAccess") is False:
         return f"Shared key access is disabled on the storage account {account_id}."
     given: dict[str, set[str]] = {}
     for one in cloud.store.list(identity.ASSIGNMENT):
-        inputs = wire.plain(one.inputs)
+        inputs = one.plain
         if (account_id.lower() + "/").startswith(str(inputs.get("scope")).lower().rstrip("/") + "/"):
             given.setdefault(str(inputs.get("principalId")), set()).add(
                 str(inputs.get("roleDefinitionId")).rsplit("/", 1)[-1]

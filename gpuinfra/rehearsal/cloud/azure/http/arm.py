@@ -159,7 +159,7 @@ class ResourceManager:
         }
 
     def _model(self, group: Resource) -> dict[str, Any]:
-        inputs = wire.plain(group.inputs)
+        inputs = group.plain
         return {
             "id": group.id,
             "name": group.id.rsplit("/", 1)[-1],
@@ -197,7 +197,7 @@ class ResourceManager:
             "tags": one["tags"],
             "properties": {
                 "vmId": one["id"],
-                "latestModelApplied": one["model"] == model.model_hash(wire.plain(group.inputs)),
+                "latestModelApplied": one["model"] == model.model_hash(group.plain),
                 "provisioningState": "Succeeded",
                 "timeCreated": _iso(one["launched"]),
                 "instanceView": {

@@ -12,7 +12,7 @@ from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CreatedButFailed
 from gpuinfra.rehearsal.cloud.gcp.behaviours.network import NETWORK, SUBNET, exists
-from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, in_use, missing
+from gpuinfra.rehearsal.cloud.gcp.errors import in_use, invalid, missing
 from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, TEMPLATES, data_of, size_of, template_of, versions_of
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, new_id, path_of
 
@@ -51,20 +51,22 @@ class InstanceTemplate(Behaviour):
             if subnet and not exists(cloud.store, SUBNET, subnet):
                 raise missing(subnet)
             found = cloud.store.find(SUBNET, subnet) if subnet else None
-            network = path_of(
-                str(one.get("network") or (wire.plain(found.inputs).get("network") if found else "") or subnet)
-            )
+            network = path_of(str(one.get("network") or (found.plain.get("network") if found else "") or subnet))
             rdma = one.get("nicType") in ("MRDMA", "IRDMA")
             made = cloud.store.find(NETWORK, network)
-            profiled = bool(made and wire.plain(made.inputs).get("networkProfile"))
+            profiled = bool(made and made.plain.get("networkProfile"))
             if rdma and number == 0:
-                raise GoogleError("invalid", "Invalid value for field 'resource.properties.networkInterfaces[0].nicType': 'MRDMA'. "
-                              "The primary network interface must not be of type MRDMA.")  # fmt: skip
+                raise invalid(
+                    "Invalid value for field 'resource.properties.networkInterfaces[0].nicType': 'MRDMA'. "
+                    "The primary network interface must not be of type MRDMA."
+                )
             if made and rdma != profiled:
-                raise GoogleError("invalid", f"Network interface nic{number} of type {one.get('nicType')} is not supported on network '{network}' "
-                              f"{'with' if profiled else 'without'} an RDMA network profile.")  # fmt: skip
+                raise invalid(
+                    f"Network interface nic{number} of type {one.get('nicType')} is not supported on network '{network}' "
+                    f"{'with' if profiled else 'without'} an RDMA network profile."
+                )
             if not rdma and network in seen:
-                raise GoogleError("invalid", "Networks must be distinct for NICs attached to a VM.")
+                raise invalid("Networks must be distinct for NICs attached to a VM.")
             seen.add(network)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -97,35 +99,29 @@ class InstanceGroupManager(Behaviour):
                 raise missing(path_of(template))
         policy, size = plain.get("updatePolicy") or {}, int(plain.get("targetSize") or 0)
         if size > GROUP_LIMIT:
-            raise GoogleError(
-                "invalid",
-                f"Invalid value for field 'resource.targetSize': '{size}'. Must be less than or equal to {GROUP_LIMIT}.",
+            raise invalid(
+                f"Invalid value for field 'resource.targetSize': '{size}'. Must be less than or equal to {GROUP_LIMIT}."
             )
         surge = policy.get("maxSurgeFixed") or policy.get("maxSurgePercent")
         idle = policy.get("maxUnavailableFixed") or policy.get("maxUnavailablePercent")
         named = any(key in policy for key in ("maxSurgeFixed", "maxSurgePercent"))
         if policy.get("replacementMethod") == "RECREATE" and (surge or not named):
-            raise GoogleError(
-                "invalid",
-                "Invalid value for field 'resource.updatePolicy': maxSurge must be equal to 0 when replacement method is set to RECREATE.",
+            raise invalid(
+                "Invalid value for field 'resource.updatePolicy': maxSurge must be equal to 0 when replacement method is set to RECREATE."
             )
         if named and not surge and not idle and policy.get("type") == "PROACTIVE":
-            raise GoogleError(
-                "invalid",
-                "Invalid value for field 'resource.updatePolicy': maxSurge and maxUnavailable cannot both be equal to 0.",
+            raise invalid(
+                "Invalid value for field 'resource.updatePolicy': maxSurge and maxUnavailable cannot both be equal to 0."
             )
         data = data_of(cloud.store, call.resource())
         model = (data.get("scheduling") or {}).get("provisioningModel")
         failing = (plain.get("instanceLifecyclePolicy") or {}).get("defaultActionOnFailure")
         if model == "FLEX_START" and failing != "DO_NOTHING":
-            raise GoogleError(
-                "invalid",
-                "Instances with provisioning model FLEX_START require the group's defaultActionOnFailure to be DO_NOTHING.",
+            raise invalid(
+                "Instances with provisioning model FLEX_START require the group's defaultActionOnFailure to be DO_NOTHING."
             )
         if (plain.get("resourcePolicies") or {}).get("workloadPolicy") and data.get("resourcePolicies"):
-            raise GoogleError(
-                "invalid", "A group with a workload policy cannot use an instance template with a placement policy."
-            )
+            raise invalid("A group with a workload policy cannot use an instance template with a placement policy.")
 
     before_update = before_create
 
@@ -150,7 +146,7 @@ class InstanceGroupManager(Behaviour):
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
         size = size_of(cloud.store, resource)
-        if int(wire.plain(resource.inputs).get("targetSize") or 0) == size:
+        if int(resource.plain.get("targetSize") or 0) == size:
             return resource
         grown = {"targetSize": size}
         return replace(resource, inputs={**resource.inputs, **grown}, outputs={**resource.outputs, **grown})

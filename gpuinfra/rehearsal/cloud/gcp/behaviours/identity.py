@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.gcp import conditions
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
@@ -17,7 +16,7 @@ from gpuinfra.rehearsal.cloud.gcp.stand_in import Member
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 GRANTS = (
@@ -32,6 +31,11 @@ KEYS = ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey")
 @behaves
 class Account(Behaviour):
     types = (ACCOUNT,)
+    taken = GoogleError(
+        "alreadyExists",
+        f"Service account {{inputs[accountId]}} already exists within project projects/{PROJECT}.",
+        status=409,
+    )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         own = call.plain.get("accountId")
@@ -50,10 +54,6 @@ class Account(Behaviour):
             "member": f"serviceAccount:{email}",
             "uniqueId": str(100_000_000_000_000_000_000 + cloud.store.next("account")),
         }
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = f"Service account {call.plain.get('accountId')} already exists within project projects/{PROJECT}."
-        return GoogleError("alreadyExists", text, status=409)
 
 
 @behaves
@@ -103,21 +103,15 @@ class Key(Behaviour):
     """Key rings and keys are never deleted: the provider forgets them, their names stay taken, and a key's versions are destroyed."""
 
     types = KEYS
+    taken = GoogleError("alreadyExists", "{kind} {id} already exists.", status=409)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         if cloud.store.get("gcp-key", call.id):
-            raise GoogleError(
-                "alreadyExists",
-                f"{'KeyRing' if call.token == KEYS[0] else 'CryptoKey'} {call.id} already exists.",
-                status=409,
-            )
-
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        kind = "KeyRing" if call.token == KEYS[0] else "CryptoKey"
-        return GoogleError("alreadyExists", f"{kind} {taken.holder_id} already exists.", status=409)
+            assert self.taken
+            raise self.taken.filled(kind=ids.class_name(call.token), id=call.id)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if wire.plain(resource.inputs).get("deletionPolicy") == "PREVENT":
+        if resource.plain.get("deletionPolicy") == "PREVENT":
             raise GoogleError("failedPrecondition", f"cannot destroy {resource.id}: its deletion_policy is PREVENT")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
@@ -137,7 +131,7 @@ class LogBucket(Behaviour):
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
-        before = wire.plain(call.old.inputs)
+        before = call.old.plain
         if before.get("locked") and (
             not call.plain.get("locked") or before.get("retentionDays") != call.plain.get("retentionDays")
         ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, in_use, missing
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, in_use, invalid, missing
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, path_of
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def network_of(store: Store, value: Any) -> Resource | None:
 
 def with_profile(network: Resource | None) -> bool:
     """Whether a network has a profile for RDMA."""
-    return bool(network and wire.plain(network.inputs).get("networkProfile"))
+    return bool(network and network.plain.get("networkProfile"))
 
 
 def _in(store: Store, kind: str, network: str) -> list[Resource]:
     """Resources of a type that lie in a network."""
     found = []
     for one in store.list(kind):
-        own = network_of(store, wire.plain(one.inputs).get("network"))
+        own = network_of(store, one.plain.get("network"))
         if own is not None and own.id == network:
             found.append(one)
     return found
@@ -98,7 +98,7 @@ class Network(Behaviour):
             if held := _in(cloud.store, kind, resource.id):
                 raise in_use("network", resource.id, held[0].id)
         for one in cloud.store.list(FILESTORE):
-            for place in wire.plain(one.inputs).get("networks") or []:
+            for place in one.plain.get("networks") or []:
                 named = network_of(cloud.store, place.get("network"))
                 if named is not None and named.id == resource.id:
                     raise in_use("network", resource.id, one.id)
@@ -116,14 +116,16 @@ class Subnetwork(Behaviour):
         try:
             own = ipaddress.ip_network(str(wanted))
         except ValueError:
-            raise GoogleError(
-                "invalid", f"Invalid value for field 'resource.ipCidrRange': '{wanted}'. Invalid IPv4 CIDR range."
+            raise invalid(
+                f"Invalid value for field 'resource.ipCidrRange': '{wanted}'. Invalid IPv4 CIDR range."
             ) from None
         for other in _in(cloud.store, SUBNET, network.id):
-            theirs = wire.plain(other.inputs)
+            theirs = other.plain
             if own.overlaps(ipaddress.ip_network(str(theirs.get("ipCidrRange")))):
-                raise GoogleError("invalid", f"Invalid IPCidrRange: {wanted} conflicts with existing subnetwork '{last(other.id)}' in region "
-                              f"'{last(str(theirs.get('region')))}'.")  # fmt: skip
+                raise invalid(
+                    f"Invalid IPCidrRange: {wanted} conflicts with existing subnetwork '{last(other.id)}' in region "
+                    f"'{last(str(theirs.get('region')))}'."
+                )
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"selfLink": link(call.id)}
@@ -151,7 +153,7 @@ class OnNetworks(Behaviour):
         if with_profile(network):
             assert network is not None
             what = "Firewall rules" if call.token == FIREWALL else "Cloud Routers"
-            raise GoogleError("invalid", f"{what} are not supported on network '{network.id}' by its network profile.")
+            raise invalid(f"{what} are not supported on network '{network.id}' by its network profile.")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["selfLink"] = link(call.id)
@@ -159,7 +161,7 @@ class OnNetworks(Behaviour):
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         """A router's gateways are deleted with it."""
         for one in cloud.store.list(NAT) if resource.type == ROUTER else []:
-            plain = wire.plain(one.inputs)
+            plain = one.plain
             if last(str(plain.get("router"))) == last(resource.id):
                 cloud.store.remove(one)
 
@@ -175,9 +177,7 @@ class RouterNat(Behaviour):
         if not any(last(one.id) == router and f"/regions/{region}/" in one.id for one in cloud.store.list(ROUTER)):
             raise missing(f"projects/{plain.get('project')}/regions/{region}/routers/{router}")
         if plain.get("enableDynamicPortAllocation") and plain.get("enableEndpointIndependentMapping"):
-            raise GoogleError(
-                "invalid", "Dynamic Port Allocation and Endpoint Independent Mapping cannot be enabled together."
-            )
+            raise invalid("Dynamic Port Allocation and Endpoint Independent Mapping cannot be enabled together.")
 
 
 @behaves
@@ -191,13 +191,12 @@ class GlobalAddress(Behaviour):
         if network is None or not call.plain.get("address"):
             return
         own = _range(call.plain)
-        taken = [(one, wire.plain(one.inputs).get("ipCidrRange")) for one in _in(cloud.store, SUBNET, network.id)]
-        taken += [(one, str(_range(wire.plain(one.inputs)))) for one in _in(cloud.store, ADDRESS, network.id)]
+        taken = [(one, one.plain.get("ipCidrRange")) for one in _in(cloud.store, SUBNET, network.id)]
+        taken += [(one, str(_range(one.plain))) for one in _in(cloud.store, ADDRESS, network.id)]
         for other, text in taken:
             if text and own is not None and own.overlaps(ipaddress.ip_network(str(text), strict=False)):
-                raise GoogleError(
-                    "invalid",
-                    f"Invalid value for field 'resource.address': '{own}'. The range overlaps with '{other.id}'.",
+                raise invalid(
+                    f"Invalid value for field 'resource.address': '{own}'. The range overlaps with '{other.id}'."
                 )
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -207,9 +206,7 @@ class GlobalAddress(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list(CONNECTION):
-            if last(resource.id) in [
-                last(str(name)) for name in wire.plain(one.inputs).get("reservedPeeringRanges") or []
-            ]:
+            if last(resource.id) in [last(str(name)) for name in one.plain.get("reservedPeeringRanges") or []]:
                 raise in_use("global address", resource.id, one.id)
 
 
@@ -235,19 +232,19 @@ class Connection(Behaviour):
         held = {last(one.id) for one in cloud.store.list(ADDRESS)}
         for name in call.plain.get("reservedPeeringRanges") or []:
             if last(str(name)) not in held:
-                raise GoogleError("invalid", f"The peering range '{name}' does not exist in the network.")
+                raise invalid(f"The peering range '{name}' does not exist in the network.")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["peering"] = "servicenetworking-googleapis-com"
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if wire.plain(resource.inputs).get("deletionPolicy") == "ABANDON":
+        if resource.plain.get("deletionPolicy") == "ABANDON":
             return
         network = resource.id.partition(":")[0]
         private = [
             one
             for one in cloud.store.list(FILESTORE)
-            for place in wire.plain(one.inputs).get("networks") or []
+            for place in one.plain.get("networks") or []
             if place.get("connectMode") == "PRIVATE_SERVICE_ACCESS"
             and (named := network_of(cloud.store, place.get("network")))
             and named.id == network

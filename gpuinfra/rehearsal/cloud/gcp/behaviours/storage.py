@@ -11,20 +11,22 @@ from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.gcp.access import BUCKET, retained_until
 from gpuinfra.rehearsal.cloud.gcp.behaviours.network import FILESTORE, LUSTRE, connected
-from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, missing
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid, missing
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Taken
+    from gpuinfra.rehearsal.cloud.core.store import Resource
 
 
 @behaves
 class Bucket(Behaviour):
     types = (BUCKET,)
+    taken = GoogleError(
+        "conflict", "Your previous request to create the named bucket succeeded and you already own it.", status=409
+    )
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         name = call.plain.get("name")
@@ -48,10 +50,6 @@ class Bucket(Behaviour):
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         yield "gcs bucket", call.id
 
-    def conflict(self, cloud: Cloud, call: Call, taken: Taken) -> CloudError:
-        text = "Your previous request to create the named bucket succeeded and you already own it."
-        return GoogleError("conflict", text, status=409)
-
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {
             "url": f"gs://{call.id}",
@@ -61,7 +59,7 @@ class Bucket(Behaviour):
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
-        before = wire.plain(call.old.inputs).get("retentionPolicy") or {}
+        before = call.old.plain.get("retentionPolicy") or {}
         now = call.plain.get("retentionPolicy") or {}
         if not before.get("isLocked"):
             return
@@ -76,7 +74,7 @@ class Bucket(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         held = cloud.store.objects(resource.id)
-        if held and not wire.plain(resource.inputs).get("forceDestroy"):
+        if held and not resource.plain.get("forceDestroy"):
             text = f"Error trying to delete bucket {resource.id} containing objects without `force_destroy` set to true"
             raise GoogleError("conflict", text, status=409)
         for key, *_ in held:
@@ -108,7 +106,7 @@ class BucketObject(Behaviour):
                 else str(plain.get("content") or "").encode()
             )
         except ValueError as error:
-            raise GoogleError("invalid", str(error)) from error
+            raise invalid(str(error)) from error
         kind = str(plain.get("contentType") or "application/octet-stream")
         number = 1_000_000_000_000_000 + cloud.store.next("generation")
         stored = cloud.store.put_object(
@@ -127,11 +125,11 @@ class BucketObject(Behaviour):
     updated = created
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        plain = wire.plain(resource.inputs)
+        plain = resource.plain
         cloud.store.remove_object(plain["bucket"], plain["name"])
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        plain = wire.plain(resource.inputs)
+        plain = resource.plain
         if (
             retained_until(cloud.store, plain["bucket"], cloud.store.object(plain["bucket"], plain["name"]))
             > time.time()
@@ -140,7 +138,7 @@ class BucketObject(Behaviour):
                           "object retention and cannot be deleted or overwritten.", status=403)  # fmt: skip
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
-        plain = wire.plain(resource.inputs)
+        plain = resource.plain
         return resource if cloud.store.object(plain["bucket"], plain["name"]) else None
 
 
@@ -180,7 +178,7 @@ class Lustre(Behaviour):
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
-        before, now = wire.plain(call.old.inputs).get("capacityGib"), call.plain.get("capacityGib")
+        before, now = call.old.plain.get("capacityGib"), call.plain.get("capacityGib")
         if before and now and int(now) < int(before):
             raise GoogleError(
                 "invalidArgument",
@@ -217,5 +215,5 @@ class Filestore(Behaviour):
         call.outputs["networks"] = call.old.outputs["networks"]
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if wire.plain(resource.inputs).get("deletionProtectionEnabled"):
+        if resource.plain.get("deletionProtectionEnabled"):
             raise GoogleError("failedPrecondition", f"Instance {resource.id} is protected against deletion.")

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
-from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, size_of, waiting
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
@@ -69,7 +68,7 @@ class Compute:
         return found
 
     def _group(self, group: Resource) -> dict[str, Any]:
-        inputs, have = wire.plain(group.inputs), self.cloud.fleet.of_group(group)
+        inputs, have = group.plain, self.cloud.fleet.of_group(group)
         size = size_of(self.cloud.store, group)
         return {
             "kind": "compute#instanceGroupManager", "name": last(group.id), "selfLink": _ROOT + group.id, "targetSize": size,
@@ -88,7 +87,7 @@ class Compute:
             for one in self.cloud.fleet.of_group(group)
         ]  # fmt: skip
         lacking = size_of(self.cloud.store, group) - len(found)
-        base = wire.plain(group.inputs).get("baseInstanceName") or last(group.id)
+        base = group.plain.get("baseInstanceName") or last(group.id)
         # A machine that does not exist yet is listed without an id.
         found += [
             {
@@ -156,7 +155,7 @@ class Compute:
         try:
             start = int(asked.get("start") or 0)
         except ValueError:
-            raise GoogleError("invalid", f"Invalid value '{asked['start']}' for start", status=400) from None
+            raise invalid(f"Invalid value '{asked['start']}' for start") from None
         start = max(0, len(data) + start) if start < 0 else min(start, len(data))
         return {
             "kind": "compute#serialPortOutput", "contents": data[start:].decode(errors="replace"), "start": str(start), "next": str(len(data)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
@@ -48,6 +47,6 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
 
 
 def _peerings(cloud: Cloud, network: Resource) -> list[dict[str, Any]]:
-    connections = [wire.plain(one.inputs) for one in cloud.store.list(_CONNECTION)]
+    connections = [one.plain for one in cloud.store.list(_CONNECTION)]
     services = [str(one.get("service")) for one in connections if str(one.get("network")).endswith(network.id)]
     return [{"name": service.replace(".", "-")} for service in services]

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content, json_response
 from gpuinfra.rehearsal.cloud.gcp import access, operator, tokens
-from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
 if TYPE_CHECKING:
@@ -129,10 +129,9 @@ class Storage:
     # Listings
 
     def _bucket(self, bucket: str) -> dict[str, Any]:
-        from gpuinfra.rehearsal.cloud.core import wire
 
         made = self.cloud.store.find(access.BUCKET, bucket)
-        plain = wire.plain(made.inputs) if made else {}
+        plain = made.plain if made else {}
         return {
             "kind": "storage#bucket",
             "id": bucket,
@@ -147,7 +146,7 @@ class Storage:
         try:
             after = base64.urlsafe_b64decode(query.get("pageToken", "")).decode()
         except ValueError:
-            raise GoogleError("invalid", "Invalid value for: pageToken", status=400) from None
+            raise invalid("Invalid value for: pageToken") from None
         items: list[dict[str, Any]] = []
         folders: list[str] = []
         last = ""
