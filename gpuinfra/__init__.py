@@ -31,32 +31,6 @@ if TYPE_CHECKING:
         Spot,
     )
 
-_HOMES = {
-    "GpuCluster": "gpuinfra.cluster",
-    "check": "gpuinfra.rules",
-    "load_stack": "gpuinfra.rules",
-    "make_plan": "gpuinfra.planning",
-    **dict.fromkeys(
-        (
-            "Aws",
-            "Azure",
-            "Block",
-            "Candidate",
-            "ClusterSpec",
-            "Flex",
-            "Gcp",
-            "Home",
-            "Lustre",
-            "ObjectMount",
-            "OnDemand",
-            "Pool",
-            "Reserved",
-            "Spot",
-        ),
-        "gpuinfra.spec",
-    ),
-}
-
 __all__ = [
     "Aws",
     "Azure",
@@ -78,7 +52,13 @@ __all__ = [
     "make_plan",
 ]
 
-
+_HOMES = {
+    **dict.fromkeys(__all__, "gpuinfra.spec"),
+    "GpuCluster": "gpuinfra.cluster",
+    "check": "gpuinfra.rules",
+    "load_stack": "gpuinfra.rules",
+    "make_plan": "gpuinfra.planning",
+}
 __getattr__ = lazy_exports(__name__, _HOMES)
 
 

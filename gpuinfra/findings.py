@@ -40,9 +40,9 @@ class Finding:
         return asdict(self)
 
 
-def error(path: str, message: str, hint: str) -> Finding:
-    """An error. `gpuinfra.rules.check` adds the name of the rule."""
-    return Finding(level=Level.ERROR, path=path, message=message, hint=hint)
+def error(path: str, message: str, hint: str = "", *, rule: str = "") -> Finding:
+    """An error. `gpuinfra.rules.check` adds the name of the rule that yields it."""
+    return Finding(level=Level.ERROR, path=path, message=message, hint=hint, rule=rule)
 
 
 def warn(path: str, message: str, hint: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import click
 
@@ -33,7 +34,9 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
     if not rows:
         raise click.UsageError(_no_match(machine, gpu, clouds))
     if as_json:
-        machines = [{"cloud": name, **_record(record)} for name, record in rows]
+        from gpuinfra.report.plan_json import plain
+
+        machines = [{"cloud": name, **plain(asdict(record))} for name, record in rows]
         click.echo(json.dumps({"schema": SCHEMA, "machines": machines}, indent=2))
     elif machine:
         for name, record in rows:
@@ -146,19 +149,3 @@ def _details(record: MachineType) -> Iterator[tuple[str, str]]:
     for note in record.notes:
         yield "note", note
     yield "source", f"{record.source.page}, read {record.source.read}"
-
-
-def _record(record: MachineType) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return {key: _plain(value) for key, value in asdict(record).items()}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(str(item) for item in value)
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value.isoformat() if hasattr(value, "isoformat") else value  # type: ignore[union-attr]

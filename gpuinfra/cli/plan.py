@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gpuinfra.cli.options import FILE
 from gpuinfra.day import read_day, today
 from gpuinfra.findings import Finding, Level
 
@@ -16,10 +17,8 @@ _COLOURS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.command("plan")
 @click.argument("stack", metavar="STACK|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/plan-json.md).")
-@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a self-contained page.")
-@click.option(
-    "--prices", type=click.Path(dir_okay=False, path_type=Path), help="Your own prices, which override the catalogue."
-)
+@click.option("--html", "page", type=FILE, help="Write a self-contained page.")
+@click.option("--prices", type=FILE, help="Your own prices, which override the catalogue.")
 @click.option("--why", is_flag=True, help="List every decision with its reason.")
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
 def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, day: str | None) -> int:

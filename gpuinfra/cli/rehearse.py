@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from gpuinfra.cli.options import folder_option
+
 
 @click.command(name="rehearse", short_help="Run a stack on Pulumi's engine with stand-ins for the cloud and the nodes")
 @click.argument("action", type=click.Choice(["preview", "up", "refresh", "destroy", "life"]))
@@ -32,13 +34,7 @@ import click
 )
 @click.option("--on", metavar="DATE", help="Rehearse as of this day, for example 2026-12-01. Default: today.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout and progress on stderr.")
-@click.option(
-    "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".rehearsal"),
-    show_default=True,
-    help="Folder of rehearsals.",
-)
+@folder_option
 def command(
     action: str,
     stack: str,

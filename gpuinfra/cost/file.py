@@ -10,13 +10,13 @@ services:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from gpuinfra.catalog.records import CapacityKind, Price, ServicePrice
 from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level
+from gpuinfra.findings import Finding, error
 from gpuinfra.spec.document import read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
@@ -52,9 +52,7 @@ def load(path: Path) -> PriceFile:
     found: list[Finding] = []
 
     def reject(where: str, message: str, hint: str) -> None:
-        found.append(
-            Finding(level=Level.ERROR, path=where, message=message, hint=hint, rule="price_file", file=document.file)
-        )
+        found.append(replace(error(where, message, hint, rule="price_file"), file=document.file))
 
     value = document.value if isinstance(document.value, dict) else {}
     known = ["read", "source", "machines", "services"]
@@ -66,11 +64,8 @@ def load(path: Path) -> PriceFile:
     try:
         read_on = date.fromisoformat(str(value.get("read")))
     except ValueError:
-        reject(
-            "read",
-            f"is {shown(value.get('read'))}; allowed: a date such as 2026-11-01",
-            "set the date on which you read the prices",
-        )
+        what = f"is {shown(value.get('read'))}; allowed: a date such as 2026-11-01"
+        reject("read", what, "set the date on which you read the prices")
         read_on = date.min
     machines: dict[str, dict[CapacityKind, float]] = {}
     kinds = [kind.value for kind in CapacityKind]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calendar import monthrange
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
@@ -119,16 +119,8 @@ class Cost:
 
 
 def _line(line: Line) -> dict[str, object]:
+    values = asdict(line)
+    del values["usd_per_unit_hour"]
     hour = line.usd_per_hour
-    return {
-        "what": line.what,
-        "pool": line.pool,
-        "kind": line.kind,
-        "quantity": line.quantity,
-        "unit": line.unit,
-        "usd_per_hour": None if hour is None else round(hour, 4),
-        "read": line.read.isoformat() if line.read else None,
-        "source": line.source,
-        "certain": line.certain,
-        "note": line.note,
-    }
+    price = {"usd_per_hour": None if hour is None else round(hour, 4)}
+    return {**values, **price, "read": line.read.isoformat() if line.read else None}

@@ -94,7 +94,7 @@ def _disks(pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: 
     count = sum(group.max_count for group in pool.groups)
     found = _service(f"disk_gib_month:{pool.disk.kind}", plan, known, prices)
     what = f"{pool.name}: {count} root disks of {pool.disk.size_gib} GiB"
-    yield _monthly(what, "disk", count * pool.disk.size_gib, "GiB-month", found, plan.region)
+    yield _line(what, "disk", count * pool.disk.size_gib, "GiB-month", found, plan)
 
 
 def _file_system(
@@ -106,53 +106,45 @@ def _file_system(
     key = f"lustre_gib_month:{tier}" if tier else "lustre_scratch_gib_month"
     found = _service(key, plan, known, prices)
     what = f"{entry.mount}: Lustre, {entry.capacity_gib} GiB" + (f" at {tier} MB/s for each TiB" if tier else "")
-    yield _monthly(what, "storage", entry.capacity_gib, "GiB-month", found, plan.region)
+    yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
 
 
 def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
     network = plan.network
     if network is None or "site" not in plan.layers:
         return
+
+    def hourly(count: int, what: str, found: ServicePrice | None) -> Line:
+        return _line(f"{count:g} x {what}", "network", count, "hour", found, plan)
+
     if network.existing_id is None and network.egress == "nat":
         gateways = sum(subnet.role == "nat" for subnet in network.subnets) or 1
         if by_node := _service("nat_vm_hour", plan, known, prices):
             served = min(sum(group.max_count for pool in plan.pools for group in pool.groups), NAT_MAX_NODES)
-            yield _hourly("nodes behind NAT", "network", served, by_node, plan.region)
+            yield hourly(served, "nodes behind NAT", by_node)
         else:
-            nat = _service("nat_hour", plan, known, prices)
-            yield _hourly("NAT gateway", "network", gateways, nat, plan.region)
+            yield hourly(gateways, "NAT gateway", _service("nat_hour", plan, known, prices))
         address = _service("address_hour", plan, known, prices)
-        yield _hourly("public address of the NAT gateway", "network", gateways, address, plan.region)
+        yield hourly(gateways, "public address of the NAT gateway", address)
     if network.interface_endpoints:
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
-        yield _hourly(
-            "interface endpoint", "network", count, _service("endpoint_hour", plan, known, prices), plan.region
+        yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
+
+
+def _line(what: str, kind: str, quantity: float, unit: str, found: ServicePrice | None, plan: Plan) -> Line:
+    months = HOURS_PER_MONTH if unit.endswith("-month") else 1
+    if found is None:
+        note = f"price in {plan.region} unknown"
+        return Line(
+            what=what, quantity=quantity, unit=unit, usd_per_unit_hour=None, kind=kind, certain=False, note=note
         )
-
-
-def _monthly(what: str, kind: str, quantity: float, unit: str, found: ServicePrice | None, region: str) -> Line:
     return Line(
         what=what,
         quantity=quantity,
         unit=unit,
-        usd_per_unit_hour=found.usd / HOURS_PER_MONTH if found else None,
+        usd_per_unit_hour=found.usd / months,
         kind=kind,
-        read=found.read if found else None,
-        source=found.source if found else "",
-        certain=found.certain if found else False,
-        note="" if found else f"price in {region} unknown",
-    )
-
-
-def _hourly(what: str, kind: str, quantity: float, found: ServicePrice | None, region: str) -> Line:
-    return Line(
-        what=f"{quantity:g} x {what}",
-        quantity=quantity,
-        unit="hour",
-        usd_per_unit_hour=found.usd if found else None,
-        kind=kind,
-        read=found.read if found else None,
-        source=found.source if found else "",
-        certain=found.certain if found else False,
-        note="" if found else f"price in {region} unknown",
+        read=found.read,
+        source=found.source,
+        certain=found.certain,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +29,31 @@ def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError as error:
         return subprocess.CompletedProcess(command, 127, "", str(error))
+
+
+def version(
+    command: Sequence[str | Path],
+    pattern: str,
+    *,
+    timeout_s: float,
+    settings: Mapping[str, str],
+    folder: str | None = None,
+) -> str:
+    """The version that a program prints, as the first group of `pattern`; empty if the program fails or prints something else."""
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **settings},
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    match = re.fullmatch(pattern, answer.stdout)
+    return match[1] if match and answer.returncode == 0 else ""
 
 
 def start(

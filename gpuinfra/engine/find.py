@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuinfra.engine import go, keep
+from gpuinfra.engine import child, go, keep
 from gpuinfra.engine.build import build
 from gpuinfra.engine.module import CLI, HOST, Module, read_module
 from gpuinfra.errors import EnvironmentMissing
@@ -96,7 +95,8 @@ def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | No
     path = Path(found)
     version = keep.remembered_version(cache, path)
     if version is None:
-        version = _version_of(path)
+        settings = {"PULUMI_SKIP_UPDATE_CHECK": "1"}
+        version = child.version([path, "version"], r"v?(\d+\.\d+\.\d+\S*)\s*", timeout_s=30, settings=settings)
         keep.remember_version(cache, path, version)
     if not version:
         progress(f"engine: {path} does not answer `pulumi version`; looking for another engine")
@@ -105,23 +105,6 @@ def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | No
         progress(f"engine: {path} is {version}, older than {module.version}; looking for another engine")
         return None, ""
     return path, version
-
-
-def _version_of(path: Path) -> str:
-    """What `pulumi version` prints, or the empty string if the program is not a Pulumi CLI."""
-    try:
-        answer = subprocess.run(
-            [path, "version"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "1"},
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return ""
-    match = re.fullmatch(r"v?(\d+\.\d+\.\d+\S*)\s*", answer.stdout)
-    return match[1] if match and answer.returncode == 0 else ""
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:

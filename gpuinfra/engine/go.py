@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -92,21 +91,10 @@ def _version_of(go: Path) -> str:
     """Such as `1.26.8`, or the empty string if it is not a Go toolchain."""
     if not os.access(go, os.X_OK):
         return ""
-    try:
-        # Outside of modules, so that Go reports its own version and not that of a go.mod toolchain line.
-        answer = subprocess.run(
-            [go, "env", "GOVERSION"],
-            capture_output=True,
-            text=True,
-            cwd="/",
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return ""
-    match = re.fullmatch(r"go(\d+\.\d+(?:\.\d+)?)\S*\s*", answer.stdout)
-    return match[1] if match and answer.returncode == 0 else ""
+    settings = {"GOTOOLCHAIN": "local", "GOWORK": "off"}
+    # Outside of modules, so that Go reports its own version and not that of a go.mod toolchain line.
+    words = [go, "env", "GOVERSION"]
+    return child.version(words, r"go(\d+\.\d+(?:\.\d+)?)\S*\s*", timeout_s=60, settings=settings, folder="/")
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import Row, compare
@@ -70,12 +71,14 @@ def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> Pla
     return PlanReport(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
 
 
-def plain(value: object) -> object:
-    """Dataclasses, dates and enums as JSON has them."""
+def plain(value: Any) -> Any:
+    """Dataclasses, sets and dates as JSON has them."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(item) for key, item in asdict(value).items()}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value.isoformat() if isinstance(value, date) else value

@@ -34,31 +34,6 @@ class Progress(Protocol):
         ...
 
 
-class View(Protocol):
-    """Where a rehearsal shows its progress."""
-
-    def line(self, text: str) -> None:
-        """Print a line that stays."""
-        ...
-
-    def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
-        """Start an operation; a total is None while it is unknown."""
-        ...
-
-    def show(self, progress: Progress, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Show the progress of the operation."""
-        ...
-
-    def end(self) -> None:
-        """End the operation."""
-        ...
-
-
-def view_for(stream: TextIO) -> View:
-    """Bars in a terminal, plain lines elsewhere."""
-    return Bars(stream) if stream.isatty() else Lines(stream)
-
-
 class Lines:
     """Plain lines for logs: each change once, and counts at most every two seconds."""
 
@@ -70,15 +45,18 @@ class Lines:
         self._total: int | None = None
 
     def line(self, text: str) -> None:
+        """Print a line that stays."""
         for part in text.splitlines() or [""]:
             self._stream.write(f"{PREFIX}{part}\n")
         self._stream.flush()
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
+        """Start an operation; a total is None while it is unknown."""
         self._total, self._last, self._at = resources, "", time.monotonic()
         self.line(title)
 
     def show(self, progress: Progress, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """Show the progress of the operation."""
         for node in nodes:
             name, stage = _name(node), _stage(node)
             if self._stages.get(name) != stage:
@@ -93,7 +71,7 @@ class Lines:
             self.line(text)
 
     def end(self) -> None:
-        return None
+        """End the operation."""
 
 
 class Bars:
@@ -147,6 +125,15 @@ class Bars:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+View = Lines | Bars
+"""Where a rehearsal shows its progress."""
+
+
+def view_for(stream: TextIO) -> View:
+    """Bars in a terminal, plain lines elsewhere."""
+    return Bars(stream) if stream.isatty() else Lines(stream)
 
 
 def _name(node: Mapping[str, Any]) -> str:

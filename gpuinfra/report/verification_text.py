@@ -76,29 +76,20 @@ def entry(node: Judged) -> dict[str, Any]:
 
 def absent_entry(one: Absent) -> dict[str, Any]:
     """A node without usable evidence, with the same fields."""
+    texts = dict.fromkeys(("group", "zone", "boot_id", "finished", "evidence", "evidence_sha256"), "")
+    lists = {name: [] for name in ("worse", "gpus", "blocking", "missing", "not_checked", "checks", "console")}
     return {
         "label": one.name,
         "instance_id": one.instance_id or one.name,
         "pool": one.pool,
-        "group": "",
         "machine": one.machine,
-        "zone": "",
         "outcome": one.outcome,
         "action": "look",
         "what_to_do": one.hint,
         "reason": one.reason,
-        "worse": [],
-        "boot_id": "",
-        "finished": "",
-        "evidence": "",
-        "evidence_sha256": "",
         "gpus_expected": one.gpus,
-        "gpus": [],
-        "blocking": [],
-        "missing": [],
-        "not_checked": [],
-        "checks": [],
-        "console": [],
+        **texts,
+        **lists,
     }
 
 

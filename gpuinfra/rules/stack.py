@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level
+from gpuinfra.findings import Finding, Level, error
 from gpuinfra.rules.run import check
 from gpuinfra.spec.load import LoadedStack, read_stack, with_line
 from gpuinfra.spec.messages import nearest
@@ -61,11 +61,5 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
         near = nearest(given, list(known))
         what = f"which is not a region of {cloud.title}"
         hint = f"did you mean {near}?" if near else "write the region of where.region"
-    finding = Finding(
-        level=Level.ERROR,
-        path=key,
-        message=f"is {shown(given)}, {what}",
-        hint=hint,
-        rule=region_agrees_with_provider.__name__,
-    )
+    finding = error(key, f"is {shown(given)}, {what}", hint, rule=region_agrees_with_provider.__name__)
     yield with_line(finding, stack.document, (*stack.route[:-1], key))

@@ -6,11 +6,11 @@ its line number, aliases cannot expand a small file without limit, and tags cann
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level
+from gpuinfra.findings import error
 from gpuinfra.spec.shown import shown
 
 MAX_BYTES = 1_000_000
@@ -144,6 +144,4 @@ def _short(path: Path) -> str:
 
 
 def _error(file: str, message: str, hint: str, line: int | None = None) -> SpecError:
-    return SpecError(
-        [Finding(level=Level.ERROR, path="", message=message, hint=hint, rule="document_is_yaml", file=file, line=line)]
-    )
+    return SpecError([replace(error("", message, hint, rule="document_is_yaml"), file=file, line=line)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuinfra.errors import SpecError, UsageError
-from gpuinfra.findings import Finding, Level
+from gpuinfra.findings import Finding, error
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.document import Document, Route, read
 from gpuinfra.spec.messages import nearest
@@ -54,20 +54,17 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
 
     if not isinstance(value, dict):
         what = f"is {shown(value)}; allowed: a mapping with at least name, where and pools"
-        raise SpecError(
-            [with_line(Finding(level=Level.ERROR, path="", message=what, rule="value_is_allowed"), document, route)]
-        )
+        raise SpecError([with_line(error("", what, rule="value_is_allowed"), document, route)])
     try:
         return ClusterSpec.model_validate(value)
     except ValidationError as problem:
         errors = problem.errors(include_url=False)
         found = messages.findings(ClusterSpec, value, errors)
-        routes = [messages.route_of(ClusterSpec, error["loc"]) for error in errors]
+        routes = [messages.route_of(ClusterSpec, one["loc"]) for one in errors]
         lines = {messages.path_text(r): r for r in routes}
         raise SpecError([with_line(f, document, (*route, *lines.get(f.path, ()))) for f in found]) from None
     except RecursionError:
-        message = "is nested too deeply"
-        raise SpecError([Finding(level=Level.ERROR, path="", message=message, rule="value_is_allowed")]) from None
+        raise SpecError([error("", "is nested too deeply", rule="value_is_allowed")]) from None
 
 
 def find_stack(name_or_path: str | Path) -> Path:
@@ -120,17 +117,8 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
             keys = [str(key) for key in config] if isinstance(config, dict) else []
             near = nearest(KEY, keys)
             hint = f"rename {near} to {KEY}" if near else f"put the declaration in config under {KEY}"
-            raise SpecError(
-                [
-                    with_line(
-                        Finding(
-                            level=Level.ERROR, path="config", message=f"has no {KEY}", hint=hint, rule="field_is_given"
-                        ),
-                        document,
-                        ("config",),
-                    )
-                ]
-            )
+            missing = error("config", f"has no {KEY}", hint, rule="field_is_given")
+            raise SpecError([with_line(missing, document, ("config",))])
         rest = {str(key): item for key, item in config.items() if key != KEY}
         return config[KEY], ("config", KEY), rest
     return value, (), {}

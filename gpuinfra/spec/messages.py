@@ -237,7 +237,7 @@ def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
                 here = tagged[0]
                 yield part, False, here
                 continue
-            inner = [b for b in branches if _has(b, part)]
+            inner = [b for b in branches if _has_field(b, part)]
             if not inner and (
                 part == "constrained-str" or part.endswith("]") or part in {_type_name(b) for b in branches}
             ):
@@ -301,10 +301,6 @@ def _literals(annotation: Any) -> list[object]:
     if get_origin(here) in (tuple, list) and get_args(here):
         found += _literals(get_args(here)[0])
     return found
-
-
-def _has(model: Any, part: str) -> bool:
-    return isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields
 
 
 def _type_name(annotation: Any) -> str:
