@@ -10,9 +10,11 @@ https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#att
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
+import ssl
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -168,8 +170,6 @@ def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], li
 
 def _signed_bytes(parts: Sequence[der.Element], content: bytes, digest: str) -> tuple[bytes, Sequence[der.Element]]:
     """The bytes that are signed (the content, or the attributes with its digest), and the elements after them."""
-    import hashlib
-
     if parts[0].tag != 0xA0:
         return content, parts
     attributes: dict[str, bytes] = {}
@@ -247,7 +247,6 @@ class Trust:
     def _certificates(self) -> tuple[list[Certificate], list[Certificate]]:
         """Root certificates and available intermediate certificates."""
         from cryptography import x509
-        from cryptography.hazmat.primitives import hashes
 
         if self._given is not None:
             return self._given
@@ -265,13 +264,12 @@ class Trust:
         else:
             import certifi
 
-            marks = re.findall(
-                rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", Path(certifi.where()).read_bytes(), re.S
-            )
-            ders = (base64.b64decode(b"".join(mark.split(b"\n")[1:-1])) for mark in marks)
-            loaded = [x509.load_der_x509_certificate(data) for data in ders if _sha256(data) == ROOT_SHA256]
-            assert all(one.fingerprint(hashes.SHA256()).hex() == ROOT_SHA256 for one in loaded)
-            self._given = (loaded, [])
+            # Only the pinned root is loaded: some of the others violate RFC 5280.
+            bundle = Path(certifi.where()).read_text(encoding="utf-8")
+            marks = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", bundle, re.S)
+            ders = [ssl.PEM_cert_to_DER_cert(mark) for mark in marks]
+            pinned = [data for data in ders if hashlib.sha256(data).hexdigest() == ROOT_SHA256]
+            self._given = ([x509.load_der_x509_certificate(data) for data in pinned], [])
         if not self._given[0]:
             raise PortUnavailable(
                 f"no root certificate to verify Azure's signatures; set {ROOTS_VARIABLE} to a file that contains one"
@@ -329,9 +327,3 @@ def _from_issuer(url: str) -> bytes:
         raise PortUnavailable(
             f"cannot download the certificate that issued Azure's certificate from {url}: {error}; put it into a file together with its root and set {ROOTS_VARIABLE} to that file"
         ) from None
-
-
-def _sha256(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()

@@ -25,12 +25,15 @@ from gpuinfra.handover.ports import (
     Member,
     Ports,
     PortUnavailable,
+    parse_key,
 )
 from gpuinfra.handover.text import kind_of
 from gpuinfra.safe_text import MAX_LINE, printable
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
+
+NODE = r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)"
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
     # EC2's texts in scaling activities, and the kind of problem. First match wins.
@@ -159,8 +162,8 @@ class S3Evidence:
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
             for page in pages:
                 for entry in page.get("Contents", []):
-                    ref = parse_key(self._prefix, entry)
-                    if ref is not None:
+                    key, etag, modified = entry["Key"], entry.get("ETag", ""), entry["LastModified"]
+                    if ref := parse_key(NODE, self._prefix, key, etag=etag, modified=modified):
                         yield ref
 
     def read(self, ref: EvidenceRef) -> bytes:
@@ -180,27 +183,6 @@ class S3Evidence:
         with _cloud_errors():
             body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"]
             return body.read(limit)
-
-
-KEY = re.compile(
-    r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json"
-)
-
-
-def parse_key(prefix: str, entry: dict[str, Any]) -> EvidenceRef | None:
-    """A listing entry as evidence, or None for anything else, such as a proof."""
-    match = KEY.fullmatch(entry["Key"].removeprefix(prefix))
-    if match is None:
-        return None
-    return EvidenceRef(
-        instance_id=match["instance"],
-        boot_id=match["boot"],
-        seq=int(match["seq"]),
-        key=entry["Key"],
-        etag=entry.get("ETag", ""),
-        modified=entry["LastModified"],
-        owner=match["owner"] or "",
-    )
 
 
 class Ec2Console:

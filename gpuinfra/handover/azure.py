@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -27,6 +28,7 @@ from gpuinfra.handover.ports import (
     Member,
     Ports,
     PortUnavailable,
+    parse_key,
 )
 from gpuinfra.handover.text import kind_of, moment
 from gpuinfra.safe_text import MAX_LINE, printable
@@ -218,9 +220,7 @@ def _error(text: str) -> tuple[str, str]:
         return "", text
 
 
-KEY = re.compile(
-    r"(?P<instance>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json"
-)
+NODE = r"(?P<instance>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 class BlobEvidence:
@@ -246,8 +246,7 @@ class BlobEvidence:
             except Exception as error:
                 raise PortUnavailable(f"cannot parse the list of evidence: {type(error).__name__}") from None
             for blob in root.iter("Blob"):
-                ref = parse_entry(self._prefix, blob)
-                if ref is not None:
+                if ref := parse_entry(self._prefix, blob):
                     yield ref
             marker = root.findtext("NextMarker") or ""
             if not marker:
@@ -271,42 +270,26 @@ class BlobEvidence:
 
 def parse_entry(prefix: str, blob: Any) -> EvidenceRef | None:
     """A listing's `Blob` as evidence, or None for anything else, such as a proof."""
-    name = blob.findtext("Name") or ""
-    match = KEY.fullmatch(name.removeprefix(prefix)) if name.startswith(prefix) else None
-    modified = blob.findtext("Properties/Last-Modified")
-    if match is None or not modified:
-        return None
+    name, etag = blob.findtext("Name") or "", blob.findtext("Properties/Etag") or ""
     try:
-        when = parsedate_to_datetime(modified)
+        modified = parsedate_to_datetime(blob.findtext("Properties/Last-Modified") or "")
     except ValueError:
         return None
-    return EvidenceRef(
-        instance_id=match["instance"],
-        boot_id=match["boot"],
-        seq=int(match["seq"]),
-        key=name,
-        etag=blob.findtext("Properties/Etag") or "",
-        modified=when,
-    )
+    return parse_key(NODE, prefix, name, etag=etag, modified=modified) if name.startswith(prefix) else None
 
 
+@dataclass(frozen=True)
 class AttestedIdentity:
     """Verifies attested documents locally; Azure's signature is the confirmation, so Azure itself is not asked."""
 
-    def __init__(
-        self,
-        trust: Trust,
-        subscriptions: Callable[[], set[str]],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._trust = trust
-        self._subscriptions = subscriptions
-        self._clock = clock
+    trust: Trust
+    subscriptions: Callable[[], set[str]]
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def verify(self, proof: dict[str, object]) -> Identity:
         """The machine that signed, and the evidence hash. A document names no role, so `role` is empty."""
-        document, sha256 = check_proof(proof, self._trust, self._clock())
-        allowed = self._subscriptions()
+        document, sha256 = check_proof(proof, self.trust, self.clock())
+        allowed = self.subscriptions()
         if document.subscription not in allowed:
             raise IdentityRefused(
                 f"its evidence was attested in subscription {document.subscription[:40]}, expected {', '.join(sorted(allowed)) or 'a subscription of its groups'}"

@@ -32,6 +32,7 @@ from gpuinfra.handover.ports import (
     Member,
     Ports,
     PortUnavailable,
+    parse_key,
 )
 from gpuinfra.handover.text import kind_of, moment
 from gpuinfra.safe_text import MAX_LINE, one_line, printable
@@ -64,7 +65,7 @@ PROBLEMS: tuple[tuple[str, str], ...] = (
 )
 
 GROUP = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instanceGroupManagers/(?P<name>[^/]+)")
-KEY = re.compile(r"(?P<instance>\d{1,20})/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json")
+NODE = r"(?P<instance>\d{1,20})"
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
@@ -269,8 +270,12 @@ class StorageEvidence:
         query = {"prefix": self._prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
         for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
-                ref = parse_key(self._prefix, entry)
-                if ref is not None:
+                modified, etag = (
+                    moment(entry.get("updated")),
+                    str(entry.get("generation") or entry.get("md5Hash") or ""),
+                )
+                name = str(entry.get("name") or "")
+                if modified and (ref := parse_key(NODE, self._prefix, name, etag=etag, modified=modified)):
                     yield ref
 
     def read(self, ref: EvidenceRef) -> bytes:
@@ -327,23 +332,6 @@ def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
     return GroupProblem(group=group, kind=classify(message), message=one_line(message), at=moment(at))
-
-
-def parse_key(prefix: str, entry: Mapping[str, Any]) -> EvidenceRef | None:
-    """A listing entry as evidence, or None for anything else, such as a proof."""
-    name = str(entry.get("name") or "")
-    match = KEY.fullmatch(name.removeprefix(prefix))
-    at = moment(entry.get("updated"))
-    if match is None or at is None:
-        return None
-    return EvidenceRef(
-        instance_id=match["instance"],
-        boot_id=match["boot"],
-        seq=int(match["seq"]),
-        key=name,
-        etag=str(entry.get("generation") or entry.get("md5Hash") or ""),
-        modified=at,
-    )
 
 
 def last(path: str) -> str:

@@ -7,6 +7,7 @@ Protocols; the judge is the same on every cloud.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -92,6 +93,24 @@ class EvidenceRef:
     def proof_key(self) -> str:
         """Where its identity proof is stored."""
         return self.key.removesuffix(".json") + ".proof.json"
+
+
+def parse_key(node: str, prefix: str, key: str, *, etag: str, modified: datetime) -> EvidenceRef | None:
+    """A listed key as evidence, or None for anything else, such as a proof.
+
+    `node` is a pattern with the group `instance`, and the group `owner` where a writer owns its folder."""
+    match = re.fullmatch(node + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json", key.removeprefix(prefix))
+    if match is None:
+        return None
+    return EvidenceRef(
+        instance_id=match["instance"],
+        boot_id=match["boot"],
+        seq=int(match["seq"]),
+        key=key,
+        etag=etag,
+        modified=modified,
+        owner=match.groupdict().get("owner") or "",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

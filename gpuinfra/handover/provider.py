@@ -155,12 +155,13 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Diff(self, request: Any, context: Any) -> Any:
         state, news = wire.from_struct(request.olds), wire.from_struct(request.news)
         if _is_upload(request.urn):
-            changed, kinds = upload.changes(state, news), provider_pb2.DiffResponse
-            known = kinds.DIFF_SOME if changed else kinds.DIFF_NONE
-            return kinds(changes=known, diffs=changed, replaces=changed)
-        changed = changes(state, wire.from_struct(request.old_inputs) or wire.inputs_of(state), news)
+            changed = replaced = upload.changes(state, news)
+        else:
+            changed = changes(state, wire.from_struct(request.old_inputs) or wire.inputs_of(state), news)
+            replaced = []
         kinds = provider_pb2.DiffResponse
-        return kinds(changes=kinds.DIFF_SOME if changed else kinds.DIFF_NONE, diffs=changed)
+        known = kinds.DIFF_SOME if changed else kinds.DIFF_NONE
+        return kinds(changes=known, diffs=changed, replaces=replaced)
 
     def Create(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.properties)

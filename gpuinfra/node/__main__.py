@@ -45,7 +45,13 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "steps", help="run the bootstrap steps, continuing after the last one that is done", add_help=False
     )
-    verify = commands.add_parser("verify", help="probe and judge this node")
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text)
+        command.set_defaults(run=run)
+        return command
+
+    verify = add("verify", _later("verify", "verify"), "probe and judge this node")
     verify.add_argument(
         "--upload", action="store_true", help="store the evidence and upload it under the node's identity"
     )
@@ -83,47 +89,50 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file instead of this node"
     )
-    verify.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
-    verify.set_defaults(run=_later("verify", "verify"))
-    attest = commands.add_parser(
+    add(
         "attest",
-        help="renew the identity proof of the newest evidence, and upload the evidence if it is not uploaded yet",
+        _attest,
+        "renew the identity proof of the newest evidence, and upload the evidence if it is not uploaded yet",
     )
-    attest.set_defaults(run=_attest)
-    health = commands.add_parser("health", help="serve the verification state of this node over HTTP until terminated")
-    health.set_defaults(run=_health)
-    nccl = commands.add_parser("nccl", help="run an all-reduce over this node's GPUs; print one JSON object")
-    nccl.add_argument(
-        "--gib", type=float, default=8.0, help="GiB summed on each GPU; twice as much memory is allocated"
+    add("health", _health, "serve the verification state of this node over HTTP until terminated")
+    nccl = add(
+        "nccl", _later("measure", "nccl_command"), "run an all-reduce over this node's GPUs; print one JSON object"
     )
-    nccl.add_argument("--rounds", type=int, default=20)
-    nccl.set_defaults(run=_later("measure", "nccl_command"))
-    pair = commands.add_parser(
-        "pair", help="run an all-reduce between this node and its assigned partner; print one JSON object"
+    pair = add(
+        "pair",
+        _later("measure", "pair_command"),
+        "run an all-reduce between this node and its assigned partner; print one JSON object",
     )
     pair.add_argument("--assignment", type=Path, metavar="FILE", help="default: /var/lib/gpuinfra/pair.json")
-    pair.add_argument(
-        "--gib", type=float, default=2.0, help="GiB summed on each GPU; twice as much memory is allocated"
+    for command, gib in ((nccl, 8.0), (pair, 2.0)):
+        command.add_argument(
+            "--gib", type=float, default=gib, help="GiB summed on each GPU; twice as much memory is allocated"
+        )
+        command.add_argument("--rounds", type=int, default=20)
+    add(
+        "links",
+        _later("measure", "links_command"),
+        "measure each fabric device in a loopback test; print one JSON object",
     )
-    pair.add_argument("--rounds", type=int, default=20)
-    pair.set_defaults(run=_later("measure", "pair_command"))
-    links = commands.add_parser("links", help="measure each fabric device in a loopback test; print one JSON object")
-    links.set_defaults(run=_later("measure", "links_command"))
-    heat = commands.add_parser("heat", help="stress the GPUs until the temperatures are steady; print one JSON object")
+    heat = add(
+        "heat",
+        _later("measure", "heat_command"),
+        "stress the GPUs until the temperatures are steady; print one JSON object",
+    )
     heat.add_argument("--seconds", type=int, default=1800, help="maximum duration of the stress (default: %(default)s)")
-    heat.set_defaults(run=_later("measure", "heat_command"))
-    mig = commands.add_parser(
-        "mig", help="create the MIG instances that the pool declares; exit code 194 requests a reboot"
+    mig = add(
+        "mig",
+        _later("measure", "mig_command"),
+        "create the MIG instances that the pool declares; exit code 194 requests a reboot",
     )
-    mig.add_argument("--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s")
-    mig.set_defaults(run=_later("measure", "mig_command"))
-    mounts = commands.add_parser("mounts", help="test the mounted network file systems; print one JSON object")
-    mounts.set_defaults(run=_later("measure", "mounts_command"))
-    ports = commands.add_parser("ports", help="list the RDMA ports from the kernel; print one JSON object")
-    ports.set_defaults(run=_later("measure", "ports_command"))
-    explain = commands.add_parser("explain", help="show what a check proves, how, and what to do if it fails")
+    for command in (verify, mig):
+        command.add_argument(
+            "--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s"
+        )
+    add("mounts", _later("measure", "mounts_command"), "test the mounted network file systems; print one JSON object")
+    add("ports", _later("measure", "ports_command"), "list the RDMA ports from the kernel; print one JSON object")
+    explain = add("explain", _explain, "show what a check proves, how, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
-    explain.set_defaults(run=_explain)
     return parser
 
 

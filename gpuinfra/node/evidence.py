@@ -7,17 +7,16 @@ the outcomes in it are only the node's own.
 
 from __future__ import annotations
 
-import datetime
 import glob
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from .answer import Answers
 from .checks import ALL
 from .checks.gpus import gpu_list
+from .journal import write_whole
 from .judge import judge
 from .outcome import Broken, Unreadable, escaped
 
@@ -113,11 +112,6 @@ def boot_id() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
-def now() -> str:
-    """The current time in the format of all our files."""
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def ssh_host_keys(pattern: str = "/etc/ssh/ssh_host_*_key.pub") -> list[str]:
     """Public SSH host keys, type and key without the comment, as known_hosts needs them."""
     keys = []
@@ -156,12 +150,7 @@ class EvidenceFolder:
         """Write the file before the upload, so that a retry uploads the same bytes."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / ("%06d.json" % seq)
-        part = path.with_suffix(".part")
-        with open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_whole(path, data.decode("ascii"))
         return path
 
     def is_uploaded(self, seq: int) -> bool:

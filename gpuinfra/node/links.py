@@ -57,18 +57,18 @@ def _measure_rdma(at: int, device: str, layer: str, wait: Callable[[float], None
     index = "0" if layer == "InfiniBand" else "3"
     words = ["ib_write_bw", "-d", device, "-p", str(_PORT + at), "-s", str(SIZE), "-x", index, "-F", "--report_gbits"]
     gpu = ["--use_cuda=%d" % (at % 8)]
-    text, problem = _server_and_client(words + gpu, ["127.0.0.1"], {}, wait)
+    text, problem = _server_and_client(words + gpu, {}, wait)
     memory = "gpu"
     if problem and re.search(r"(?i)unrecognized option|invalid option|use_cuda|cuda", text + problem):
         memory = "host"  # the distribution's perftest is built without CUDA
-        text, problem = _server_and_client(words, ["127.0.0.1"], {}, wait)
+        text, problem = _server_and_client(words, {}, wait)
     rate = column(text, "BW average[Gb/sec]", r"#bytes\s")
     return _result(device, rate, memory, problem or (None if rate is not None else "ib_write_bw printed no average"))
 
 
 def _measure_efa(at: int, domain: str, wait: Callable[[float], None]) -> dict[str, Any]:
     words = ["fi_pingpong", "-p", "efa", "-e", "rdm", "-d", domain, "-S", str(PING), "-I", "200"]
-    text, problem = _server_and_client(words, ["127.0.0.1"], {"FI_EFA_ENABLE_SHM_TRANSFER": "0"}, wait)
+    text, problem = _server_and_client(words, {"FI_EFA_ENABLE_SHM_TRANSFER": "0"}, wait)
     rate = column(text, "MB/sec", r"bytes\s")
     gbps = None if rate is None else rate * 8 / 1000
     return _result(domain, gbps, "host", problem or (None if rate is not None else "fi_pingpong printed no rate"))
@@ -97,9 +97,7 @@ def column(text: str, name: str, header: str) -> float | None:
     return found
 
 
-def _server_and_client(
-    words: list[str], client: list[str], more: dict[str, str], wait: Callable[[float], None]
-) -> tuple[str, str | None]:
+def _server_and_client(words: list[str], more: dict[str, str], wait: Callable[[float], None]) -> tuple[str, str | None]:
     """Run a server and its client on this node; returns the client's output and the problem."""
     environment = dict(os.environ, LC_ALL="C", **more)
     # EFA's tools are not in the PATH of a service.
@@ -114,7 +112,7 @@ def _server_and_client(
         if server.poll() is not None:
             output = server.stdout.read(4096).decode("utf-8", "replace") if server.stdout else ""
             return output, "%s exited at once: %s" % (words[0], _last_line(output))
-        done = subprocess.run([*words, *client], env=environment, timeout=LIMIT_S, check=False, cwd="/", **pipes)
+        done = subprocess.run([*words, "127.0.0.1"], env=environment, timeout=LIMIT_S, check=False, cwd="/", **pipes)
     except subprocess.TimeoutExpired:
         return "", "%s timed out after %d s" % (words[0], LIMIT_S)
     except OSError as error:

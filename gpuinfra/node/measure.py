@@ -16,8 +16,7 @@ def nccl_command(args: argparse.Namespace) -> int:
 
     from . import nccl
 
-    if not (0 < args.gib <= 64 and 0 < args.rounds <= 10_000):
-        print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
+    if _is_wrong(args):
         return WRONG_USE
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
         return _print(nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log"))
@@ -29,8 +28,7 @@ def pair_command(args: argparse.Namespace) -> int:
 
     from . import cloud, nccl, pair
 
-    if not (0 < args.gib <= 64 and 0 < args.rounds <= 10_000):
-        print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
+    if _is_wrong(args):
         return WRONG_USE
     try:
         assignment = pair.read(args.assignment or pair.ASSIGNMENT)
@@ -100,6 +98,14 @@ def ports_command(args: argparse.Namespace) -> int:
     from . import ports
 
     return _print(ports.ports())
+
+
+def _is_wrong(args: argparse.Namespace) -> bool:
+    """True, with a message, for a size or a number of rounds outside the limits."""
+    if 0 < args.gib <= 64 and 0 < args.rounds <= 10_000:
+        return False
+    print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")
+    return True
 
 
 def _print(result: dict[str, Any]) -> int:

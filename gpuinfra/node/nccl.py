@@ -65,15 +65,11 @@ class Libraries:
 
     def nccl(self, name: str, *arguments: Any) -> None:
         """Call NCCL."""
-        code = getattr(self._nccl, name)(*arguments)
-        if code:
-            raise Missing("%s failed: %s (%d)" % (name, _text(self._nccl.ncclGetErrorString(code)), code))
+        _call(self._nccl, name, self._nccl.ncclGetErrorString, *arguments)
 
     def cuda(self, name: str, *arguments: Any) -> None:
         """Call the CUDA runtime."""
-        code = getattr(self._cuda, name)(*arguments)
-        if code:
-            raise Missing("%s failed: %s (%d)" % (name, _text(self._cuda.cudaGetErrorString(code)), code))
+        _call(self._cuda, name, self._cuda.cudaGetErrorString, *arguments)
 
     def devices(self) -> int:
         """The number of GPUs that the runtime finds."""
@@ -252,8 +248,10 @@ def _load(names: list[str], what: str) -> ctypes.CDLL:
     raise Missing("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
 
 
-def _text(value: bytes | None) -> str:
-    return (value or b"?").decode("utf-8", "replace")
+def _call(library: ctypes.CDLL, name: str, explain: Any, *arguments: Any) -> None:
+    code = getattr(library, name)(*arguments)
+    if code:
+        raise Missing("%s failed: %s (%d)" % (name, (explain(code) or b"?").decode("utf-8", "replace"), code))
 
 
 def run(size: int, rounds: int, log: str) -> dict[str, Any]:

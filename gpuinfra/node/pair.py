@@ -20,7 +20,7 @@ from typing import Any, Callable, Mapping, Protocol
 from . import nccl
 from .cloud import CloudError, field
 from .console import Missing
-from .evidence import now
+from .log import utc_now
 from .outcome import shortened
 
 ASSIGNMENT = Path("/var/lib/gpuinfra/pair.json")
@@ -135,7 +135,12 @@ def meet(
     here, place = libraries.devices(), assignment["place"]
     if not here:
         raise Missing("the CUDA runtime finds no GPU")
-    mine: dict[str, Any] = {"schema": "gpuinfra.rendezvous/1", "run": assignment["run"], "gpus": here, "time": now()}
+    mine: dict[str, Any] = {
+        "schema": "gpuinfra.rendezvous/1",
+        "run": assignment["run"],
+        "gpus": here,
+        "time": utc_now(),
+    }
     if place == 0:
         one_id = libraries.unique_id()
         mine["unique_id"] = one_id.tobytes().hex()

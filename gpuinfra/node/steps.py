@@ -52,27 +52,19 @@ class Attempt:
         return j.DONE if self.code == 0 and self.proofs else j.FAILED
 
 
+@dataclass
 class Runner:
     """One run over the bundle's steps."""
 
-    def __init__(
-        self,
-        steps: Sequence[Step],
-        journal: j.Journal,
-        lock: j.Lock,
-        log: StepLog,
-        environment: Dict[str, str],
-        reports: Path,
-        options: argparse.Namespace,
-    ) -> None:
-        self.steps = steps
-        self.journal = journal
-        self.lock = lock
-        self.log = log
-        self.environment = environment
-        self.reports = reports
-        self.options = options
-        self.group: Optional[int] = None
+    steps: Sequence[Step]
+    journal: j.Journal
+    lock: j.Lock
+    log: StepLog
+    environment: Dict[str, str]
+    reports: Path
+    options: argparse.Namespace
+    group: Optional[int] = None
+    """The process group of the running step."""
 
     def run(self) -> int:
         """Run every step that is not done yet; stop at the first failure."""

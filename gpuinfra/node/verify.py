@@ -136,13 +136,14 @@ def _limited_to_phases(
 def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, Any]:
     """Probe this node and create its evidence."""
     from . import evidence
+    from .log import utc_now
     from .probe import probe_all
 
     node = optional(NODE) or {}
     journal = optional(STATE)
     folder = evidence.EvidenceFolder()
     newest = folder.newest()
-    started = evidence.now()
+    started = utc_now()
     probes = probe_all(
         evidence.needed_probes(expectation, phases), efa_devices=int(expectation.get("fabric_devices") or 0)
     )
@@ -157,7 +158,7 @@ def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dic
         seq=folder.next_number(),
         previous=None if newest is None else evidence.sha256(newest[2]),
         started=started,
-        finished=evidence.now(),
+        finished=utc_now(),
         host_keys=evidence.ssh_host_keys(),
         phases=phases,
     )

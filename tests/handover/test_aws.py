@@ -4,13 +4,14 @@ import http.server
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gpuinfra.handover.aws import PROOF_BODY, StsIdentity, check_proof, classify, parse_caller, parse_key
-from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
+from gpuinfra.handover.aws import NODE, PROOF_BODY, StsIdentity, check_proof, classify, parse_caller
+from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable, parse_key
 from gpuinfra.safe_text import printable
 
 SHA = "a" * 64
@@ -188,14 +189,13 @@ def test_scaling_failures_are_classified(message: str, kind: str) -> None:
 
 def test_keys_of_other_shapes_are_skipped() -> None:
     """Proofs, folders and foreign keys in the listing are skipped; both forms of a node's folder are read."""
-    prefix = "evidence/train/"
+    prefix, at = "evidence/train/", datetime.now(UTC)
     for name, owner in (("i-0abc", ""), ("AROAX:i-0abc", "AROAX")):
-        entry = {"Key": f"{prefix}{name}/1234-abcd/000007.json", "LastModified": None, "ETag": "e"}
-        ref = parse_key(prefix, entry)
+        ref = parse_key(NODE, prefix, f"{prefix}{name}/1234-abcd/000007.json", etag="e", modified=at)
         assert ref is not None
         assert (ref.owner, ref.instance_id, ref.seq) == (owner, "i-0abc", 7)
     for name in ("i-0abc/1234-abcd/000007.proof.json", "i-0abc/x", "../i-0abc/1234-abcd/000007.json", ""):
-        assert parse_key(prefix, {"Key": prefix + name, "LastModified": None}) is None
+        assert parse_key(NODE, prefix, prefix + name, etag="e", modified=at) is None
 
 
 def test_console_text_cannot_move_the_terminal() -> None:

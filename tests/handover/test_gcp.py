@@ -16,7 +16,7 @@ from pulumi.runtime.proto import provider_pb2_grpc
 
 from gpuinfra.handover import gcp
 from gpuinfra.handover.connect import ports_of
-from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortUnavailable
+from gpuinfra.handover.ports import GroupExpected, IdentityRefused, Ports, PortUnavailable, parse_key
 from gpuinfra.node import cloud as node_cloud
 from gpuinfra.node import upload
 from gpuinfra.node.evidence import EvidenceFolder
@@ -300,10 +300,9 @@ def test_googles_codes_are_classified(message: str, kind: str) -> None:
 )
 def test_names_of_other_shapes_are_skipped(name: str) -> None:
     """Only names of the documented shape are evidence."""
-    entry = {"name": f"{PREFIX}/{name}", "updated": "2026-11-21T09:00:00.123Z", "generation": "5"}
-    assert gcp.parse_key(f"{PREFIX}/", entry) is None
-    good = {**entry, "name": f"{PREFIX}/7/{BOOT}/000012.json"}
-    found = gcp.parse_key(f"{PREFIX}/", good)
+    at = datetime.datetime.now(datetime.UTC)
+    assert parse_key(gcp.NODE, f"{PREFIX}/", f"{PREFIX}/{name}", etag="5", modified=at) is None
+    found = parse_key(gcp.NODE, f"{PREFIX}/", f"{PREFIX}/7/{BOOT}/000012.json", etag="5", modified=at)
     assert found is not None
     assert (found.instance_id, found.seq, found.etag) == ("7", 12, "5")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
 from ..table import Row, Table, absent, failure
+
+if TYPE_CHECKING:
+    from typing import TypeGuard  # Python 3.10
 
 KINDS: list[type[Check]] = []
 """All checks whose modules are imported."""
@@ -96,7 +99,7 @@ def judged(found: Any, expected: Any, problems: list[str], unit: str | None = No
     return failed(found, expected, listed(problems), unit, hint) if problems else passed(found, expected, unit)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """True for an int or a float; a bool is not a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
