@@ -136,13 +136,11 @@ def role_policies(store: Store, role: str) -> Iterator[str]:
         return
     for inline in found.plain.get("inlinePolicies") or []:
         yield str(inline.get("policy") or "{}")
-    for one in store.list("aws:iam/rolePolicy:RolePolicy"):
-        if one.plain.get("role") == role:
-            yield str(one.plain["policy"])
+    for one in store.where("aws:iam/rolePolicy:RolePolicy", role=role):
+        yield str(one.plain["policy"])
     arns = list(found.plain.get("managedPolicyArns") or [])
-    for one in store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
-        if one.plain.get("role") == role:
-            arns.append(str(one.plain["policyArn"]))
+    attached = store.where("aws:iam/rolePolicyAttachment:RolePolicyAttachment", role=role)
+    arns += [str(one.plain["policyArn"]) for one in attached]
     for arn in arns:
         if made := store.find("aws:iam/policy:Policy", arn):
             yield str(made.plain["policy"])

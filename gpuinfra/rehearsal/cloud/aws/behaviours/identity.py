@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROLE = "aws:iam/role:Role"
 PROFILE = "aws:iam/instanceProfile:InstanceProfile"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 _DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy", "aws:iam/policy:Policy": "policy"}
 
 
@@ -40,6 +41,11 @@ def _taken(kind: str, call: str) -> CloudError:
     )
 
 
+def _need_role(cloud: Cloud, role: str, call: str) -> None:
+    if cloud.store.find(ROLE, role) is None and cloud.external(role) is None:
+        raise CloudError("NoSuchEntity", f"The role with name {role} cannot be found.", call, status=404)
+
+
 @behaves
 class Role(Behaviour):
     types = (ROLE,)
@@ -57,22 +63,12 @@ class Role(Behaviour):
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         """`forceDetachPolicies` detaches policies; the provider never removes a role from an instance profile."""
-        for one in cloud.store.list(PROFILE):
-            if one.plain.get("role") == resource.id:
-                raise CloudError(
-                    "DeleteConflict",
-                    "Cannot delete entity, must remove roles from instance profile first.",
-                    "IAM: DeleteRole",
-                    status=409,
-                )
-        for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
-            if one.plain.get("role") == resource.id and not resource.plain.get("forceDetachPolicies"):
-                raise CloudError(
-                    "DeleteConflict",
-                    "Cannot delete entity, must detach all policies first.",
-                    "IAM: DeleteRole",
-                    status=409,
-                )
+        if cloud.store.where(PROFILE, role=resource.id):
+            text = "Cannot delete entity, must remove roles from instance profile first."
+            raise CloudError("DeleteConflict", text, "IAM: DeleteRole", status=409)
+        if cloud.store.where(ATTACHMENT, role=resource.id) and not resource.plain.get("forceDetachPolicies"):
+            text = "Cannot delete entity, must detach all policies first."
+            raise CloudError("DeleteConflict", text, "IAM: DeleteRole", status=409)
 
 
 @behaves
@@ -81,14 +77,8 @@ class InstanceProfile(Behaviour):
     taken = _taken("Instance Profile", "CreateInstanceProfile")
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        role = call.plain.get("role")
-        if role and cloud.store.find(ROLE, str(role)) is None and cloud.external(str(role)) is None:
-            raise CloudError(
-                "NoSuchEntity",
-                f"The role with name {role} cannot be found.",
-                "IAM: AddRoleToInstanceProfile",
-                status=404,
-            )
+        if role := call.plain.get("role"):
+            _need_role(cloud, str(role), "IAM: AddRoleToInstanceProfile")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"uniqueId": f"AIPA{cloud.store.next('AIPA'):017d}", "createDate": "2026-01-01T00:00:00Z"}
@@ -96,17 +86,13 @@ class InstanceProfile(Behaviour):
 
 @behaves
 class RolePart(Behaviour):
-    types = ("aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+    types = ("aws:iam/rolePolicy:RolePolicy", ATTACHMENT)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         return _document(call) if call.token in _DOCUMENTS else iter(())
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        role = str(call.plain.get("role"))
-        if cloud.store.find(ROLE, role) is None and cloud.external(role) is None:
-            raise CloudError(
-                "NoSuchEntity", f"The role with name {role} cannot be found.", "IAM: PutRolePolicy", status=404
-            )
+        _need_role(cloud, str(call.plain.get("role")), "IAM: PutRolePolicy")
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         """`<role>/<policy arn>` and `<role>:<policy>`, the forms of import ids."""
@@ -127,11 +113,9 @@ class Policy(Behaviour):
         return arn_of(call.token, "", call.plain, call.region)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.list("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
-            if one.plain.get("policyArn") == resource.id:
-                raise CloudError(
-                    "DeleteConflict", "Cannot delete a policy attached to entities.", "IAM: DeletePolicy", status=409
-                )
+        if cloud.store.where(ATTACHMENT, policyArn=resource.id):
+            text = "Cannot delete a policy attached to entities."
+            raise CloudError("DeleteConflict", text, "IAM: DeletePolicy", status=409)
 
 
 @behaves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import places
 from gpuinfra.rehearsal.cloud.core import ids, wire
@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
+    from gpuinfra.rehearsal.cloud.core.store import Resource
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -23,36 +23,58 @@ NAT = "aws:ec2/natGateway:NatGateway"
 SECURITY = "aws:ec2/securityGroup:SecurityGroup"
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 TABLE = "aws:ec2/routeTable:RouteTable"
+ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+EIP = "aws:ec2/eip:Eip"
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 
 
-def _violation(what: str, id: str, operation: str) -> CloudError:
-    text = f"The {what} '{id}' has dependencies and cannot be deleted."
-    return CloudError("DependencyViolation", text, f"EC2: {operation}")
+RULES = (
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+)
+_MISSING = {
+    VPC: ("InvalidVpcID.NotFound", "vpc"),
+    SUBNET: ("InvalidSubnetID.NotFound", "subnet"),
+    EIP: ("InvalidAllocationID.NotFound", "allocation"),
+    SECURITY: ("InvalidGroup.NotFound", "security group"),
+    TABLE: ("InvalidRouteTableID.NotFound", "routeTable"),
+}
+"""Type -> code of the error where it does not exist, and EC2's word for it."""
 
 
-def _using(store: Store, keys: dict[str, tuple[str, ...]], id: str) -> bool:
-    """Whether a resource of these types refers to the id in one of these inputs."""
-    for token, inputs in keys.items():
-        for one in store.list(token):
-            plain = one.plain
-            if any(id in wire.strings(plain.get(key)) for key in inputs):
-                return True
-    return False
+class Ec2(Behaviour):
+    """A resource that needs others and that others hold."""
 
+    needs: dict[str, str] = {}
+    """Input -> type of the resource that it names, which must exist. What the account held before is believed."""
+    holders: dict[str, str] = {}
+    """Type -> its input that names this resource and so blocks the deletion."""
 
-def _need(cloud: Cloud, token: str, id: Any, code: str, what: str) -> Resource | None:
-    """A resource that another one needs. Raises CloudError where it does not exist; what the account held before is believed."""
-    if not isinstance(id, str) or cloud.external(id) is not None:
-        return None
-    found = cloud.store.find(token, id)
-    if found is None:
-        raise CloudError(code, f"The {what} ID '{id}' does not exist", "EC2")
-    return found
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        for key, token in self.needs.items():
+            id = call.plain.get(key)
+            if isinstance(id, str) and cloud.external(id) is None and cloud.store.find(token, id) is None:
+                code, what = _MISSING[token]
+                raise CloudError(code, f"The {what} ID '{id}' does not exist", "EC2")
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if self.is_held(cloud, resource):
+            text = f"The {_MISSING[resource.type][1]} '{resource.id}' has dependencies and cannot be deleted."
+            raise CloudError("DependencyViolation", text, f"EC2: Delete{ids.class_name(resource.type)}")
+
+    def is_held(self, cloud: Cloud, resource: Resource) -> bool:
+        """Whether another resource refers to this one."""
+        return any(
+            resource.id in wire.strings(one.plain.get(key))
+            for token, key in self.holders.items()
+            for one in cloud.store.list(token)
+        )
 
 
 @behaves
-class Vpc(Behaviour):
+class Vpc(Ec2):
     types = (VPC,)
+    holders = dict.fromkeys((SUBNET, GATEWAY, SECURITY, ENDPOINT, TABLE), "vpcId")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         number = ids.hexa(cloud.store.next("default"), 17)
@@ -62,25 +84,21 @@ class Vpc(Behaviour):
             "defaultRouteTableId": f"rtb-d{number[1:]}",
             "mainRouteTableId": f"rtb-d{number[1:]}",
             "dhcpOptionsId": "dopt-" + "0" * 16 + "1",
-            "enableDnsSupport": call.outputs.get("enableDnsSupport", True)
-            if call.inputs.get("enableDnsSupport") is not None
-            else True,
-            "instanceTenancy": call.outputs.get("instanceTenancy") if call.inputs.get("instanceTenancy") else "default",
+            "enableDnsSupport": call.plain.get("enableDnsSupport") is not False,
+            "instanceTenancy": call.plain.get("instanceTenancy") or "default",
         }
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        tied = {SUBNET: ("vpcId",), GATEWAY: ("vpcId",), SECURITY: ("vpcId",), ENDPOINT: ("vpcId",), TABLE: ("vpcId",)}
-        if _using(cloud.store, tied, resource.id):
-            raise _violation("vpc", resource.id, "DeleteVpc")
 
 
 @behaves
-class Subnet(Behaviour):
+class Subnet(Ec2):
     types = (SUBNET,)
+    needs = {"vpcId": VPC}
+    holders = {NAT: "subnetId", LUSTRE: "subnetIds", ENDPOINT: "subnetIds"}
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
+        super().before_create(cloud, call)
         plain = call.plain
-        vpc = _need(cloud, VPC, plain.get("vpcId"), "InvalidVpcID.NotFound", "vpc")
+        vpc = cloud.store.find(VPC, str(plain.get("vpcId")))
         zone = plain.get("availabilityZoneId") or plain.get("availabilityZone")
         if zone and zone not in [one for pair in places.zones(call.region) for one in pair]:
             allowed = ", ".join(f"{id} ({name})" for name, id in places.zones(call.region))
@@ -94,16 +112,10 @@ class Subnet(Behaviour):
         block = ipaddress.ip_network(plain["cidrBlock"])
         if not block.subnet_of(ipaddress.ip_network(str(vpc.plain["cidrBlock"]))):  # type: ignore[arg-type]
             raise CloudError("InvalidSubnet.Range", f"The CIDR '{block}' is invalid.", "EC2: CreateSubnet")
-        for one in cloud.store.list(SUBNET):
-            other = one.plain
-            if (
-                other.get("vpcId") == vpc.id
-                and other.get("cidrBlock")
-                and block.overlaps(ipaddress.ip_network(other["cidrBlock"]))
-            ):
-                raise CloudError(
-                    "InvalidSubnet.Conflict", f"The CIDR '{block}' conflicts with another subnet", "EC2: CreateSubnet"
-                )
+        others = [str(one.plain.get("cidrBlock") or "") for one in cloud.store.where(SUBNET, vpcId=vpc.id)]
+        if any(block.overlaps(ipaddress.ip_network(other)) for other in others if other):
+            text = f"The CIDR '{block}' conflicts with another subnet"
+            raise CloudError("InvalidSubnet.Conflict", text, "EC2: CreateSubnet")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
@@ -115,60 +127,52 @@ class Subnet(Behaviour):
         )
         call.outputs |= {"availabilityZone": name, "availabilityZoneId": places.zone_id(call.region, name) or first[1]}
 
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        tied = {
-            NAT: ("subnetId",),
-            "aws:fsx/lustreFileSystem:LustreFileSystem": ("subnetIds",),
-            ENDPOINT: ("subnetIds",),
-        }
-        busy = any(
-            one["subnet"] == resource.id and one["state"] != "terminated" for one in cloud.fleet.instances().values()
-        )
-        if busy or _using(cloud.store, tied, resource.id):
-            raise _violation("subnet", resource.id, "DeleteSubnet")
+    def is_held(self, cloud: Cloud, resource: Resource) -> bool:
+        here = (one for one in cloud.fleet.running() if one["cloud"] == "aws")
+        return any(one["subnet"] == resource.id for one in here) or super().is_held(cloud, resource)
 
 
 @behaves
-class InternetGateway(Behaviour):
+class InternetGateway(Ec2):
     types = (GATEWAY,)
+    needs = {"vpcId": VPC}
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
+        super().before_create(cloud, call)
         vpc = call.plain.get("vpcId")
-        _need(cloud, VPC, vpc, "InvalidVpcID.NotFound", "vpc")
-        if vpc and any(one.plain.get("vpcId") == vpc for one in cloud.store.list(GATEWAY)):
+        if vpc and cloud.store.where(GATEWAY, vpcId=vpc):
             text = f"Network {vpc} already has an internet gateway attached"
             raise CloudError("Resource.AlreadyAssociated", text, "EC2: AttachInternetGateway")
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         vpc = resource.plain.get("vpcId")
-        subnets = {one.id for one in cloud.store.list(SUBNET) if one.plain.get("vpcId") == vpc}
+        subnets = {one.id for one in cloud.store.where(SUBNET, vpcId=vpc)}
         if any(one.plain.get("subnetId") in subnets for one in cloud.store.list(NAT)):
             text = f"Network {vpc} has some mapped public address(es). Please unmap those public address(es) before detaching the gateway."
             raise CloudError("DependencyViolation", text, "EC2: DetachInternetGateway")
 
 
 @behaves
-class NatGateway(Behaviour):
+class NatGateway(Ec2):
     types = (NAT,)
+    needs = {"subnetId": SUBNET, "allocationId": EIP}
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        plain = call.plain
-        _need(cloud, SUBNET, plain.get("subnetId"), "InvalidSubnetID.NotFound", "subnet")
-        address = plain.get("allocationId")
-        _need(cloud, "aws:ec2/eip:Eip", address, "InvalidAllocationID.NotFound", "allocation")
-        if address and any(one.plain.get("allocationId") == address for one in cloud.store.list(NAT)):
+        super().before_create(cloud, call)
+        address = call.plain.get("allocationId")
+        if address and cloud.store.where(NAT, allocationId=address):
             text = f"Elastic IP address [{address}] is already associated"
             raise CloudError("Resource.AlreadyAssociated", text, "EC2: CreateNatGateway")
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        address = cloud.store.find("aws:ec2/eip:Eip", str(call.plain.get("allocationId")))
+        address = cloud.store.find(EIP, str(call.plain.get("allocationId")))
         if address:
             call.outputs["publicIp"] = address.outputs["publicIp"]
 
 
 @behaves
 class Eip(Behaviour):
-    types = ("aws:ec2/eip:Eip",)
+    types = (EIP,)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         # 203.0.113.0/24 is TEST-NET-3 (RFC 5737), which is not assigned.
@@ -176,14 +180,16 @@ class Eip(Behaviour):
         call.outputs |= {"publicIp": address, "allocationId": call.id, "domain": "vpc"}
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if any(one.plain.get("allocationId") == resource.id for one in cloud.store.list(NAT)):
+        if cloud.store.where(NAT, allocationId=resource.id):
             text = f"Address with allocation id [{resource.id}] cannot be released because it is locked to your account or in use"
             raise CloudError("InvalidIPAddress.InUse", text, "EC2: ReleaseAddress")
 
 
 @behaves
-class SecurityGroup(Behaviour):
+class SecurityGroup(Ec2):
     types = (SECURITY,)
+    needs = {"vpcId": VPC}
+    holders = {LUSTRE: "securityGroupIds", ENDPOINT: "securityGroupIds"}
     unique = (("name", "vpcId"),)
     taken = CloudError("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
 
@@ -193,43 +199,26 @@ class SecurityGroup(Behaviour):
             call.inputs["__defaults"] = [*call.inputs.get("__defaults", []), "description"]
         return iter(())
 
-    def before_create(self, cloud: Cloud, call: Call) -> None:
-        _need(cloud, VPC, call.plain.get("vpcId"), "InvalidVpcID.NotFound", "vpc")
-
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        for kind in ("Ingress", "Egress"):
-            for one in cloud.store.list(f"aws:vpc/securityGroup{kind}Rule:SecurityGroup{kind}Rule"):
-                plain = one.plain
-                if (
-                    plain.get("referencedSecurityGroupId") == resource.id
-                    and plain.get("securityGroupId") != resource.id
-                ):
-                    raise CloudError(
-                        "DependencyViolation",
-                        f"resource {resource.id} has a dependent object",
-                        "EC2: DeleteSecurityGroup",
-                    )
-        tied = {"aws:fsx/lustreFileSystem:LustreFileSystem": ("securityGroupIds",), ENDPOINT: ("securityGroupIds",)}
-        busy = any(resource.id in (interface.get("securityGroups") or [])
-                   for one in cloud.fleet.instances().values() if one["state"] != "terminated" for interface in one["interfaces"])  # fmt: skip
-        if busy or _using(cloud.store, tied, resource.id):
+        rules = [one for kind in RULES for one in cloud.store.where(kind, referencedSecurityGroupId=resource.id)]
+        named = any(one.plain.get("securityGroupId") != resource.id for one in rules)
+        interfaces = [card for one in cloud.fleet.running() if one["cloud"] == "aws" for card in one["interfaces"]]
+        busy = any(resource.id in (card.get("securityGroups") or []) for card in interfaces)
+        if named or busy or self.is_held(cloud, resource):
             text = f"resource {resource.id} has a dependent object"
             raise CloudError("DependencyViolation", text, "EC2: DeleteSecurityGroup")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         """A group's own rules are deleted with it."""
-        for kind in ("Ingress", "Egress"):
-            for one in cloud.store.list(f"aws:vpc/securityGroup{kind}Rule:SecurityGroup{kind}Rule"):
-                if one.plain.get("securityGroupId") == resource.id:
-                    cloud.store.remove(one)
+        for kind in RULES:
+            for one in cloud.store.where(kind, securityGroupId=resource.id):
+                cloud.store.remove(one)
 
 
 @behaves
-class SecurityGroupRule(Behaviour):
-    types = (
-        "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
-        "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
-    )
+class SecurityGroupRule(Ec2):
+    types = RULES
+    needs = {"securityGroupId": SECURITY}
     taken = CloudError("InvalidPermission.Duplicate", "the specified rule already exists", status=409)
 
     _PEERS = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
@@ -242,9 +231,6 @@ class SecurityGroupRule(Behaviour):
                 f"exactly one of {', '.join(self._PEERS)} must be given, got {' and '.join(given) or 'none'}",
             )
 
-    def before_create(self, cloud: Cloud, call: Call) -> None:
-        _need(cloud, SECURITY, call.plain.get("securityGroupId"), "InvalidGroup.NotFound", "security group")
-
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         plain = call.plain
         shape = [str(plain.get(key, "")) for key in ("ipProtocol", "fromPort", "toPort", *self._PEERS)]
@@ -252,12 +238,10 @@ class SecurityGroupRule(Behaviour):
 
 
 @behaves
-class Route(Behaviour):
+class Route(Ec2):
     types = ("aws:ec2/route:Route",)
+    needs = {"routeTableId": TABLE}
     taken = CloudError("RouteAlreadyExists", "The route identified by that destination already exists.", status=409)
-
-    def before_create(self, cloud: Cloud, call: Call) -> None:
-        _need(cloud, TABLE, call.plain.get("routeTableId"), "InvalidRouteTableID.NotFound", "routeTable")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"origin": "CreateRoute", "state": "active"}
@@ -269,17 +253,15 @@ class Route(Behaviour):
 
 
 @behaves
-class RouteTableAssociation(Behaviour):
-    types = ("aws:ec2/routeTableAssociation:RouteTableAssociation",)
+class RouteTableAssociation(Ec2):
+    types = (ASSOCIATION,)
+    needs = {"routeTableId": TABLE}
     unique = (("subnetId", "region"),)
     taken = CloudError(
         "Resource.AlreadyAssociated",
         "the specified association for route table conflicts with an existing association of {name}",
         status=409,
     )
-
-    def before_create(self, cloud: Cloud, call: Call) -> None:
-        _need(cloud, TABLE, call.plain.get("routeTableId"), "InvalidRouteTableID.NotFound", "routeTable")
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         """`<subnet or gateway>/<route table>`"""
@@ -292,24 +274,20 @@ class RouteTableAssociation(Behaviour):
 
 
 @behaves
-class RouteTable(Behaviour):
+class RouteTable(Ec2):
     types = (TABLE,)
-
-    def before_create(self, cloud: Cloud, call: Call) -> None:
-        _need(cloud, VPC, call.plain.get("vpcId"), "InvalidVpcID.NotFound", "vpc")
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if _using(cloud.store, {"aws:ec2/routeTableAssociation:RouteTableAssociation": ("routeTableId",)}, resource.id):
-            raise _violation("routeTable", resource.id, "DeleteRouteTable")
+    needs = {"vpcId": VPC}
+    holders = {ASSOCIATION: "routeTableId"}
 
 
 @behaves
-class VpcEndpoint(Behaviour):
+class VpcEndpoint(Ec2):
     types = (ENDPOINT,)
+    needs = {"vpcId": VPC}
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
+        super().before_create(cloud, call)
         plain = call.plain
-        _need(cloud, VPC, plain.get("vpcId"), "InvalidVpcID.NotFound", "vpc")
         name = str(plain.get("serviceName") or "")
         regional = name.startswith("com.amazonaws.") and name.count(".") > 2 and ".s3-global." not in name
         if regional and not name.startswith(f"com.amazonaws.{call.region}.") and not plain.get("serviceRegion"):

@@ -85,12 +85,8 @@ class BucketPart(Behaviour):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("bucket"))
         if not access.bucket_exists(cloud.store, name) and cloud.external(name) is None:
-            raise CloudError(
-                "NoSuchBucket",
-                "The specified bucket does not exist",
-                f"S3: PutBucket{call.token[-6:]}",
-                status=404,
-            )
+            text = "The specified bucket does not exist"
+            raise CloudError("NoSuchBucket", text, f"S3: PutBucket{call.token[-6:]}", status=404)
         if "ObjectLock" in call.token:
             versions = [one for one in cloud.store.list("aws:s3/bucketVersioning:BucketVersioning") if one.id == name]
             on = any((one.plain.get("versioningConfiguration") or {}).get("status") == "Enabled" for one in versions)
@@ -173,9 +169,10 @@ class LustreFileSystem(Behaviour):
             raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        for one in cloud.store.list("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"):
-            if one.plain.get("fileSystemId") == resource.id:
-                cloud.store.remove(one)
+        for one in cloud.store.where(
+            "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", fileSystemId=resource.id
+        ):
+            cloud.store.remove(one)
 
 
 @behaves

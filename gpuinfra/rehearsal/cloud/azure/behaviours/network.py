@@ -21,16 +21,41 @@ NAT = "azure-native:network:NatGateway"
 ADDRESS = "azure-native:network:PublicIPAddress"
 
 
-def _users(store: Store, id: str, *, beside: str = "") -> list[Resource]:
+def _users(store: Store, id: str) -> list[Resource]:
     """Resources whose inputs name an id, without the thing itself and what lies below it."""
     return [
         one
         for one in store.list()
         if one.type.startswith("azure-native:")
         and not one.id.lower().startswith(id.lower())
-        and one.type != beside
         and any(id.lower() == text.lower() for text in wire.strings(one.inputs))
     ]
+
+
+_IN_USE = {
+    SUBNET: ("InUseSubnetCannotBeDeleted", "Subnet"),
+    GUARD: ("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group"),
+    NAT: ("InUseNatGatewayCannotBeDeleted", "NAT gateway"),
+    ADDRESS: ("PublicIPAddressCannotBeDeleted", "Public IP address"),
+}
+"""Type -> code of the error while it is in use, and its name in the text."""
+
+
+def _in_use(resource: Resource, user: Resource) -> AzureError:
+    code, kind = _IN_USE[resource.type]
+    text = f"{kind} {resource.id.rsplit('/', 1)[-1]} is in use by {user.id} and cannot be deleted."
+    return AzureError(code, text, status=409)
+
+
+@behaves
+class Used(Behaviour):
+    """A resource that is not deleted while another one names it."""
+
+    types = (GUARD, NAT)
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if users := _users(cloud.store, resource.id):
+            raise _in_use(resource, users[0])
 
 
 @behaves
@@ -40,7 +65,7 @@ class Network(Behaviour):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list(SUBNET):
             if one.id.lower().startswith(resource.id.lower() + "/") and (users := _users(cloud.store, one.id)):
-                raise _in_use("InUseSubnetCannotBeDeleted", "Subnet", one, users[0])
+                raise _in_use(one, users[0])
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.list(SUBNET):
@@ -49,7 +74,7 @@ class Network(Behaviour):
 
 
 @behaves
-class Subnet(Behaviour):
+class Subnet(Used):
     types = (SUBNET,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -85,31 +110,9 @@ class Subnet(Behaviour):
 
     before_update = before_create
 
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud.store, resource.id):
-            raise _in_use("InUseSubnetCannotBeDeleted", "Subnet", resource, users[0])
-
 
 @behaves
-class Guard(Behaviour):
-    types = (GUARD,)
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud.store, resource.id):
-            raise _in_use("InUseNetworkSecurityGroupCannotBeDeleted", "Network security group", resource, users[0])
-
-
-@behaves
-class Gateway(Behaviour):
-    types = (NAT,)
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud.store, resource.id):
-            raise _in_use("InUseNatGatewayCannotBeDeleted", "NAT gateway", resource, users[0])
-
-
-@behaves
-class Address(Behaviour):
+class Address(Used):
     types = (ADDRESS,)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -118,12 +121,3 @@ class Address(Behaviour):
     def updated(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
         call.outputs["ipAddress"] = call.old.outputs.get("ipAddress")
-
-    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        if users := _users(cloud.store, resource.id):
-            raise _in_use("PublicIPAddressCannotBeDeleted", "Public IP address", resource, users[0])
-
-
-def _in_use(code: str, kind: str, resource: Resource, user: Resource) -> AzureError:
-    text = f"{kind} {resource.id.rsplit('/', 1)[-1]} is in use by {user.id} and cannot be deleted."
-    return AzureError(code, text, status=409)
