@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from types import FunctionType
 from typing import TYPE_CHECKING, Protocol
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
 
 Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
 """A rule: takes a declaration and the day, and yields findings."""
+
+
+def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
+    """The rules of a module, which are its own public functions, in their order: `RULES = rules_in(vars())`."""
+    return tuple(
+        one
+        for name, one in module.items()
+        if isinstance(one, FunctionType) and one.__module__ == module["__name__"] and not name.startswith("_")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec
@@ -97,10 +97,4 @@ def spot_price_limit_is_unset(spec: ClusterSpec, today: date) -> Iterator[Findin
                 )
 
 
-RULES: tuple[Rule, ...] = (
-    block_window_is_open,
-    reservation_covers_pool,
-    reservation_has_one_id,
-    fallback_replaces_reservations,
-    spot_price_limit_is_unset,
-)
+RULES = rules_in(vars())

@@ -8,7 +8,7 @@ from datetime import date
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -105,11 +105,4 @@ def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[
             yield warn(f"audit.{name}", what, "remove it, or make sure that you need no older records")
 
 
-RULES: tuple[Rule, ...] = (
-    cidr_is_private,
-    image_is_prebuilt_without_egress,
-    ssh_is_not_open_to_internet,
-    compliance_lock_is_confirmed,
-    audit_trail_is_enabled,
-    weakened_protection_is_reported,
-)
+RULES = rules_in(vars())

@@ -8,7 +8,7 @@ from datetime import date
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.cost.price import node_price
 from gpuinfra.findings import Finding, info, warn
 from gpuinfra.spec.model import ClusterSpec
@@ -41,4 +41,4 @@ def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield warn("budget.recipients", what, "add an e-mail address")
 
 
-RULES: tuple[Rule, ...] = (price_is_known, budget_has_recipients)
+RULES = rules_in(vars())

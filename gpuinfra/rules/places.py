@@ -8,7 +8,7 @@ from datetime import date
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import machines_of, pools_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
 from gpuinfra.spec.messages import listed, nearest
@@ -145,12 +145,4 @@ def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(f"{path}.quota_vcpus", f"is {pool.quota_vcpus}, but the pool needs {need} vCPUs", hint)
 
 
-RULES: tuple[Rule, ...] = (
-    region_is_known,
-    zone_is_in_region,
-    machine_is_known,
-    machine_record_is_valid,
-    capacity_kind_is_offered,
-    zone_offers_machine,
-    quota_covers_pool,
-)
+RULES = rules_in(vars())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -146,14 +146,4 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(path, f"has the key {shown(key)}, which has a reserved prefix", "rename the key")
 
 
-RULES: tuple[Rule, ...] = (
-    names_are_unique,
-    mount_is_not_a_system_path,
-    cluster_layer_has_pools,
-    layer_is_created_or_used,
-    storage_needs_site,
-    storage_kind_is_supported,
-    site_storage_is_repeated,
-    floor_is_reachable,
-    tags_are_allowed,
-)
+RULES = rules_in(vars())

@@ -9,7 +9,7 @@ from datetime import date
 from gpuinfra.catalog import mig
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.node.heat import LIMIT_S as HEAT_S
@@ -34,6 +34,18 @@ _NEEDED_MINUTES = {
 """Burn-in level -> minutes from the first boot of a node to its evidence, at most. Every deadline covers level 1."""
 
 
+def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client are compatible with each other and with the machine type."""
+    cloud = profile_of(spec.cloud)
+    for path, pool, machine in pools_of(spec):
+        image, _ = cloud.image(spec, pool, machine)
+        for conflict in pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts:
+            field = _PATHS.get(conflict.name, f"software.{conflict.name}")
+            if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed"):
+                field = f"{path}.image"
+            yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
+
+
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The MIG layout of a pool fits each GPU of its machine type."""
     for path, pool, machine in pools_of(spec):
@@ -54,16 +66,4 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
         )
 
 
-def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client are compatible with each other and with the machine type."""
-    cloud = profile_of(spec.cloud)
-    for path, pool, machine in pools_of(spec):
-        image, _ = cloud.image(spec, pool, machine)
-        for conflict in pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts:
-            field = _PATHS.get(conflict.name, f"software.{conflict.name}")
-            if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed"):
-                field = f"{path}.image"
-            yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
-
-
-RULES: tuple[Rule, ...] = (software_is_compatible, mig_layout_fits, deadline_covers_burn_in)
+RULES = rules_in(vars())

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws import regions
 from gpuinfra.clouds.machines import pools_of
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Block, Reserved, Spot
 from gpuinfra.spec.messages import listed
@@ -152,14 +153,4 @@ def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Fi
                 yield info(f"{path}.capacity[{j}].overflow", what)
 
 
-RULES = (
-    block_is_offered_in_region,
-    block_is_purchasable,
-    reservation_is_in_zone,
-    reservation_size_is_allowed,
-    reservation_id_is_valid,
-    pool_fills_racks,
-    on_demand_is_offered,
-    spot_price_limit_is_allowed,
-    overflow_depends_on_on_demand,
-)
+RULES = rules_in(vars())

@@ -6,11 +6,12 @@ They check machine types that a declaration describes in `machines`; tests check
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds.machines import pools_of
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error
 from gpuinfra.spec.model import ClusterSpec
 
@@ -107,11 +108,4 @@ def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[
             yield error(path, what, hint)
 
 
-RULES: tuple[Callable[[ClusterSpec, date], Iterator[Finding]], ...] = (
-    fabric_devices_fit_machine,
-    card_has_one_fabric_device,
-    primary_interface_has_address,
-    interfaces_fit_cards,
-    card_supports_fabric,
-    shared_cards_have_one_interface,
-)
+RULES = rules_in(vars())

@@ -9,6 +9,7 @@ from datetime import date
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES
 from gpuinfra.clouds.machines import machines_of, pools_of
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -158,15 +159,4 @@ def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Find
         yield warn("access.operators", what, "attach the policies of `gpuinfra permissions` to the operators")
 
 
-RULES = (
-    machine_has_efa,
-    efa_pools_share_zone,
-    p4_pools_are_alone,
-    subnet_has_enough_addresses,
-    one_local_zone,
-    existing_network_covers_zones,
-    root_disk_is_allowed,
-    image_fits_machine,
-    idle_connections_are_dropped,
-    access_uses_session_manager,
-)
+RULES = rules_in(vars())

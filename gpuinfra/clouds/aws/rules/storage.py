@@ -7,6 +7,7 @@ from datetime import date
 
 from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS
 from gpuinfra.clouds.machines import machines_of, nearest_value
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -145,14 +146,4 @@ def bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(path, what, "use the name without s3://")
 
 
-RULES = (
-    lustre_tier_is_offered,
-    lustre_size_is_billed,
-    lustre_efa_is_supported,
-    lustre_is_in_pool_zone,
-    lustre_metadata_iops_are_offered,
-    lustre_backup_is_supported,
-    lustre_bucket_link_is_supported,
-    lustre_version_is_supported,
-    bucket_name_is_valid,
-)
+RULES = rules_in(vars())

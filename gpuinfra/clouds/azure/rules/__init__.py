@@ -11,7 +11,7 @@ from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
 from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.machines import nearest_value, pools_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.messages import listed
@@ -187,18 +187,4 @@ def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield info("where.region", what)
 
 
-RULES: tuple[Rule, ...] = (
-    infiniband_pool_has_one_capacity_kind,
-    infiniband_pool_fits_scale_set,
-    network_avoids_rdma_range,
-    reservation_supports_machine,
-    spot_is_cheaper,
-    image_fits_vm_size,
-    multi_node_pool_has_infiniband,
-    lustre_sku_is_offered,
-    lustre_is_in_clients_zone,
-    lustre_subnet_is_large_enough,
-    node_subnet_is_large_enough,
-    region_has_pair,
-    *access.RULES,
-)
+RULES = (*rules_in(vars()), *access.RULES)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, WORKSPACE_DAYS
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import named
 from gpuinfra.spec.capacity import Reserved
@@ -207,18 +207,4 @@ def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding
             yield info(f"{path}.canary", what, "lower at_once_percent for a smaller batch")
 
 
-RULES: tuple[Rule, ...] = (
-    evidence_account_is_reachable,
-    evidence_ranges_are_public,
-    operators_are_object_ids,
-    bastion_is_public,
-    bastion_subnet_fits,
-    lustre_importer_is_named,
-    lustre_import_uses_account_keys,
-    container_export_is_manual,
-    existing_network_ids_are_valid,
-    reservation_is_group_id,
-    audit_settings_fit_azure,
-    host_encryption_is_registered,
-    renewal_batch_is_allowed,
-)
+RULES = rules_in(vars())

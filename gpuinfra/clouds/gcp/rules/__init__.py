@@ -11,7 +11,7 @@ from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.machines import nearest_value, pools_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.messages import listed
@@ -156,17 +156,4 @@ def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Findin
             yield error(f"storage[{i}].capacity_gib", what, f"use {-(-size // 2560) * 2560}")
 
 
-RULES: tuple[Rule, ...] = (
-    project_id_is_valid,
-    reservation_name_is_valid,
-    rdma_pools_share_zone,
-    machine_has_gpudirect,
-    gpudirect_stacks_are_not_mixed,
-    subnets_have_enough_addresses,
-    network_quota_is_enough,
-    disk_settings_fit_family,
-    image_fits_architecture,
-    lustre_size_is_offered,
-    filestore_size_is_offered,
-    *site.RULES,
-)
+RULES = (*rules_in(vars()), *site.RULES)

@@ -11,7 +11,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.machines import machines_of
-from gpuinfra.clouds.profile import Rule
+from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
@@ -63,17 +63,6 @@ def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield info("access.ssh_from", what, "open port 22 in the existing network yourself")
 
 
-def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Operators are IAM members with a type prefix, and not allUsers."""
-    for i, one in enumerate(spec.access.operators):
-        if not _MEMBER.fullmatch(one):
-            what = f"is {shown(one)}; allowed: an IAM member with the prefix {listed(_KINDS)}"
-            hint = (
-                "use a form such as group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
-            )
-            yield error(f"access.operators[{i}]", what, hint)
-
-
 def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """An existing network has a subnet for the region; other keys are networks of the machine types."""
     existing = spec.network.existing
@@ -108,6 +97,17 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual: a destroy deletes changes since the last export"
             hint = "run the output export_commands before a destroy or a tier change, or remove bucket to retain the file system"
             yield info(f"storage[{i}].bucket", what, hint)
+
+
+def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Operators are IAM members with a type prefix, and not allUsers."""
+    for i, one in enumerate(spec.access.operators):
+        if not _MEMBER.fullmatch(one):
+            what = f"is {shown(one)}; allowed: an IAM member with the prefix {listed(_KINDS)}"
+            hint = (
+                "use a form such as group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
+            )
+            yield error(f"access.operators[{i}]", what, hint)
 
 
 def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -150,16 +150,4 @@ def nvlink_domains_are_unsupported(spec: ClusterSpec, today: date) -> Iterator[F
             yield error(f"pools[{i}].machine", what, "use a4-highgpu-8g or a3-ultragpu-8g")
 
 
-RULES: tuple[Rule, ...] = (
-    labels_are_unique,
-    budget_recipients_fit,
-    ssh_uses_iap,
-    existing_subnets_are_named,
-    existing_network_is_peered,
-    bucket_export_is_manual,
-    operators_are_members,
-    site_machines_are_known,
-    first_batch_is_canary,
-    registry_is_artifact_registry,
-    nvlink_domains_are_unsupported,
-)
+RULES = rules_in(vars())
