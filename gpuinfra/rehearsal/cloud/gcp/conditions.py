@@ -8,126 +8,64 @@ https://cloud.google.com/iam/docs/conditions-overview, read 2026-11-21.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 
-Expression = Callable[[Mapping[str, str]], "bool | str"]
+from gpuinfra.rehearsal.cloud.core.conditions import Reader, Value, tokens
 
 _TOKEN = re.compile(r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<name>resource\.(?:name|type|service)|true|false)"""
                     r"""|(?P<call>\.(?:startsWith|endsWith|extract))|(?P<sign>&&|\|\||==|!=|!|\(|\)))""")  # fmt: skip
 
 
-@lru_cache(maxsize=256)
-def parse(text: str) -> Expression:
-    """The condition as a function of the resource's attributes. Raises ValueError with the part that cannot be parsed."""
-    parser = _Parser(text)
-    found = parser.either()
-    if parser.left():
-        raise ValueError(f"{parser.left()[:40]!r} is not supported here")
-    return found
+def check(text: str) -> None:
+    """Raise ValueError with the part of a condition that cannot be parsed."""
+    _Reader(text, {}).whole()
 
 
 def holds(text: str, attributes: Mapping[str, str]) -> bool:
     """Whether a condition holds. One that cannot be parsed does not."""
     try:
-        return parse(text)(attributes) is True
+        return _Reader(text, attributes).whole()
     except ValueError:
         return False
 
 
-class _Parser:
-    """Recursive descent: either -> both -> not -> comparison -> value."""
+class _Reader(Reader):
+    def __init__(self, text: str, attributes: Mapping[str, str]) -> None:
+        super().__init__(tokens(_TOKEN, text))
+        self._attributes = attributes
 
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        at = 0
-        while match := _TOKEN.match(text, at):
-            kind = str(match.lastgroup)
-            self._tokens.append((kind, match[kind]))
-            at = match.end()
-        self._rest = text[at:].strip()
-        self._at = 0
-
-    def left(self) -> str:
-        return " ".join(value for _, value in self._tokens[self._at :]) or self._rest
-
-    def either(self) -> Expression:
-        first = self._both()
-        while self._take("||"):
-            one, other = first, self._both()
-            first = lambda known, one=one, other=other: one(known) is True or other(known) is True  # noqa: E731
-        return first
-
-    def _both(self) -> Expression:
-        first = self._not()
-        while self._take("&&"):
-            one, other = first, self._not()
-            first = lambda known, one=one, other=other: one(known) is True and other(known) is True  # noqa: E731
-        return first
-
-    def _not(self) -> Expression:
-        if self._take("!"):
-            inner = self._not()
-            return lambda known: inner(known) is not True
-        return self._compared()
-
-    def _compared(self) -> Expression:
+    def operand(self) -> Value:
         one = self._value()
-        if self._take("=="):
-            other = self._value()
-            return lambda known: one(known) == other(known)
-        if self._take("!="):
-            other = self._value()
-            return lambda known: one(known) != other(known)
+        if self.take("=="):
+            return one == self._value()
+        if self.take("!="):
+            return one != self._value()
         return one
 
-    def _value(self) -> Expression:
-        if self._take("("):
+    def _value(self) -> Value:
+        if self.take("("):
             inner = self.either()
-            self._need(")")
+            self.need(")")
             return inner
-        kind, value = self._next()
+        kind, text = self.next()
         if kind == "text":
-            found: Expression = lambda known: _text(value)  # noqa: E731
+            found: Value = re.sub(r"\\(.)", r"\1", text[1:-1])
         elif kind == "name":
-            found = (
-                (lambda known: value == "true") if value in ("true", "false") else (lambda known: known.get(value, ""))
-            )
+            found = text == "true" if text in ("true", "false") else self._attributes.get(text, "")
         else:
-            raise ValueError(f"{value or 'the end'!r} is not a value")
-        while self._peek("call"):
-            found = self._call(found)
+            raise ValueError(f"{text[:40] or 'the end'!r} is not a value")
+        while self.peek()[0] == "call":
+            found = self._call(str(found))
         return found
 
-    def _call(self, on: Expression) -> Expression:
-        _, name = self._next()
-        self._need("(")
-        argument = self.either()
-        self._need(")")
+    def _call(self, on: str) -> Value:
+        _, name = self.next()
+        self.need("(")
+        argument = str(self.either())
+        self.need(")")
         if name == ".startsWith":
-            return lambda known: str(on(known)).startswith(str(argument(known)))
-        if name == ".extract":
-            return lambda known: _extracted(str(on(known)), str(argument(known)))
-        return lambda known: str(on(known)).endswith(str(argument(known)))
-
-    def _take(self, sign: str) -> bool:
-        if self._at < len(self._tokens) and self._tokens[self._at] == ("sign", sign):
-            self._at += 1
-            return True
-        return False
-
-    def _need(self, sign: str) -> None:
-        if not self._take(sign):
-            raise ValueError(f"a {sign} is missing before {self.left()[:40]!r}")
-
-    def _peek(self, kind: str) -> bool:
-        return self._at < len(self._tokens) and self._tokens[self._at][0] == kind
-
-    def _next(self) -> tuple[str, str]:
-        if self._at >= len(self._tokens):
-            return "", self._rest[:40]
-        self._at += 1
-        return self._tokens[self._at - 1]
+            return on.startswith(argument)
+        return _extracted(on, argument) if name == ".extract" else on.endswith(argument)
 
 
 def _extracted(text: str, template: str) -> str:
@@ -136,7 +74,3 @@ def _extracted(text: str, template: str) -> str:
     after = rest.partition("}")[2]
     found = text.partition(before)[2] if before in text else ""
     return found.partition(after)[0] if after and after in found else "" if after else found
-
-
-def _text(quoted: str) -> str:
-    return re.sub(r"\\(.)", r"\1", quoted[1:-1])

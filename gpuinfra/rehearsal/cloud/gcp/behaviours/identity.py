@@ -70,7 +70,7 @@ class Grant(Member):
         )
         if isinstance(text, str) and not wire.is_unknown(text):
             try:
-                conditions.parse(text)
+                conditions.check(text)
             except ValueError as error:
                 yield Failure("condition.expression", f"cannot be parsed: {error}")
 

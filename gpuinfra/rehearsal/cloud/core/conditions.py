@@ -1,0 +1,86 @@
+"""Reads conditions of grants by recursive descent; each part is evaluated while it is read.
+
+What is common to the clouds' languages is here: and, or, not, parentheses. A cloud's subclass reads what stands between them.
+"""
+
+from __future__ import annotations
+
+import re
+
+Token = tuple[str, str]
+Value = bool | str
+
+
+def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
+    """(group of the pattern, text) of each token. What the pattern does not match is the last token, `rest`."""
+    found: list[Token] = []
+    at = 0
+    while match := pattern.match(text, at):
+        kind = str(match.lastgroup)
+        found.append((kind, match[kind]))
+        at = match.end()
+    rest = text[at:].strip()
+    return [*found, ("rest", rest)] if rest else found
+
+
+class Reader:
+    """Raises ValueError with the part that cannot be read. Signs are tokens of the kind `sign`."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens, self._at = tokens, 0
+
+    def whole(self) -> bool:
+        """Whether the condition holds."""
+        value = self.either()
+        if self.left():
+            raise ValueError(f"{self.left()[:40]!r} is not supported here")
+        return value is True
+
+    def operand(self) -> Value:
+        """What stands between the signs."""
+        raise NotImplementedError
+
+    def either(self) -> Value:
+        value = self._both()
+        while self.take("||", "OR"):
+            other = self._both()
+            value = value is True or other is True
+        return value
+
+    def _both(self) -> Value:
+        value = self._one()
+        while self.take("&&", "AND"):
+            other = self._one()
+            value = value is True and other is True
+        return value
+
+    def _one(self) -> Value:
+        if self.take("!"):
+            return self._one() is not True
+        return self.operand()
+
+    def left(self) -> str:
+        """What is not yet read."""
+        return " ".join(text for _, text in self._tokens[self._at :])
+
+    def peek(self) -> Token:
+        """The next token; two empty texts at the end."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
+
+    def next(self) -> Token:
+        """Take the next token."""
+        token = self.peek()
+        self._at += 1
+        return token
+
+    def take(self, *signs: str) -> bool:
+        """Take the next token if it is one of these signs."""
+        kind, text = self.peek()
+        found = kind == "sign" and text in signs
+        self._at += found
+        return found
+
+    def need(self, sign: str) -> None:
+        """Take a sign that has to be there."""
+        if not self.take(sign):
+            raise ValueError(f"a {sign} is missing before {self.left()[:40]!r}")
