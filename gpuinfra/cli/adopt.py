@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from gpuinfra.cli.options import FILE
+
 
 @click.command(name="adopt", short_help="Write the Pulumi import file for resources that a destroy retained")
 @click.argument("stack")
@@ -23,13 +25,7 @@ import click
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Output of `pulumi stack export`. Resources in it are left out of the import file.",
 )
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("adopt.json"),
-    show_default=True,
-    help="Import file to write.",
-)
+@click.option("--out", type=FILE, default=Path("adopt.json"), show_default=True, help="Import file to write.")
 def command(stack: str, organization: str, project: str, profile: str | None, state: Path | None, out: Path) -> None:
     """Write the Pulumi import file for resources that an earlier destroy of STACK retained.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
+from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.machines import described
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
@@ -27,6 +28,13 @@ def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
     for index, pool in enumerate(spec.pools):
         if pool.machine in machines:
             yield f"pools[{index}]", pool, machines[pool.machine]
+
+
+def entries_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, Capacity]]:
+    """Path, pool and entry of each kind of capacity that a pool requests."""
+    for i, pool in enumerate(spec.pools):
+        for j, entry in enumerate(pool.capacity):
+            yield f"pools[{i}].capacity[{j}]", pool, entry
 
 
 def nearest_value(allowed: tuple[int, ...], value: int) -> int:

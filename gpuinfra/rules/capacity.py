@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
+from gpuinfra.clouds.machines import entries_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.spec.capacity import Block, Reserved
@@ -13,60 +14,51 @@ from gpuinfra.spec.model import ClusterSpec
 
 def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The window of a block ends after it starts, and has not ended."""
-    for i, pool in enumerate(spec.pools):
-        for j, entry in enumerate(pool.capacity):
-            if not isinstance(entry, Block):
-                continue
-            path = f"pools[{i}].capacity[{j}]"
-            try:
-                starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
-            except ValueError:
-                yield error(path, "has a start or end that is not a date", "use a form such as 2026-12-01T11:30:00Z")
-                continue
-            if ends <= starts:
-                yield error(
-                    f"{path}.ends_at",
-                    f"is {entry.ends_at}, which is not after the start {entry.starts_at}",
-                    "set it to the end of the block",
-                )
-            elif ends.date() < today:
-                yield error(
-                    f"{path}.ends_at",
-                    f"is {entry.ends_at}, which has passed",
-                    "name a block that has not ended, or pass an earlier day to `gpuinfra plan` or `gpuinfra rehearse` with --on",
-                )
-            elif ends - starts < timedelta(hours=2):
-                yield error(
-                    f"{path}.ends_at",
-                    f"is {entry.ends_at}, less than two hours after the start",
-                    "name a longer block; nodes stop 35 minutes before its end",
-                )
+    for path, _, entry in entries_of(spec):
+        if not isinstance(entry, Block):
+            continue
+        try:
+            starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
+        except ValueError:
+            yield error(path, "has a start or end that is not a date", "use a form such as 2026-12-01T11:30:00Z")
+            continue
+        if ends <= starts:
+            yield error(
+                f"{path}.ends_at",
+                f"is {entry.ends_at}, which is not after the start {entry.starts_at}",
+                "set it to the end of the block",
+            )
+        elif ends.date() < today:
+            yield error(
+                f"{path}.ends_at",
+                f"is {entry.ends_at}, which has passed",
+                "name a block that has not ended, or pass an earlier day to `gpuinfra plan` or `gpuinfra rehearse` with --on",
+            )
+        elif ends - starts < timedelta(hours=2):
+            yield error(
+                f"{path}.ends_at",
+                f"is {entry.ends_at}, less than two hours after the start",
+                "name a longer block; nodes stop 35 minutes before its end",
+            )
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A reservation holds at least as many nodes as the entry requests."""
-    for i, pool in enumerate(spec.pools):
-        for j, entry in enumerate(pool.capacity):
-            if (
-                isinstance(entry, Reserved)
-                and entry.holds is not None
-                and entry.count > entry.holds
-                and not entry.overflow
-            ):
-                yield error(
-                    f"pools[{i}].capacity[{j}].count",
-                    f"is {entry.count}, but the reservation holds {entry.holds} x {pool.machine}",
-                    "lower the count or name a larger reservation",
-                )
+    for path, pool, entry in entries_of(spec):
+        if isinstance(entry, Reserved) and entry.holds is not None and entry.count > entry.holds and not entry.overflow:
+            yield error(
+                f"{path}.count",
+                f"is {entry.count}, but the reservation holds {entry.holds} x {pool.machine}",
+                "lower the count or name a larger reservation",
+            )
 
 
 def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A reserved entry names one reservation or one reservation group."""
-    for i, pool in enumerate(spec.pools):
-        for j, entry in enumerate(pool.capacity):
-            if isinstance(entry, Reserved) and (entry.id is None) == (entry.group_arn is None):
-                both = "both id and group_arn" if entry.id else "neither id nor group_arn"
-                yield error(f"pools[{i}].capacity[{j}]", f"has {both}", "set one of them")
+    for path, _, entry in entries_of(spec):
+        if isinstance(entry, Reserved) and (entry.id is None) == (entry.group_arn is None):
+            both = "both id and group_arn" if entry.id else "neither id nor group_arn"
+            yield error(path, f"has {both}", "set one of them")
 
 
 def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -87,14 +79,13 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
 
 def spot_price_limit_is_unset(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A spot price limit adds interruptions and saves no money."""
-    for i, pool in enumerate(spec.pools):
-        for j, entry in enumerate(pool.capacity):
-            if entry.kind == "spot" and entry.max_price_usd is not None:
-                yield info(
-                    f"pools[{i}].capacity[{j}].max_price_usd",
-                    "is set, so the cloud reclaims nodes when the price exceeds it",
-                    "remove it",
-                )
+    for path, _, entry in entries_of(spec):
+        if entry.kind == "spot" and entry.max_price_usd is not None:
+            yield info(
+                f"{path}.max_price_usd",
+                "is set, so the cloud reclaims nodes when the price exceeds it",
+                "remove it",
+            )
 
 
 RULES = rules_in(vars())

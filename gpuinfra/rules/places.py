@@ -7,7 +7,7 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of, pools_of
+from gpuinfra.clouds.machines import entries_of, machines_of, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
@@ -93,23 +93,16 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
     """The cloud offers this kind of capacity, and offers it for the machine type."""
     machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
-    for i, pool in enumerate(spec.pools):
-        machine = machines.get(pool.machine)
-        for j, entry in enumerate(pool.capacity):
-            path = f"pools[{i}].capacity[{j}].kind"
-            kind = CapacityKind(entry.kind)
-            if kind not in cloud.capacity_kinds:
-                allowed = listed(sorted(k.value for k in cloud.capacity_kinds))
-                yield error(
-                    path, f"is {kind.value}, which {cloud.title} does not offer; allowed: {allowed}", "use one of these"
-                )
-            elif machine and kind not in machine.capacity:
-                allowed = listed(sorted(k.value for k in machine.capacity))
-                yield error(
-                    path,
-                    f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}",
-                    "use one of these, or another machine type",
-                )
+    for path, pool, entry in entries_of(spec):
+        machine, kind = machines.get(pool.machine), CapacityKind(entry.kind)
+        if kind not in cloud.capacity_kinds:
+            allowed = listed(sorted(k.value for k in cloud.capacity_kinds))
+            what = f"is {kind.value}, which {cloud.title} does not offer; allowed: {allowed}"
+            yield error(f"{path}.kind", what, "use one of these")
+        elif machine and kind not in machine.capacity:
+            allowed = listed(sorted(k.value for k in machine.capacity))
+            what = f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}"
+            yield error(f"{path}.kind", what, "use one of these, or another machine type")
 
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
