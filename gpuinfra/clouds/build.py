@@ -72,12 +72,12 @@ class ClusterBuilder(ABC, Generic[F, S]):
         self.prepare(parent)
 
     def prepare(self, parent: pulumi.Resource) -> None:
-        """Called before the first layer: reads the account and sets defaults of resources in `self.opts`."""
+        """Called before the first layer: reads the account into `self.scope`."""
         if self.scope_type is None:
             return
         plan = self.plan
         self.scope: Any = self.scope_type.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
-        self.opts = self.scope.options(parent)
+        self.opts = self.scope.options(self.opts)  # for resources of the cluster that are in no other component
 
     @abstractmethod
     def foundation(self) -> F:

@@ -1,7 +1,7 @@
 """The part of a scope that all clouds share: which cluster and stack resources belong to, and where they are.
 
 A component takes a scope as its first argument. `defaults` fills in what is the same for every resource of a cluster (region, tags, labels),
-as a transformation that components inherit from their parent; `docs/decisions/defaults.md` states why it is no explicit provider.
+as a transformation that each component sets and its children inherit; `docs/decisions/defaults.md` states why it is no explicit provider.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def unset(args: Mapping[str, Any], **values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key in args and args[key] is None}
 
 
-def with_defaults(parent: pulumi.Resource | None, package: str, fill: Fill) -> pulumi.ResourceOptions:
-    """Options whose resources get `fill`'s arguments if they are of the package."""
+def with_defaults(opts: pulumi.ResourceOptions | None, package: str, fill: Fill) -> pulumi.ResourceOptions:
+    """`opts`, and that resources of the package get the arguments of `fill`."""
 
     def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         if not args.type_.startswith(f"{package}:"):
@@ -67,7 +67,7 @@ def with_defaults(parent: pulumi.Resource | None, package: str, fill: Fill) -> p
         props: Mapping[str, Any] = args.props  # pyright: ignore[reportAssignmentType]
         return pulumi.ResourceTransformationResult({**props, **fill(args.type_, args.name, props)}, args.opts)
 
-    return pulumi.ResourceOptions(parent=parent, transformations=[transform])
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(transformations=[transform]))
 
 
 def child(

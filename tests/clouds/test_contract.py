@@ -9,15 +9,18 @@ import importlib
 import inspect
 import json
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuinfra.plan.model import Lifetime
 from gpuinfra.registry import CLOUDS
-from tests.clouds.recorder import Registered
+from tests.clouds.recorder import Registered, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shipped_stacks, spec_of
 
+DOCS = Path(__file__).parents[2] / "docs"
 STACKS = [stack for cloud in CLOUDS for stack in shipped_stacks(cloud)]
 WHOLE = {"aws": "aws-p4d", "azure": "azure-ndv5", "gcp": "gcp-a3mega"}
 """A stack of each cloud with all layers."""
@@ -69,8 +72,30 @@ def test_every_resource_is_inside_a_component(stack: str) -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_taggable_resource_has_the_tags_of_the_cluster(stack: str) -> None:
     """Each class with an argument for tags or labels has the tags of the cluster, which cost reports and the handover read."""
+    assert _count_tagged(_of_clouds(stack), spec_of(stack).name)
+
+
+PROGRAMS = [
+    pytest.param(program, id=f"{cloud}-{index}")
+    for cloud in ("aws", "azure", "gcp")
+    for index, program in enumerate(
+        re.findall(r"```python\n(.*?)```", (DOCS / f"{cloud}.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    )
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_component_alone_tags_its_resources(program: str) -> None:
+    """The programs of the clouds' pages create single components, whose resources have the tags of the cluster too."""
+    created = record(lambda: exec(compile(program, "page", "exec"), {})).custom
+    clouds = [one for one in created if not one.type.startswith(("gpuinfra:", "pulumi:"))]
+    assert _count_tagged(clouds, None)
+
+
+def _count_tagged(resources: Iterable[Registered], cluster: str | None) -> int:
+    """The number of resources that have tags. Raises AssertionError for one that takes tags and lacks the cluster's."""
     seen = 0
-    for one in _of_clouds(stack):
+    for one in resources:
         _, key, names = TAGGED[one.type.split(":")[0]]
         takes = [name for name in names if name in inspect.signature(_class_of(one)._internal_init).parameters]
         if not takes or one.type in UNTAGGED:
@@ -79,9 +104,9 @@ def test_every_taggable_resource_has_the_tags_of_the_cluster(stack: str) -> None
         if isinstance(tags, list):
             tags = {tag["key"]: tag["value"] for tag in tags}
         assert tags, f"{one.type} {one.name} has no {' or '.join(takes)}"
-        assert tags[key] == spec_of(stack).name, one.name
+        assert tags[key] == cluster or cluster is None, one.name
         seen += 1
-    assert seen
+    return seen
 
 
 def _camel(name: str) -> str:

@@ -42,7 +42,7 @@ class Key(pulumi.ComponentResource):
     """ARN of the key, ready after its alias exists."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Key", name, None, opts)
+        super().__init__("gpuinfra:aws:Key", name, None, args.scope.options(opts))
         key = aws.kms.Key(
             rows.KEY.logical(name),
             description=args.description,
@@ -85,7 +85,7 @@ class AuditTrail(pulumi.ComponentResource):
     """ARN of the trail."""
 
     def __init__(self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:AuditTrail", name, None, opts)
+        super().__init__("gpuinfra:aws:AuditTrail", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         trail_name = scope.unique_name("trail", 128)
         # Built from the name and not read from the resource: the policies of the bucket and of the key need it before the trail exists.
@@ -234,7 +234,7 @@ class Budget(pulumi.ComponentResource):
     """Name of the budget."""
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Budget", name, None, opts)
+        super().__init__("gpuinfra:aws:Budget", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         recipients = list(plan.recipients)
         # AWS rejects a notification without recipients; the plan warns about it.
@@ -289,7 +289,7 @@ class Evidence(pulumi.ComponentResource):
     """ARN of the bucket."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Evidence", name, None, opts)
+        super().__init__("gpuinfra:aws:Evidence", name, None, args.scope.options(opts))
         store = PrivateBucket(
             naming.logical(name, "store"),
             PrivateBucketArgs(scope=args.scope, purpose="evidence", key_arn=args.key_arn, log_to=args.log_to),
@@ -322,7 +322,7 @@ class Foundation(pulumi.ComponentResource):
     """The bucket of bundles and evidence."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Foundation", name, None, opts)
+        super().__init__("gpuinfra:aws:Foundation", name, None, args.scope.options(opts))
         scope, within = args.scope, pulumi.ResourceOptions(parent=self)
         self.audit = (
             AuditTrail(naming.logical(name, "audit"), AuditTrailArgs(scope=scope, plan=args.audit), within)

@@ -56,7 +56,7 @@ class PrivateBucket(pulumi.ComponentResource):
     """ARN of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:PrivateBucket", name, None, opts)
+        super().__init__("gpuinfra:aws:PrivateBucket", name, None, args.scope.options(opts))
 
         self.resource = bucket = aws.s3.Bucket(
             rows.BUCKET.logical(name),

@@ -43,7 +43,7 @@ class Network(pulumi.ComponentResource):
     """Subnet ids by the names in the plan; each is ready after its egress exists."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:Network", name, None, opts)
+        super().__init__("gpuinfra:aws:Network", name, None, args.scope.options(opts))
         self._args, self._name = args, name
         self._egress: dict[str, list[pulumi.Resource]] = {subnet.name: [] for subnet in args.plan.subnets}
         self.cidr = args.plan.cidr

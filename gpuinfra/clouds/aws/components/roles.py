@@ -39,7 +39,7 @@ class NodeRole(pulumi.ComponentResource):
     """ARN of the instance profile, ready after the role has its policies."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:NodeRole", name, None, opts)
+        super().__init__("gpuinfra:aws:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
         role = aws.iam.Role(
             rows.NODE_ROLE.logical(name),

@@ -37,8 +37,8 @@ class Scope(BaseScope):
         account = aws.get_caller_identity_output(opts=opts).account_id
         return Scope(account=account, **of_stack(cluster, region, tags))
 
-    def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
-        """Options of a component: its resources get the region, the tags, and their logical name as the tag `Name`."""
+    def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
+        """`opts` of a component, and that its resources get the region, the tags, and their logical name as the tag `Name`."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             found: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class Scope(BaseScope):
                 }
             return found
 
-        return with_defaults(parent, "aws", fill)
+        return with_defaults(opts, "aws", fill)
 
     @property
     def partition(self) -> str:

@@ -43,7 +43,7 @@ class SecurityGroups(pulumi.ComponentResource):
     """Group of the file systems, once its rules exist."""
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:SecurityGroups", name, None, opts)
+        super().__init__("gpuinfra:aws:SecurityGroups", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         nodes = aws.ec2.SecurityGroup(
             rows.NODES_GROUP.logical(name),

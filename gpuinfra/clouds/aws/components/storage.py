@@ -50,7 +50,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Bucket that it is linked to, None without a link."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:aws:SharedFilesystem", name, None, opts)
+        super().__init__("gpuinfra:aws:SharedFilesystem", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         data = plan.lifetime is Lifetime.KEPT
         log = aws.cloudwatch.LogGroup(

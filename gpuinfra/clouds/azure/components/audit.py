@@ -61,7 +61,7 @@ class AuditTrail(pulumi.ComponentResource):
     """Storage account of the records."""
 
     def __init__(self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:AuditTrail", name, None, opts)
+        super().__init__("gpuinfra:azure:AuditTrail", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         workspace = operationalinsights.Workspace(
             rows.WORKSPACE.logical(name),
@@ -129,7 +129,7 @@ class Budget(pulumi.ComponentResource):
     """Name of the budget."""
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Budget", name, None, opts)
+        super().__init__("gpuinfra:azure:Budget", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         budget = consumption.Budget(
             rows.BUDGET.logical(name),
@@ -196,7 +196,7 @@ class Evidence(pulumi.ComponentResource):
     """Folder of the evidence of this cluster; each node writes to a folder of its own below it."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Evidence", name, None, opts)
+        super().__init__("gpuinfra:azure:Evidence", name, None, args.scope.options(opts))
         scope = args.scope
         store = PrivateStore(
             naming.logical(name, "store"),
@@ -263,7 +263,7 @@ class Foundation(pulumi.ComponentResource):
     """Disk encryption set of the nodes."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Foundation", name, None, opts)
+        super().__init__("gpuinfra:azure:Foundation", name, None, args.scope.options(opts))
         within = pulumi.ResourceOptions(parent=self)
         group = resource_group(name, args.scope, "foundation", rows.FOUNDATION_GROUP, within)
         scope = args.scope.within(group.name)

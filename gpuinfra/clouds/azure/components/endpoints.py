@@ -38,7 +38,7 @@ class Endpoints(pulumi.ComponentResource):
     """Resources that must exist before nodes resolve private names."""
 
     def __init__(self, name: str, args: EndpointsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Endpoints", name, None, opts)
+        super().__init__("gpuinfra:azure:Endpoints", name, None, args.scope.options(opts))
         self.zone_ids = {kind: _zone(name, kind, args, self) for kind in args.services}
         self.ready = [
             private_endpoint(

@@ -39,7 +39,7 @@ class Vault(pulumi.ComponentResource):
     """URL of the vault."""
 
     def __init__(self, name: str, args: VaultArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Vault", name, None, opts)
+        super().__init__("gpuinfra:azure:Vault", name, None, args.scope.options(opts))
         scope = args.scope
         vault = keyvault.Vault(
             rows.VAULT.logical(name),
@@ -91,7 +91,7 @@ class Key(pulumi.ComponentResource):
     """Id of the identity that can wrap and unwrap with the key."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Key", name, None, opts)
+        super().__init__("gpuinfra:azure:Key", name, None, args.scope.options(opts))
         scope = args.scope
         key = keyvault.Key(
             rows.KEY.logical(name),

@@ -54,7 +54,7 @@ class Network(pulumi.ComponentResource):
     """Subnet ids by the names in the plan."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:Network", name, None, opts)
+        super().__init__("gpuinfra:azure:Network", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         self.cidr = args.plan.cidr
         self._network = network.VirtualNetwork(

@@ -42,7 +42,7 @@ class NodeRole(pulumi.ComponentResource):
     """Principal id, to which roles are assigned."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:NodeRole", name, None, opts)
+        super().__init__("gpuinfra:azure:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
         identity = managedidentity.UserAssignedIdentity(
             rows.NODE_IDENTITY.logical(name),

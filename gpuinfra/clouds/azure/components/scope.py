@@ -57,13 +57,13 @@ class Scope(BaseScope):
         """The same scope in a resource group."""
         return replace(self, group=group)
 
-    def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
-        """Options of a component: its resources get the location, the tags, and their logical name as the tag `Name`."""
+    def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
+        """`opts` of a component, and that its resources get the location, the tags, and their logical name as the tag `Name`."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             return unset(args, location=None if type_ == KEY else self.region, tags=self.tagged(name))
 
-        return with_defaults(parent, "azure-native", fill)
+        return with_defaults(opts, "azure-native", fill)
 
     def account_name(self, purpose: str) -> pulumi.Output[str]:
         """The name of one of the storage accounts of this stack."""

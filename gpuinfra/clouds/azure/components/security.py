@@ -65,7 +65,7 @@ class SecurityGroups(pulumi.ComponentResource):
     """Groups by the role of the subnets in the plan."""
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:SecurityGroups", name, None, opts)
+        super().__init__("gpuinfra:azure:SecurityGroups", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         self._prefixes = {role: _prefixes(args.plan, role) for role in ("nodes", "storage", "endpoints", "bastion")}
         self.group_ids = {"nodes": self._group("nodes", self._nodes())}

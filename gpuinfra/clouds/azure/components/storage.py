@@ -75,7 +75,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Id of the container that it imports from, None without one."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:SharedFilesystem", name, None, opts)
+        super().__init__("gpuinfra:azure:SharedFilesystem", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         scope, plan, key = args.scope, args.plan, args.key
         self.bucket, hsm, ready = self._containers()

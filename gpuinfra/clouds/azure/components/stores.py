@@ -77,7 +77,7 @@ class PrivateStore(pulumi.ComponentResource):
     """Ids of the containers by name, after the settings of the account exist."""
 
     def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:azure:PrivateStore", name, None, opts)
+        super().__init__("gpuinfra:azure:PrivateStore", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         account = self._account()
         settings = [self._blobs(account), self._lifecycle(account)]

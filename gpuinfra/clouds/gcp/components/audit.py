@@ -47,7 +47,7 @@ class AuditTrail(pulumi.ComponentResource):
     """The log bucket, `projects/P/locations/R/buckets/B`."""
 
     def __init__(self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:AuditTrail", name, None, opts)
+        super().__init__("gpuinfra:gcp:AuditTrail", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         self.key_id = self._key()
         kinds = ("ADMIN_READ", "DATA_READ", "DATA_WRITE") if args.plan.data_events else ("ADMIN_READ",)
@@ -150,7 +150,7 @@ class Budget(pulumi.ComponentResource):
     """Name of the budget."""
 
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Budget", name, None, opts)
+        super().__init__("gpuinfra:gcp:Budget", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         channels = [
             gcp.monitoring.NotificationChannel(
@@ -211,7 +211,7 @@ class Evidence(pulumi.ComponentResource):
     """Name of the bucket."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Evidence", name, None, opts)
+        super().__init__("gpuinfra:gcp:Evidence", name, None, args.scope.options(opts))
         # No retention policy: a node replaces its proof under the same name. Old versions are kept for a time instead.
         self.bucket = PrivateBucket(
             naming.logical(name, "store"),
@@ -260,7 +260,7 @@ class Foundation(pulumi.ComponentResource):
     """The bucket of bundles and evidence."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Foundation", name, None, opts)
+        super().__init__("gpuinfra:gcp:Foundation", name, None, args.scope.options(opts))
         scope, below = args.scope, pulumi.ResourceOptions(parent=self)
         self.audit = None
         if args.audit.trail:

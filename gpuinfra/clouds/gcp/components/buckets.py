@@ -45,7 +45,7 @@ class PrivateBucket(pulumi.ComponentResource):
     """Name of the bucket."""
 
     def __init__(self, name: str, args: PrivateBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:PrivateBucket", name, None, opts)
+        super().__init__("gpuinfra:gcp:PrivateBucket", name, None, args.scope.options(opts))
         lock = args.lock
         bucket = gcp.storage.Bucket(
             rows.BUCKET.logical(name),

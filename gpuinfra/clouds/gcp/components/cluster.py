@@ -32,11 +32,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         here = Scope.here(plan.name, plan.region, plan.tags, plan.project, pulumi.InvokeOutputOptions(parent=parent))
         self.project = here.project
-        services = Services(
-            naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), here.options(parent)
-        )
+        services = Services(naming.logical(plan.name, "services"), ServicesArgs(scope=here, apis=apis(plan)), self.opts)
         self.scope = services.scope
-        self.opts = self.scope.options(parent)
 
     def outputs(self) -> dict[str, Any]:
         return {"project": self.project}

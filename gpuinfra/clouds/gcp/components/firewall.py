@@ -52,7 +52,7 @@ class FirewallRules(pulumi.ComponentResource):
     """All rules, for `ready_after`."""
 
     def __init__(self, name: str, args: FirewallRulesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:FirewallRules", name, None, opts)
+        super().__init__("gpuinfra:gcp:FirewallRules", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         internal = list(args.internal_ranges)
         rules = [self._ingress("allow-internal-ingress", internal, _all_protocols())]
@@ -125,7 +125,7 @@ class NodeFirewallRule(pulumi.ComponentResource):
     """The rule."""
 
     def __init__(self, name: str, args: NodeFirewallRuleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:NodeFirewallRule", name, None, opts)
+        super().__init__("gpuinfra:gcp:NodeFirewallRule", name, None, args.scope.options(opts))
         logical = rows.NODE_FIREWALL_RULE.logical(name)
         self.rule = gcp.compute.Firewall(
             logical,

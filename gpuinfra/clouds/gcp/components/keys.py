@@ -42,7 +42,7 @@ class Key(pulumi.ComponentResource):
     """`projects/P/locations/R/keyRings/N/cryptoKeys/N`, once all grants exist."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Key", name, None, opts)
+        super().__init__("gpuinfra:gcp:Key", name, None, args.scope.options(opts))
         unique = args.scope.unique_name(args.purpose)
         ring = gcp.kms.KeyRing(
             rows.KEY_RING.logical(name),

@@ -48,7 +48,7 @@ class Network(pulumi.ComponentResource):
     """Subnets by the names in the plan, `projects/P/regions/R/subnetworks/S`, once firewall rules and egress exist."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Network", name, None, opts)
+        super().__init__("gpuinfra:gcp:Network", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         plan = args.plan
         project = pulumi.Output.from_input(args.scope.project)
@@ -280,7 +280,7 @@ class RdmaNetwork(pulumi.ComponentResource):
     """Subnets by the names in the plan."""
 
     def __init__(self, name: str, args: RdmaNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:RdmaNetwork", name, None, opts)
+        super().__init__("gpuinfra:gcp:RdmaNetwork", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         network = gcp.compute.Network(
             rows.RDMA_NETWORK.logical(name),

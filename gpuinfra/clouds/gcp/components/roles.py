@@ -44,7 +44,7 @@ class NodeRole(pulumi.ComponentResource):
     """E-mail address of the service account, once its grants exist. Evidence must be signed by it."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:NodeRole", name, None, opts)
+        super().__init__("gpuinfra:gcp:NodeRole", name, None, args.scope.options(opts))
         scope = args.scope
         self._name, self._args = name, args
         account = gcp.serviceaccount.Account(

@@ -51,8 +51,8 @@ class Scope(BaseScope):
             **of_stack(cluster, region, tags),
         )
 
-    def options(self, parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
-        """Options of a component: its resources get the project and the labels, where a constructor does not set them."""
+    def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
+        """`opts` of a component, and that its resources get the project and the labels, where a constructor does not set them."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             found: dict[str, Any] = {key: self.labels() for key in LABELS if key in args and args[key] is None}
@@ -60,7 +60,7 @@ class Scope(BaseScope):
                 found["project"] = self.project
             return found
 
-        return with_defaults(parent, "gcp", fill)
+        return with_defaults(opts, "gcp", fill)
 
     def labels(self, **more: str) -> dict[str, str]:
         """The tags as labels, and more; the keyword `gpuinfra_pool` becomes the label `gpuinfra-pool`."""

@@ -29,7 +29,7 @@ class Services(pulumi.ComponentResource):
     """The same scope; resources that use it are created after the APIs are enabled."""
 
     def __init__(self, name: str, args: ServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:Services", name, None, opts)
+        super().__init__("gpuinfra:gcp:Services", name, None, args.scope.options(opts))
         enabled = [
             gcp.projects.Service(
                 rows.SERVICE.logical(name, api=api),

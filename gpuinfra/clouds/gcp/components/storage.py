@@ -54,7 +54,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Command that copies the content of the file system into the bucket, to run before it is destroyed or replaced; None without a bucket."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, opts)
+        super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         self._data = args.plan.lifetime is Lifetime.KEPT
         self.bucket, self.import_command, self.export_command = None, None, None
