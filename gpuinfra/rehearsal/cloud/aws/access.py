@@ -44,10 +44,6 @@ def bucket(store: Store, name: str) -> Resource | None:
     return next((found for kind in BUCKETS if (found := store.find(kind, name))), None)
 
 
-def bucket_exists(store: Store, name: str) -> bool:
-    return bucket(store, name) is not None
-
-
 def bucket_region(store: Store, name: str) -> str:
     found = bucket(store, name)
     return found.region if found else ""

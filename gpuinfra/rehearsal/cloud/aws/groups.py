@@ -136,7 +136,6 @@ class AutoScaling(GroupKind):
         )
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """In EC2's words."""
         inputs = group.plain
         tags, kind = tags_of(inputs), kind_of(cloud.store, group)
         resolved = resolve_template(cloud.store, inputs, group.region)
@@ -171,7 +170,6 @@ class AutoScaling(GroupKind):
         return None
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
-        """An instance as EC2 describes it."""
         inputs = group.plain
         resolved = resolve_template(cloud.store, inputs, group.region)
         assert resolved is not None

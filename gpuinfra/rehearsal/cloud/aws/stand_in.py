@@ -52,7 +52,6 @@ class Aws(StandIn):
         return f"alias/{made}" if token == "aws:kms/alias:Alias" else made
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
-        """By CloudFormation's schemas and a table."""
         return replacements.forced(token, inputs)
 
     def split_import_id(self, id: str) -> tuple[str, str]:
@@ -102,7 +101,6 @@ class Aws(StandIn):
             yield from access.rights_of(store, role)
 
     def tick(self, cloud: Cloud) -> None:
-        """Run the scheduled actions that are due."""
         schedules.run_due(cloud.store)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:

@@ -62,7 +62,6 @@ class ScaleSets(GroupKind):
         )
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """In Azure's words."""
         inputs = group.plain
         tags, kind, machine = inputs.get("tags") or {}, model.kind_of(inputs), model.machine_of(inputs)
         pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))

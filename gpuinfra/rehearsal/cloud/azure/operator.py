@@ -40,19 +40,15 @@ def required(
     before = old.plain if old else {}
     group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
     scope = old.id if old else group.removesuffix("/resourceGroups/")
-    if token not in ACTIONS:
-        yield AccessRequest(OPERATOR, f"{token} is in no table", scope)
-        return
-    for action in actions_of(ACTIONS[token], operation, before, inputs):
+    for action in actions_of(ACTIONS, token, operation, before, inputs):
         yield AccessRequest(OPERATOR, action, scope)
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
     """The action of a function of the SDK. The caller's identity needs none."""
-    if token in FUNCTIONS:
-        yield AccessRequest(OPERATOR, FUNCTIONS[token], f"/subscriptions/{SUBSCRIPTION}")
-    elif "getClient" not in token:
-        yield AccessRequest(OPERATOR, f"{token} is in no table", f"/subscriptions/{SUBSCRIPTION}")
+    if "getClient" not in token:
+        action = FUNCTIONS.get(token, f"{token} is in no table")
+        yield AccessRequest(OPERATOR, action, f"/subscriptions/{SUBSCRIPTION}")
 
 
 def http(place: str) -> list[AccessRequest]:

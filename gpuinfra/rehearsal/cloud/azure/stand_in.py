@@ -37,7 +37,6 @@ class Azure(StandIn):
     permissions = operator
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
-        """The path in Azure Resource Manager."""
         return ids.new_id(token, name, inputs)
 
     def own_names(self, token: str) -> list[str]:
@@ -50,7 +49,6 @@ class Azure(StandIn):
         return f"{name}{digest[:8]}"
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
-        """By a table and the path."""
         return replacements.forced(token, inputs)
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
@@ -67,7 +65,6 @@ class Azure(StandIn):
         return last(about.id)
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Everything below one path."""
         from gpuinfra.rehearsal.cloud.azure.http import services
 
         return services(cloud)

@@ -6,9 +6,11 @@ A type without a behaviour is generic: it can be created, read, changed and dele
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
@@ -23,6 +25,8 @@ class Behaviour:
     """(input, scope) of unique names; the scope is global, account, region or the name of an input."""
     taken: CloudError | None = None
     """The error for a taken name or id: `{name}` and `{id}` are the taken ones, `{inputs[...]}` an input of the new resource. None for `StandIn.already_exists`."""
+    shapes: dict[str, tuple[str, str]] = {}
+    """Input -> regular expression that its text has to match, and the reason where it does not; {value} is filled in."""
     volatile: tuple[str, ...] = ()
     """Outputs that an update changes, so that a preview shows them as unknown."""
     ignored: tuple[str, ...] = ()
@@ -34,7 +38,10 @@ class Behaviour:
 
     def check(self, cloud: Cloud, call: Call) -> Iterable[Failure]:
         """Validation beyond the SDK's types. May fill in defaults. Inputs may contain unknowns."""
-        return ()
+        for key, (shape, reason) in self.shapes.items():
+            value = call.plain.get(key)
+            if isinstance(value, str) and not wire.is_unknown(value) and not re.search(shape, value):
+                yield Failure(key, reason.format(value=value))
 
     def before_create(self, cloud: Cloud, call: Call) -> None: ...
 

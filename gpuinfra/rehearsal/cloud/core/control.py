@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 PREFIX = "/.control/"
+_SHOWN = ("cluster", "pool", "group", "group_name", "kind", "machine", "state", "launched")
+"""Fields of an instance that `nodes` shows as they are."""
 
 
 class Control:
@@ -96,15 +98,8 @@ class Control:
                 {
                     "label": instance["name"],
                     "instance_id": instance["id"],
-                    "cluster": instance["cluster"],
-                    "pool": instance["pool"],
-                    "group": instance["group"],
-                    "group_name": instance["group_name"],
-                    "kind": instance["kind"],
-                    "machine": instance["machine"],
                     "zone": instance["zone_id"],
-                    "state": instance["state"],
-                    "launched": instance["launched"],
+                    **{key: instance[key] for key in _SHOWN},
                     "stage": node.get("stage") or _stage(instance, fleet),
                     "detail": node.get("detail", ""),
                     "boot_id": node.get("boot_id", ""),

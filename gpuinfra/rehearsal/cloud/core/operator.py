@@ -87,8 +87,14 @@ def _model(token: str) -> PermissionModel:
     return stand_in.permissions
 
 
-def actions_of(row: Actions, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """The actions that a table's row names for an operation, each once. A creation and a change also read the resource."""
+def actions_of(
+    table: Mapping[str, Actions], token: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[str]:
+    """The actions that a table names for an operation, each once. A creation and a change also read the resource."""
+    row = table.get(token)
+    if row is None:
+        yield f"{token} is in no table"
+        return
     words = [*row.of(operation), *(row.of("read") if operation in ("create", "update") else ())]
     seen = set()
     for action, _, key in (word.partition("?") for word in words):

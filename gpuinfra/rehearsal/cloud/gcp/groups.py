@@ -154,7 +154,6 @@ class ManagedGroups(GroupKind):
         )
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """In Compute Engine's words."""
         template = data_of(cloud.store, group)
         if not template:
             return CloudError("RESOURCE_NOT_FOUND", "The instance template of the group was not found.", status=404)
@@ -184,7 +183,6 @@ class ManagedGroups(GroupKind):
         return None
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
-        """An instance as Compute Engine describes it."""
         serve(cloud.store, group)
         path = _next_template(cloud.store, group, have)
         found = template_of(cloud.store, path)

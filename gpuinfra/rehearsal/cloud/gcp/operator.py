@@ -34,10 +34,7 @@ def required(
     """The permissions of an operation."""
     before = old.plain if old else {}
     resource = old.id if old else f"projects/{inputs.get('project') or PROJECT}"
-    if token not in ACTIONS:
-        yield AccessRequest(OPERATOR, f"{token} is in no table", resource)
-        return
-    for action in actions_of(ACTIONS[token], operation, before, inputs):
+    for action in actions_of(ACTIONS, token, operation, before, inputs):
         yield AccessRequest(OPERATOR, action, resource)
 
 

@@ -44,11 +44,9 @@ class GoogleCloud(StandIn):
         return ids.new_id(token, name, inputs)
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
-        """By a table."""
         return replacements.forced(token, inputs)
 
     def default_behaviour(self, token: str) -> Behaviour | None:
-        """Members of roles."""
         return _MEMBER if token.endswith(("IAMMember", "IamMember")) else None
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
@@ -67,7 +65,6 @@ class GoogleCloud(StandIn):
         return None
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Everything below one path."""
         from gpuinfra.rehearsal.cloud.gcp.http import PREFIX, Google
 
         return {PREFIX: Google(cloud)}

@@ -68,7 +68,7 @@ class Trail(Behaviour):
     def kept(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         name, prefix = str(plain.get("s3BucketName")), str(plain.get("s3KeyPrefix") or "")
-        if call.old is None and access.bucket_exists(cloud.store, name):
+        if call.old is None and access.bucket(cloud.store, name):
             key = "/".join(
                 part
                 for part in (

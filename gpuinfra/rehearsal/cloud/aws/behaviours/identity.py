@@ -136,11 +136,7 @@ class Alias(Behaviour):
         f"An alias with the name arn:aws:kms:{{region}}:{ACCOUNT}:{{id}} already exists",
         "KMS: CreateAlias",
     )
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        name = call.plain.get("name")
-        if isinstance(name, str) and not wire.is_unknown(name) and not name.startswith("alias/"):
-            yield Failure("name", f"must begin with 'alias/', got '{name}'")
+    shapes = {"name": ("^alias/", "must begin with 'alias/', got '{value}'")}
 
     def created(self, cloud: Cloud, call: Call) -> None:
         target = str(call.plain.get("targetKeyId"))

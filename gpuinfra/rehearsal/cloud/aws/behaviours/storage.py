@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,19 +28,18 @@ _S3_PARTS = (
 @behaves
 class Bucket(Behaviour):
     types = access.BUCKETS
+    shapes = {
+        "bucket": (
+            r"^(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z",
+            "must be 3 to 63 lower case letters, digits, dots and hyphens, got '{value}'",
+        )
+    }
     taken = CloudError(
         "BucketAlreadyOwnedByYou",
         "Your previous request to create the named bucket succeeded and you already own it.",
         "S3: CreateBucket",
         status=409,
     )
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        name = call.plain.get("bucket")
-        if not isinstance(name, str) or wire.is_unknown(name):
-            return
-        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) or ".." in name:
-            yield Failure("bucket", f"must be 3 to 63 lower case letters, digits, dots and hyphens, got '{name}'")
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         yield "bucket", call.id
@@ -84,7 +82,7 @@ class BucketPart(Behaviour):
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         name = str(call.plain.get("bucket"))
-        if not access.bucket_exists(cloud.store, name) and cloud.external(name) is None:
+        if access.bucket(cloud.store, name) is None and cloud.external(name) is None:
             text = "The specified bucket does not exist"
             raise CloudError("NoSuchBucket", text, f"S3: PutBucket{call.token[-6:]}", status=404)
         if "ObjectLock" in call.token:
@@ -105,7 +103,7 @@ class BucketObject(Behaviour):
     taken = CloudError("PreconditionFailed", "the object {id} is managed by another resource", status=412)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        if not access.bucket_exists(cloud.store, str(call.plain.get("bucket"))):
+        if access.bucket(cloud.store, str(call.plain.get("bucket"))) is None:
             raise CloudError("NoSuchBucket", "The specified bucket does not exist", "S3: PutObject", status=404)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -196,7 +194,7 @@ class DataRepositoryAssociation(Behaviour):
             text = "Data repository associations are not supported on SCRATCH_1 file systems."
             raise CloudError("UnsupportedOperation", text, "FSx: CreateDataRepositoryAssociation")
         name = str(plain.get("dataRepositoryPath", "")).removeprefix("s3://").split("/")[0]
-        if not access.bucket_exists(cloud.store, name) and cloud.external(name) is None and ACCOUNT in name:
+        if access.bucket(cloud.store, name) is None and cloud.external(name) is None and ACCOUNT in name:
             text = f"The bucket {name} does not exist or cannot be accessed."
             raise CloudError("BadRequest", text, "FSx: CreateDataRepositoryAssociation")
 

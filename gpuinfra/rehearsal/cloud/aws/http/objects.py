@@ -48,7 +48,7 @@ class Objects:
         if not bucket:
             self._allow(who, "s3:ListAllMyBuckets", "*", {})
             return self._buckets()
-        if not access.bucket_exists(self.cloud.store, bucket):
+        if access.bucket(self.cloud.store, bucket) is None:
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
             raise CloudError("NoSuchBucket", "The specified bucket does not exist", status=404)
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)

@@ -47,8 +47,10 @@ class Queries:
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
             ("ec2", "DescribeAvailabilityZones"): self._zones,
-            ("ec2", "DescribeSecurityGroups"): self._security_groups,
-            ("ec2", "DescribeSubnets"): self._subnets,
+            ("ec2", "DescribeSecurityGroups"): lambda asked, by: describe.describe_security_groups(
+                cloud, _filters(asked), by.region
+            ),
+            ("ec2", "DescribeSubnets"): lambda asked, by: describe.describe_subnets(cloud, _filters(asked), by.region),
         }
 
     def __call__(self, request: Request) -> Response:
@@ -87,12 +89,6 @@ class Queries:
         except CloudError as error:
             self.cloud.store.log("POST", verified.service, target, "", error.code)
             return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
-
-    def _security_groups(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
-        return describe.describe_security_groups(self.cloud, _filters(asked), verified.region)
-
-    def _subnets(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
-        return describe.describe_subnets(self.cloud, _filters(asked), verified.region)
 
     # STS
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,7 @@ from gpuinfra.rehearsal.cloud.azure import identity, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, IDENTITY
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, answers, behaves
-from gpuinfra.rehearsal.cloud.core.check import Failure
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
@@ -55,19 +52,13 @@ class RoleAssignment(Behaviour):
     """Unique by principal, role and scope; its name is a GUID."""
 
     types = (ASSIGNMENT,)
+    shapes = {
+        "roleAssignmentName": (
+            r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z",
+            "The role assignment ID '{value}' is not valid. The role assignment ID must be a GUID.",
+        )
+    }
     taken = AzureError("RoleAssignmentExists", "The role assignment already exists.", status=409)
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        name = call.plain.get("roleAssignmentName")
-        if (
-            isinstance(name, str)
-            and not wire.is_unknown(name)
-            and not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", name)
-        ):
-            yield Failure(
-                "roleAssignmentName",
-                f"The role assignment ID '{name}' is not valid. The role assignment ID must be a GUID.",
-            )
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         plain = call.plain

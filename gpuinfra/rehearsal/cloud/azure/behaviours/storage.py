@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,15 +34,16 @@ class StorageAccount(Behaviour):
     """Its name is globally unique; it is deleted with its content, unless a policy holds a blob."""
 
     types = (ACCOUNT,)
+    shapes = {
+        "accountName": (
+            r"^[a-z0-9]{3,24}\Z",
+            "{value} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.",
+        )
+    }
     unique = (("accountName", "global"),)
     taken = AzureError(
         "StorageAccountAlreadyTaken", "The storage account named {inputs[accountName]} is already taken.", status=409
     )
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        name = call.plain.get("accountName")
-        if isinstance(name, str) and not wire.is_unknown(name) and not re.fullmatch(r"[a-z0-9]{3,24}", name):
-            yield Failure("accountName", f"{name} is not a valid storage account name. Storage account name must be between 3 and 24 characters in length and use numbers and lower-case letters only.")  # fmt: skip
 
     def created(self, cloud: Cloud, call: Call) -> None:
         name = call.id.rsplit("/", 1)[-1]

@@ -82,7 +82,7 @@ class ResourceManager:
         if match is None and request.method == "GET":
             return self._read(place)
         if match is None:
-            raise AzureError("InvalidResourceType", f"{place} is not supported in a rehearsal", status=404)
+            raise _unsupported(place)
         group = self._group(match["set"])
         rest = (match["rest"] or "").strip("/")
         if request.method == "POST":
@@ -95,7 +95,7 @@ class ResourceManager:
             return self._page(request, [self._machine(group, one) for one in self._members(group)])
         if rest == "networkInterfaces":
             return self._page(request, [_interface(one) for one in self._members(group)])
-        raise AzureError("InvalidResourceType", f"{rest} of a scale set is not supported in a rehearsal", status=404)
+        raise _unsupported(f"{rest} of a scale set")
 
     def _read(self, place: str) -> dict[str, Any]:
         """Any resource by its id, as `gpuinfra adopt` reads it."""
@@ -131,9 +131,7 @@ class ResourceManager:
     def _act(self, group: Resource, rest: str) -> dict[str, Any]:
         match = re.fullmatch(r"virtualMachines/(\d+)/(retrieveBootDiagnosticsData|simulateEviction)", rest, re.I)
         if match is None:
-            raise AzureError(
-                "InvalidResourceType", f"{rest} of a scale set is not supported in a rehearsal", status=404
-            )
+            raise _unsupported(f"{rest} of a scale set")
         one = next((one for one in self._members(group) if one["index"] == int(match[1])), None)
         if one is None:
             raise AzureError(
@@ -222,6 +220,10 @@ class ResourceManager:
             }
             for one in found[:50]
         ]  # fmt: skip
+
+
+def _unsupported(what: str) -> AzureError:
+    return AzureError("InvalidResourceType", f"{what} is not supported in a rehearsal", status=404)
 
 
 def _interface(one: dict[str, Any]) -> dict[str, Any]:

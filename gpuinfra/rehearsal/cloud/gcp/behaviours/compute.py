@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -85,11 +84,12 @@ class InstanceGroupManager(Behaviour):
     """A number of instances of one or two templates."""
 
     types = (GROUP,)
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        base = call.plain.get("baseInstanceName")
-        if isinstance(base, str) and not wire.is_unknown(base) and not re.fullmatch(r"[a-z]([a-z0-9-]{0,57})", base):
-            yield Failure("baseInstanceName", f"must be 1 to 58 lower case letters, digits and hyphens, got '{base}'")
+    shapes = {
+        "baseInstanceName": (
+            r"^[a-z][a-z0-9-]{0,57}\Z",
+            "must be 1 to 58 lower case letters, digits and hyphens, got '{value}'",
+        )
+    }
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -31,20 +30,17 @@ KEYS = ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey")
 @behaves
 class Account(Behaviour):
     types = (ACCOUNT,)
+    shapes = {
+        "accountId": (
+            r"^[a-z][-a-z0-9]{4,28}[a-z0-9]\Z",
+            "must be 6 to 30 lower case letters, digits and hyphens, got '{value}'",
+        )
+    }
     taken = GoogleError(
         "alreadyExists",
         f"Service account {{inputs[accountId]}} already exists within project projects/{PROJECT}.",
         status=409,
     )
-
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        own = call.plain.get("accountId")
-        if (
-            isinstance(own, str)
-            and not wire.is_unknown(own)
-            and not re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", own)
-        ):
-            yield Failure("accountId", f"must be 6 to 30 lower case letters, digits and hyphens, got '{own}'")
 
     def created(self, cloud: Cloud, call: Call) -> None:
         email = call.id.rsplit("/", 1)[-1]
