@@ -119,10 +119,10 @@ def open_message(data: bytes) -> Message:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-    kind, body = _pair(der.read(data).expect(der.SEQUENCE))
+    kind, body = _parts(der.read(data).expect(der.SEQUENCE), 2)
     if kind.oid() != _SIGNED_DATA:
         raise IdentityRefused("an attested document is not signed")
-    fields = _only(body).expect(der.SEQUENCE).children()
+    fields = _parts(body, 1)[0].expect(der.SEQUENCE).children()
     content, certificates, signers = _fields(fields)
     try:
         known = [x509.load_der_x509_certificate(one.whole) for one in certificates]
@@ -133,7 +133,7 @@ def open_message(data: bytes) -> Message:
     parts = signers[0].expect(der.SEQUENCE).children()
     if len(parts) < 5:
         raise der.NotDer("the signer's part is truncated")
-    issuer, serial = _pair(parts[1].expect(der.SEQUENCE))
+    issuer, serial = _parts(parts[1].expect(der.SEQUENCE), 2)
     signer = [
         one for one in known if one.serial_number == serial.integer() and one.issuer.public_bytes() == issuer.whole
     ]
@@ -160,10 +160,10 @@ def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], li
     """Content, certificates and signers of SignedData: version, digests, content, [0] certificates, [1] lists, signers."""
     if len(fields) < 4:
         raise der.NotDer("the signed message is truncated")
-    kind, held = _pair(fields[2].expect(der.SEQUENCE))
+    kind, held = _parts(fields[2].expect(der.SEQUENCE), 2)
     if kind.oid() != _DATA:
         raise IdentityRefused("an attested document does not contain data")
-    content = _only(held).expect(der.OCTET_STRING).content
+    content = _parts(held, 1)[0].expect(der.OCTET_STRING).content
     certificates = [one for field in fields[3:-1] if field.tag == 0xA0 for one in field.children()]
     return content, certificates, fields[-1].expect(der.SET).children()
 
@@ -174,10 +174,10 @@ def _signed_bytes(parts: Sequence[der.Element], content: bytes, digest: str) -> 
         return content, parts
     attributes: dict[str, bytes] = {}
     for attribute in parts[0].children():
-        name, values = _pair(attribute.expect(der.SEQUENCE))
+        name, values = _parts(attribute.expect(der.SEQUENCE), 2)
         if name.oid() in attributes:
             raise IdentityRefused("an attested document contains an attribute twice")
-        attributes[name.oid()] = _only(values.expect(der.SET)).whole
+        attributes[name.oid()] = _parts(values.expect(der.SET), 1)[0].whole
     if (
         attributes.get(_MESSAGE_DIGEST)
         != b"\x04" + bytes([hashlib.new(digest).digest_size]) + hashlib.new(digest, content).digest()
@@ -193,18 +193,11 @@ def _algorithm(element: der.Element) -> str:
     return element.expect(der.SEQUENCE).children()[0].oid()
 
 
-def _pair(element: der.Element) -> tuple[der.Element, der.Element]:
+def _parts(element: der.Element, count: int) -> list[der.Element]:
     parts = element.children()
-    if len(parts) != 2:
-        raise der.NotDer(f"{len(parts)} parts, expected 2")
-    return parts[0], parts[1]
-
-
-def _only(element: der.Element) -> der.Element:
-    parts = element.children()
-    if len(parts) != 1:
-        raise der.NotDer(f"{len(parts)} parts, expected 1")
-    return parts[0]
+    if len(parts) != count:
+        raise der.NotDer(f"{len(parts)} parts, expected {count}")
+    return parts
 
 
 def _moment(text: str) -> datetime:

@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--rounds", type=int, default=20)
     add(
         "links",
-        _later("measure", "links_command"),
+        _printed("links", "measure"),
         "measure each fabric device in a loopback test; print one JSON object",
     )
     heat = add(
@@ -129,8 +129,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s"
         )
-    add("mounts", _later("measure", "mounts_command"), "test the mounted network file systems; print one JSON object")
-    add("ports", _later("measure", "ports_command"), "list the RDMA ports from the kernel; print one JSON object")
+    add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
+    add("ports", _printed("ports", "ports"), "list the RDMA ports from the kernel; print one JSON object")
     explain = add("explain", _explain, "show what a check proves, how, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
     return parser
@@ -143,6 +143,18 @@ def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
         from importlib import import_module
 
         return getattr(import_module("." + module, __package__), name)(args)
+
+    return run
+
+
+def _printed(module: str, name: str) -> Callable[[argparse.Namespace], int]:
+    """A command that prints the result of a measurement without options, as one JSON object."""
+
+    def run(args: argparse.Namespace) -> int:
+        from importlib import import_module
+
+        print(json.dumps(getattr(import_module("." + module, __package__), name)()))
+        return OK
 
     return run
 

@@ -85,9 +85,9 @@ class Answers:
             "csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps")
         )
 
-    def xml(self, name: str = "nvidia-smi-xml") -> "nvsmi.Log":
+    def xml(self) -> "nvsmi.Log":
         """The output of `nvidia-smi -q -x`, by element name."""
-        return self._cached("xml", name, lambda probe: nvsmi.parse(self.text(probe)))
+        return self._cached("xml", "nvidia-smi-xml", lambda probe: nvsmi.parse(self.text(probe)))
 
     def _read(self, name: str) -> Answer:
         if name not in self._probes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from . import evidence
+from .console import Missing, optional
 from .judge import verdict
 
 PORT, PATH = 8467, "/health"
@@ -78,7 +79,6 @@ def serve(node: Path, bundle: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return optional(path)
+    except Missing:
         return None
-    return value if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""The commands that measure, change or list one thing: `nccl`, `pair`, `links`, `heat`, `mig`, `mounts`, `ports`."""
+"""The commands with options that measure or change one thing: `nccl`, `pair`, `heat`, `mig`."""
 
 from __future__ import annotations
 
@@ -46,13 +46,6 @@ def pair_command(args: argparse.Namespace) -> int:
     return _print(result)
 
 
-def links_command(args: argparse.Namespace) -> int:
-    """Measure each fabric device in a loopback test."""
-    from . import links
-
-    return _print(links.measure())
-
-
 def heat_command(args: argparse.Namespace) -> int:
     """Stress the GPUs until the temperatures are steady."""
     from . import heat
@@ -84,20 +77,6 @@ def mig_command(args: argparse.Namespace) -> int:
         print_message(str(error))
         return NOT_VERIFIED
     return OK
-
-
-def mounts_command(args: argparse.Namespace) -> int:
-    """Test the network file systems."""
-    from . import mounts
-
-    return _print(mounts.mounts())
-
-
-def ports_command(args: argparse.Namespace) -> int:
-    """List the RDMA ports from the kernel."""
-    from . import ports
-
-    return _print(ports.ports())
 
 
 def _is_wrong(args: argparse.Namespace) -> bool:

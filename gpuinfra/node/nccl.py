@@ -27,6 +27,8 @@ INT32, SUM, DEVICE_TO_HOST = 2, 0, 2
 """ncclInt32, ncclSum, cudaMemcpyDeviceToHost."""
 SAMPLE = 1 << 20
 GIB = 1 << 30
+WARM_UP = 5
+"""Rounds that are not measured."""
 
 
 class UniqueId(ctypes.Structure):
@@ -119,7 +121,6 @@ def all_reduce(
     *,
     size: int,
     rounds: int = 20,
-    warm_up: int = 5,
     unique_id: UniqueId | None = None,
     first_rank: int = 0,
     ranks: int | None = None,
@@ -134,7 +135,7 @@ def all_reduce(
     made: list[_Rank] = []
     try:
         _make(libraries, made, here, size, unique_id or libraries.unique_id(), first_rank, total)
-        for _ in range(warm_up):
+        for _ in range(WARM_UP):
             _round(libraries, made, size)
         _wait(libraries, made)
         started = time.perf_counter()

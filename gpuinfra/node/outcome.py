@@ -75,13 +75,11 @@ def skipped(reason: str) -> Outcome:
     return Outcome("skip", reason=reason)
 
 
-def equal(
-    found: Any, expected: Any, unit: str | None = None, reason: str | None = None, hint: str | None = None
-) -> Outcome:
+def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None = None) -> Outcome:
     """Pass if both values are equal and of the same type: True does not equal 1."""
     if type(found) is type(expected) and found == expected:
         return passed(found, expected, unit)
-    return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit, hint)
+    return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit)
 
 
 # C0 and C1 control characters and the marks for text direction: all of them can change what a terminal shows.

@@ -149,20 +149,12 @@ def meet(
         theirs = _await(assignment, store, 1, wait_s, wait, clock)
         return one_id, 0, here + theirs["gpus"]
     theirs = _await(assignment, store, 0, wait_s, wait, clock)
-    one_id = nccl.UniqueId()
     text = theirs.get("unique_id")
     if not isinstance(text, str) or not re.match(r"^[0-9a-f]{256}$", text):
         raise Missing("%s stored no complete NCCL id" % assignment["partner"])
-    # Byte by byte: the id contains zeros, and assigning text would end at the first one.
-    for at, byte in enumerate(bytes.fromhex(text)):
-        bytearray_of(one_id)[at] = byte
+    one_id = nccl.UniqueId.from_buffer_copy(bytes.fromhex(text))
     store.put(assignment["self"], _name(assignment, 1), json.dumps(mine).encode("ascii"))
     return one_id, theirs["gpus"], theirs["gpus"] + here
-
-
-def bytearray_of(one_id: nccl.UniqueId) -> memoryview:
-    """A writable view of the id's 128 bytes."""
-    return memoryview(one_id).cast("B")
 
 
 def _name(assignment: Mapping[str, Any], place: int) -> str:

@@ -24,7 +24,7 @@ from .log import StepLog, utc_now
 from .steplist import Step, Unusable, node_environment, read_steps
 
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
-DONE, FAILED, WRONG_USE, ENVIRONMENT = 0, 1, 2, 3
+DONE, FAILED, ENVIRONMENT = 0, 1, 3
 MAX_REBOOTS = 2
 """A step that requests a third reboot in a row will not succeed."""
 REBOOT_PATIENCE_S = 900

@@ -7,7 +7,8 @@ import re
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped
-from .base import Check, all_same, by_gpu, gpu_rows, judged, on_some
+from ..table import Table
+from .base import Check, GpuTableCheck, all_same, by_gpu, judged, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
 
@@ -53,26 +54,23 @@ class FabricManager(Check):
         )
 
 
-class FabricState(Check):
+class FabricState(GpuTableCheck):
     """Each GPU has joined the NVLink fabric."""
 
     id, name = "F2", "fabric_state"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
-    probes = ("nvidia-smi-csv",)
     hint = (
         "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state stays, read "
         "journalctl -u nvidia-fabricmanager"
     )
     source = "nvidia-ml-py 13.615.71: pynvml.py, fabric state; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
-    def parse(self, answers: Answers, machine: Machine) -> list[tuple]:
-        return [(row, row.get("fabric.state"), row.get("fabric.status")) for row in gpu_rows(answers).rows]
-
-    def judge(self, found: list[tuple], machine: Machine) -> Outcome:
+    def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
-        for row, state, status in found:
-            good = (state, status) == ("Completed", "Success")
-            seen.append((row, "%s, %s" % (state, status), None if good else "state %s, status %s" % (state, status)))
+        for row in found.rows:
+            state = (row.get("fabric.state"), row.get("fabric.status"))
+            good = state == ("Completed", "Success")
+            seen.append((row, "%s, %s" % state, None if good else "state %s, status %s" % state))
         return by_gpu(seen, "Completed, Success")
 
 

@@ -22,15 +22,17 @@ def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
     return found
 
 
-def mount_problems(wanted: list[str], found: Mapping[str, tuple[str, str | None]], kinds: tuple[str, ...]) -> list[str]:
-    """Problems with the expected mounts."""
-    wrong = []
+def mount_problems(
+    wanted: list[str], found: Mapping[str, tuple[str, str | None]], kinds: tuple[str, ...]
+) -> dict[str, str]:
+    """Expected mount -> its problem; a mount without one is left out."""
+    wrong = {}
     for mount in wanted:
         kind, problem = found.get(mount, ("", None))
         if kind not in kinds:
-            wrong.append("%s is %s" % (mount, "mounted as %s" % shortened(kind, 20) if kind else "not mounted"))
+            wrong[mount] = "%s is %s" % (mount, "mounted as %s" % shortened(kind, 20) if kind else "not mounted")
         elif problem is not None:
-            wrong.append("%s: %s" % (mount, shortened(problem, 100)))
+            wrong[mount] = "%s: %s" % (mount, shortened(problem, 100))
     return wrong
 
 
@@ -58,13 +60,12 @@ class LustreMounts(Check):
         if not wanted:
             return skipped("the pool has no shared file system")
         kernel, built_for, mounts = found
-        wrong = mount_problems(wanted, mounts, ("lustre",))
+        missing = mount_problems(wanted, mounts, ("lustre",))
+        wrong = list(missing.values())
         if built_for != kernel:
-            wrong.insert(
-                0, "the Lustre module is built for %s, but the kernel is %s" % (built_for or "nothing", kernel)
-            )
-        there = [mount for mount in wanted if not mount_problems([mount], mounts, ("lustre",))]
-        return judged(there, wanted, wrong)
+            why = "the Lustre module is built for %s, but the kernel is %s" % (built_for or "nothing", kernel)
+            wrong.insert(0, why)
+        return judged([mount for mount in wanted if mount not in missing], wanted, wrong)
 
 
 class HomeMounts(Check):
@@ -84,8 +85,7 @@ class HomeMounts(Check):
         if not wanted:
             return skipped("the pool has no home directories")
         wrong = mount_problems(wanted, found, ("nfs", "nfs4"))
-        there = [mount for mount in wanted if not mount_problems([mount], found, ("nfs", "nfs4"))]
-        return judged(there, wanted, wrong)
+        return judged([mount for mount in wanted if mount not in wrong], wanted, list(wrong.values()))
 
 
 class LustreOverEfa(Check):
