@@ -28,6 +28,16 @@ DEFAULT_FOLDER = Path(".rehearsal")
 """The default folder of rehearsals, which has one folder for each stack."""
 
 
+class _Below:
+    """A path below another one of the same folder."""
+
+    def __init__(self, base: str, *names: str) -> None:
+        self._base, self._names = base, names
+
+    def __get__(self, folder: Folder, _: type[Folder]) -> Path:
+        return getattr(folder, self._base).joinpath(*self._names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Folder:
     """The files of one rehearsal."""
@@ -42,60 +52,31 @@ class Folder:
         """The folder that holds the state and the stand-in cloud."""
         return self.shared or self.root
 
-    @property
-    def project(self) -> Path:
-        """Pulumi.yaml and the copy of the stack file."""
-        return self.root / "project"
+    project = _Below("root", "project")
+    """Pulumi.yaml and the copy of the stack file."""
+    state = _Below("base", "state")
+    """Pulumi's state backend."""
+    pulumi_home = _Below("root", "home")
+    """PULUMI_HOME."""
+    empty_home = _Below("root", "home", "empty")
+    """HOME of every process in the rehearsal: empty, so that no tool finds your settings."""
+    processes = _Below("base", "processes.json")
+    """The processes that run now."""
+    events = _Below("root", "events.jsonl")
+    """Events of the engine's last operation."""
+    log = _Below("root", "engine.log")
+    """Output of the engine."""
+    report = _Below("root", "report.json")
+    """The machine-readable report; the page is beside it."""
+    page = _Below("root", "report.html")
+    """The report as a page."""
+    retained = _Below("root", "retained.json")
+    """Resources that a destroy retained in the stand-in cloud. The next `up` adopts them."""
 
     @property
     def stack_file(self) -> Path:
         """The copy that the engine writes to."""
         return self.project / f"Pulumi.{self.stack}.yaml"
-
-    @property
-    def state(self) -> Path:
-        """Pulumi's state backend."""
-        return self.base / "state"
-
-    @property
-    def pulumi_home(self) -> Path:
-        """PULUMI_HOME."""
-        return self.root / "home"
-
-    @property
-    def empty_home(self) -> Path:
-        """HOME of every process in the rehearsal: empty, so that no tool finds your settings."""
-        return self.root / "home" / "empty"
-
-    @property
-    def processes(self) -> Path:
-        """The processes that run now."""
-        return self.base / "processes.json"
-
-    @property
-    def events(self) -> Path:
-        """Events of the engine's last operation."""
-        return self.root / "events.jsonl"
-
-    @property
-    def log(self) -> Path:
-        """Output of the engine."""
-        return self.root / "engine.log"
-
-    @property
-    def report(self) -> Path:
-        """The machine-readable report; the page is beside it."""
-        return self.root / "report.json"
-
-    @property
-    def page(self) -> Path:
-        """The report as a page."""
-        return self.root / "report.html"
-
-    @property
-    def retained(self) -> Path:
-        """Resources that a destroy retained in the stand-in cloud. The next `up` adopts them."""
-        return self.root / "retained.json"
 
     def make(self) -> None:
         """Create the folders."""

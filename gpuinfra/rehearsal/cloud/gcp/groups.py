@@ -224,7 +224,9 @@ class ManagedGroups(GroupKind):
         for one in sorted(have, key=lambda one: -one["launched"]):
             if room.get(one["template"], 0) > 0:
                 room[one["template"]] -= 1
-            elif one["template"] not in room or room_elsewhere(room):
+            elif one["template"] not in room or any(
+                left > 0 for left in room.values()
+            ):  # another version lacks instances
                 found.append(one)
         return sorted(found, key=lambda one: (one["launched"], one["id"]))
 
@@ -247,11 +249,6 @@ def preempt(store: Store, instance_id: str) -> bool:
             return False
         store.put("instance", instance_id, {**one, "preempted": time.time()})
     return True
-
-
-def room_elsewhere(room: dict[str, int]) -> bool:
-    """Whether another version lacks instances."""
-    return any(left > 0 for left in room.values())
 
 
 def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:

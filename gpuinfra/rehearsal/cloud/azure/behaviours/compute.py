@@ -11,10 +11,12 @@ from gpuinfra.rehearsal.cloud.azure import stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.azure.model import GROUP, above_single_limit, desired, extension, profile_of
 from gpuinfra.rehearsal.cloud.core import behaviours, wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.core.ids import last
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
@@ -27,14 +29,12 @@ _SCRIPT = 256 * 1024
 """Bytes of an inline script of CustomScript for Linux. https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-21."""
 
 
-def missing(cloud: Cloud, token: str, id: str, kind: str) -> AzureError | None:
-    """The error where a referenced resource does not exist; what the account held before is believed."""
-    if cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token)):
-        return None
-    if not id.lower().startswith("/subscriptions/00000000-0000-0000-0000-000000000000/"):
-        return None
-    text = f"The Resource '{kind}/{id.rsplit('/', 1)[-1]}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
-    return AzureError("ResourceNotFound", text, status=404)
+def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
+    """Raise AzureError where a referenced resource does not exist; what the account held before is believed."""
+    known = cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token))
+    if not known and id.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/"):
+        text = f"The Resource '{kind}/{last(id)}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
+        raise AzureError("ResourceNotFound", text, status=404)
 
 
 @behaves
@@ -75,8 +75,7 @@ class ScaleSet(Behaviour):
             text = "Rolling Upgrade mode is not supported for this Virtual Machine Scale Set because a health probe or health extension was not provided."  # fmt: skip
             raise AzureError("InvalidParameter", text, status=409)
         for token, id, kind in _named(plain):
-            if problem := missing(cloud, token, id, kind):
-                raise problem
+            need(cloud, token, id, kind)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"provisioningState": "Succeeded", "uniqueId": call.outputs.get("uniqueId")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
+from gpuinfra.rehearsal.cloud.azure.behaviours.compute import need
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
@@ -105,8 +105,8 @@ class Subnet(Used):
             (NAT, "natGateway", "natGateways"),
         ):
             id = (plain.get(key) or {}).get("id")
-            if id and (problem := missing(cloud, token, str(id), f"Microsoft.Network/{kind}")):
-                raise problem
+            if id:
+                need(cloud, token, str(id), f"Microsoft.Network/{kind}")
 
     before_update = before_create
 

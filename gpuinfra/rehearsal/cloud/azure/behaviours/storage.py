@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
-from gpuinfra.rehearsal.cloud.azure.behaviours.compute import missing
+from gpuinfra.rehearsal.cloud.azure.behaviours.compute import need
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
 from gpuinfra.rehearsal.cloud.core import wire
@@ -153,10 +153,7 @@ class ManagedLustre(Behaviour):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         plain = call.plain
         subnet = str(plain.get("filesystemSubnet") or "")
-        if problem := missing(
-            cloud, "azure-native:network:Subnet", subnet, "Microsoft.Network/virtualNetworks/subnets"
-        ):
-            raise problem
+        need(cloud, "azure-native:network:Subnet", subnet, "Microsoft.Network/virtualNetworks/subnets")
         for other in cloud.store.list(LUSTRE):
             if str(other.plain.get("filesystemSubnet")).lower() == subnet.lower():
                 raise AzureError("InvalidParameter", f"The subnet {subnet} is used by the file system {other.id.rsplit('/', 1)[-1]}.", status=409)  # fmt: skip
