@@ -6,4 +6,4 @@ installed. The bundle contains it as one zipapp.
 Start with `judge.py`, then read one file of `checks/`, then `probe.py` and `evidence.py`.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
