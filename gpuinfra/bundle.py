@@ -56,7 +56,7 @@ def build(pool: PoolPlan) -> Bundle:
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},
         "expectation.json": _json(pool.expectation),
-        "node.pyz": node_part(str(pool.expectation["cloud"])),
+        "node.pyz": node_program(str(pool.expectation["cloud"])),
         "steps.json": _json(
             {
                 "schema": "gpuinfra.steps/1",
@@ -147,7 +147,7 @@ def versions_env(versions: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def node_part(cloud: str = "") -> bytes:
+def node_program(cloud: str = "") -> bytes:
     """`gpuinfra/node/` as a zip application, with the `node` module of a cloud that has it in its own package.
 
     It is not compressed, so that it starts faster and its bytes do not depend on the version of zlib.

@@ -1,7 +1,7 @@
 """Text from nodes, clouds and files, made safe for a terminal, a log, a page or an XML document.
 
 Control characters, escape sequences and marks that change the direction of text are replaced, so nothing acts on what
-shows the text. Escaping for HTML or XML comes on top and belongs to the writer of that format. The node part has its own
+shows the text. Escaping for HTML or XML comes on top and belongs to the writer of that format. The node program has its own
 function (`node.outcome`): evidence spells the characters out so that they stay visible to a person who investigates.
 """
 

@@ -69,7 +69,7 @@ def measure_pairs(
     as_json: bool = False,
     options: Sequence[str] = (),
 ) -> int:
-    """Measure until the verdict is final; `options` go to the node part. Raises `KeyboardInterrupt`."""
+    """Measure until the verdict is final; `options` go to the node program. Raises `KeyboardInterrupt`."""
     from gpuinfra.remote.deliver import call_agent
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.pair import PairTest, assignments
@@ -141,7 +141,9 @@ def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResul
         last = (str(answer.get("output") or "").strip().splitlines() or [""])[-1]
         problem = one.problem.reason if one.problem else ""
         if not problem and answer.get("exit") != 0:
-            problem = f"{one.host.name}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node part printed nothing'}"
+            problem = (
+                f"{one.host.name}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node program printed nothing'}"
+            )
         results[one.host.name] = NodeResult(
             result=str(answer.get("result") or ""), exit=answer.get("exit"), problem=problem
         )

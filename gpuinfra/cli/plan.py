@@ -11,14 +11,14 @@ from gpuinfra.cli.options import FILE
 from gpuinfra.day import read_day, today
 from gpuinfra.findings import Finding, Level
 
-_COLOURS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
+_COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 
 
 @click.command("plan")
 @click.argument("stack", metavar="STACK|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/plan-json.md).")
 @click.option("--html", "page", type=FILE, help="Write a self-contained page.")
-@click.option("--prices", type=FILE, help="Your own prices, which override the catalogue.")
+@click.option("--prices", type=FILE, help="Your own prices, which override the catalog.")
 @click.option("--why", is_flag=True, help="List every decision with its reason.")
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
 def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, day: str | None) -> int:
@@ -39,7 +39,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
         click.echo(json.dumps(result.as_dict(), indent=2))
     else:
         for finding in result.findings:
-            click.echo(coloured(finding), err=True)
+            click.echo(colored(finding), err=True)
         if result.plan:
             from gpuinfra.report.plan_text import text
 
@@ -57,8 +57,8 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
     return 0 if result.ok else 1
 
 
-def coloured(finding: Finding) -> str:
-    """A finding for a terminal; click removes the colour elsewhere."""
+def colored(finding: Finding) -> str:
+    """A finding for a terminal; click removes the color elsewhere."""
     text = str(finding)
     word = f"{finding.level.value}:"
-    return text.replace(word, click.style(word, fg=_COLOURS[finding.level], bold=True), 1)
+    return text.replace(word, click.style(word, fg=_COLORS[finding.level], bold=True), 1)

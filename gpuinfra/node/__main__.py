@@ -1,4 +1,4 @@
-"""The command line of the node code: `node.pyz steps | verify | attest | health | explain`.
+"""The command line of the node program: `node.pyz steps | verify | attest | health | explain`.
 
 JSON goes to stdout, messages to stderr.
 Exit codes, for a scheduler's prolog, a health check or systemd:
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="node.pyz", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--version", action="version", version="gpuinfra node code %s" % VERSION)
+    parser.add_argument("--version", action="version", version="gpuinfra node program %s" % VERSION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser(
         "steps", help="run the bootstrap steps, continuing after the last one that is done", add_help=False
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """A command that imports its module when it runs, so that the node code starts in a fraction of a second."""
+    """A command that imports its module when it runs, so that the node program starts in a fraction of a second."""
 
     def run(args: argparse.Namespace) -> int:
         from importlib import import_module

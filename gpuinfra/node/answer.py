@@ -94,7 +94,7 @@ class Answers:
             raise Unreadable("probe %s was not run" % name)
         answer = read(name, self._probes[name])
         if answer.problem:
-            state = states.recognise(answer.argv, answer.exit, answer.problem)
+            state = states.recognize(answer.argv, answer.exit, answer.problem)
             if state is not None:
                 raise Broken(state.meaning, state.hint)
             raise Unreadable("%s: %s" % (answer.command, shortened(answer.problem)))
@@ -104,7 +104,7 @@ class Answers:
 
     def _successful(self, name: str) -> Answer:
         answer = self.raw(name)
-        state = states.recognise(answer.argv, answer.exit, answer.stdout + "\n" + answer.stderr)
+        state = states.recognize(answer.argv, answer.exit, answer.stdout + "\n" + answer.stderr)
         if state is not None:
             raise Broken(state.describe(answer.stdout + "\n" + answer.stderr), state.hint)
         if answer.exit != 0:

@@ -1,4 +1,4 @@
-"""The interface between the node code and a cloud; each cloud's module implements it.
+"""The interface between the node program and a cloud; each cloud's module implements it.
 
 A module is imported only on nodes of its cloud.
 """

@@ -1,4 +1,4 @@
-"""Shared by all commands of the node code: exit codes, paths, and messages."""
+"""Shared by all commands of the node program: exit codes, paths, and messages."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Machine:
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             raise Unreadable(
                 "the machine's record has no usable %s" % field,
-                "fix the machine's catalogue record and rebuild the bundle",
+                "fix the machine's catalog record and rebuild the bundle",
             )
         return value
 

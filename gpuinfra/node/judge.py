@@ -148,7 +148,7 @@ class _UnknownCheck(Check):
 def _unknown_check(name: str) -> dict[str, Any]:
     check = _UnknownCheck()
     check.id = shortened(name, 20)
-    return _record(check, Outcome("error", reason="this version of the node code has no check %s" % check.id))
+    return _record(check, Outcome("error", reason="this version of the node program has no check %s" % check.id))
 
 
 def _scalar(value: Any) -> Any:

@@ -101,7 +101,7 @@ STATES = (
 _END = 4096
 
 
-def recognise(argv: tuple[str, ...], code: int, text: str) -> State | None:
+def recognize(argv: tuple[str, ...], code: int, text: str) -> State | None:
     """The known state in this output, if any."""
     tool = argv[0].rsplit("/", 1)[-1]
     # Such a text is the whole output, or its start or end; inside a long document, check G13 handles error tokens.

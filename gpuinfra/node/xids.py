@@ -78,7 +78,7 @@ XIDS: dict[int, Xid] = {
     172: Xid("detail of an SRAM error (Xid 48)", "drain", "reset"),
 }
 
-UNKNOWN = Xid("not in the table", "drain", "reboot", "find it in NVIDIA's Xid catalogue and add it to the table")
+UNKNOWN = Xid("not in the table", "drain", "reboot", "find it in NVIDIA's Xid catalog and add it to the table")
 
 ACTIONS_OF_154 = (
     ("Drain and Reset", "reset"),

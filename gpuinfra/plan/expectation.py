@@ -1,6 +1,6 @@
 """The values of a healthy node of a pool: the content of `expectation.json` (docs/formats.md).
 
-They come from the catalogue record and the software lock. `REQUIRED` decides which checks a node runs; `gpuinfra.node` contains the checks.
+They come from the catalog record and the software lock. `REQUIRED` decides which checks a node runs; `gpuinfra.node` contains the checks.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ class Zoning:
 
 
 def offered(machine: MachineType, region: str) -> tuple[str, ...]:
-    """Zones of a region where the catalogue lists the machine type; empty if it lists none."""
+    """Zones of a region where the catalog lists the machine type; empty if it lists none."""
     return machine.zones.get(region, ())
 
 
 def choose(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> Zoning:
-    """Choose zones. `fallback` is the first zone of the region, for machine types without zones in the catalogue."""
+    """Choose zones. `fallback` is the first zone of the region, for machine types without zones in the catalog."""
     declared = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
     if spec.where.zone:
         default, why = spec.where.zone, "set in where.zone"
@@ -46,7 +46,7 @@ def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) 
     known = [(pool, machines[pool.machine]) for pool in spec.pools if not pool.zone and pool.machine in machines]
     lists = [set(offered(machine, spec.where.region)) for _, machine in known if offered(machine, spec.where.region)]
     if not lists:
-        return fallback, "the catalogue lists no zones for these machine types, so the first zone of the region is used"
+        return fallback, "the catalog lists no zones for these machine types, so the first zone of the region is used"
     common = set.intersection(*lists)
     if common:
         zone = min(common)

@@ -85,7 +85,7 @@ class Progress:
 
 
 def plain(text: str) -> str:
-    """Text without the engine's colour markup."""
+    """Text without the engine's color markup."""
     return MARKUP.sub("", text)
 
 

@@ -172,9 +172,9 @@ class _NodePoller:
     def _run(self) -> None:
         while not self._stop.wait(0.3):
             with suppress(DeploymentError):
-                self.latest = self._labelled([n for n in self._cloud.nodes() if n.get("stage") != "terminated"])
+                self.latest = self._labeled([n for n in self._cloud.nodes() if n.get("stage") != "terminated"])
 
-    def _labelled(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _labeled(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The nodes under the handover's names, so that a node has one name while it boots and in the report."""
         for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
             own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch_order)

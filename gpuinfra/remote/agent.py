@@ -111,7 +111,7 @@ class HostAgent:
             return {"exit": done.returncode, "lines": text.splitlines()[-400:]}
 
     def verify(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Run the checks with the operator's node part, in a temporary folder."""
+        """Run the checks with the operator's node program, in a temporary folder."""
         if self.root != Path("/"):
             raise Refused(
                 f"checks need a running machine, and {self.root} contains the files of one that is not running"
@@ -126,7 +126,7 @@ class HostAgent:
         return {"exit": done.returncode, "document": _packed(done.stdout), "output": output.splitlines()[-10:]}
 
     def pair(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Run one half of an all-reduce between two machines with the operator's node part, in a temporary folder."""
+        """Run one half of an all-reduce between two machines with the operator's node program, in a temporary folder."""
         assignment = order["assignment"]
         shared_folder = Path(assignment["store"]).parent
         if not shared_folder.is_dir():

@@ -1,4 +1,4 @@
-"""Runs one half of an all-reduce between two hosts over SSH, with the operator's node part, which is removed afterwards.
+"""Runs one half of an all-reduce between two hosts over SSH, with the operator's node program, which is removed afterwards.
 
 `gpuinfra.verification.pairs` chooses the pairs. `gpuinfra.node.pair` connects the two machines through a folder that both mount.
 """
@@ -9,7 +9,7 @@ import gzip
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuinfra.bundle import node_part
+from gpuinfra.bundle import node_program
 from gpuinfra.node.pair import LIMIT_S, WAIT_S
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import call_agent
@@ -28,7 +28,7 @@ class PairTest:
         self._connector = connector
         self._assignments = assignments
         self._options = list(options)
-        self._part = gzip.compress(node_part())
+        self._part = gzip.compress(node_program())
 
     def __call__(self, host: Host) -> dict[str, Any]:
         """Run the all-reduce. Raises `HostProblem`."""

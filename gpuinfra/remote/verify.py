@@ -1,4 +1,4 @@
-"""Collects new evidence from a host over SSH, with the operator's node part, which is removed afterwards.
+"""Collects new evidence from a host over SSH, with the operator's node program, which is removed afterwards.
 
 The checks are those of the operator's gpuinfra, also on a host that was never bootstrapped. The evidence has the same format as in the
 bucket; `gpuinfra.verification` judges it.
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuinfra.bundle import node_part
+from gpuinfra.bundle import node_program
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import call_agent
@@ -43,7 +43,7 @@ class Verify:
     ) -> None:
         self._connector = connector
         self._expected = expected
-        self._part = gzip.compress(node_part())
+        self._part = gzip.compress(node_program())
         self._options = [word for phase in phases for word in ("--phase", phase)]
         self._options += [word for check in also for word in ("--also", check)]
         self._limit_s = limit_s
@@ -81,6 +81,6 @@ def _unpacked(host: Host, text: object) -> bytes:
         raise HostProblem(
             Kind.UNUSABLE,
             f"{host.name} returned data that is not evidence",
-            "log in to the host and run the node part there",
+            "log in to the host and run the node program there",
         )
     return data.strip()

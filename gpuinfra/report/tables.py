@@ -24,7 +24,7 @@ UNLIMITED = 100_000
 WRAPPED = 24
 """Least width of a column that may wrap."""
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
-COLOURS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
+COLORS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
 OUTCOMES = {
     "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
     "planned": QUIET, "warn": WARN, "waiting": WARN, "not certain": WARN, "look": WARN,
@@ -114,10 +114,10 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     for row in shown:
         drawn.add_row(*row)
     stream = io.StringIO()
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     console = Console(
-        file=stream, width=total + indent, force_terminal=colour, highlight=False, legacy_windows=False,
-        color_system="standard" if colour else None,
+        file=stream, width=total + indent, force_terminal=color, highlight=False, legacy_windows=False,
+        color_system="standard" if color else None,
     )  # fmt: skip
     console.print(Padding(drawn, (0, 0, 0, indent)))
     return [line.rstrip() for line in stream.getvalue().splitlines()]
@@ -140,9 +140,9 @@ def _cell(cell: Cell) -> Text:
 
     made = Text()
     if cell.badge:
-        made.append(one_line(cell.badge), style=COLOURS[tone(cell.badge)])
+        made.append(one_line(cell.badge), style=COLORS[tone(cell.badge)])
     if cell.text:
         made.append((" " if cell.badge else "") + one_line(cell.text, limit=4000), style="bold" if cell.strong else "")
     if cell.doubt:
-        made.append(f" ({one_line(cell.doubt)})", style=COLOURS[tone(cell.doubt)])
+        made.append(f" ({one_line(cell.doubt)})", style=COLORS[tone(cell.doubt)])
     return made

@@ -59,15 +59,15 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The machine type is in the catalogue of the cloud."""
+    """The machine type is in the catalog of the cloud."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         if pool.machine not in machines:
-            what = f"is {shown(pool.machine)}, which is not in the catalogue of {profile_of(spec.cloud).title}"
+            what = f"is {shown(pool.machine)}, which is not in the catalog of {profile_of(spec.cloud).title}"
             yield error(f"pools[{i}].machine", what, _other_machine(spec, pool.machine, machines))
         for j, candidate in enumerate(pool.fallback):
             if candidate.machine and candidate.machine not in machines:
-                what = f"is {shown(candidate.machine)}, which is not in the catalogue"
+                what = f"is {shown(candidate.machine)}, which is not in the catalog"
                 hint = _other_machine(spec, candidate.machine, machines)
                 yield error(f"pools[{i}].fallback[{j}].machine", what, hint)
 
@@ -78,14 +78,14 @@ def _other_machine(spec: ClusterSpec, name: str, known: Iterable[str]) -> str:
 
 
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine type that the declaration describes is not in the catalogue, and is based on one that is."""
+    """A machine type that the declaration describes is not in the catalog, and is based on one that is."""
     known = profile_of(spec.cloud).machines
     for i, record in enumerate(spec.machines):
         if record.name in known:
-            what = f"is {record.name}, which is already in the catalogue"
+            what = f"is {record.name}, which is already in the catalog"
             yield error(f"machines[{i}].name", what, "remove it from machines")
         if record.like not in known:
-            what = f"is {shown(record.like)}, which is not in the catalogue"
+            what = f"is {shown(record.like)}, which is not in the catalog"
             yield error(f"machines[{i}].like", what, _other_machine(spec, record.like, known))
 
 
@@ -106,7 +106,7 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The catalogue lists the machine type in the zone of the pool."""
+    """The catalog lists the machine type in the zone of the pool."""
     region = spec.where.region
     for path, pool, machine in pools_of(spec):
         if not machine.zones or region not in profile_of(spec.cloud).regions:
@@ -114,12 +114,12 @@ def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         zones = machine.zones.get(region, ())
         if region not in machine.zones:
             seen = listed(sorted(machine.zones))
-            what = f"is {machine.name}, which the catalogue does not list in {region}; it lists {seen}"
+            what = f"is {machine.name}, which the catalog does not list in {region}; it lists {seen}"
             yield warn(f"{path}.machine", what, "check that the region offers it, or use another region")
             continue
         zone = pool.zone or spec.where.zone
         if zone and zones and zone not in zones:
-            what = f"is {machine.name}, which the catalogue does not list in {zone}; it lists {listed(list(zones))}"
+            what = f"is {machine.name}, which the catalog does not list in {zone}; it lists {listed(list(zones))}"
             yield warn(f"{path}.machine", what, "check that the zone offers it, or use another zone")
 
 

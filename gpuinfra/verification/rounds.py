@@ -19,7 +19,7 @@ class NodeResult:
     """What one node of a pair returned."""
 
     result: str = ""
-    """The JSON that its node part printed."""
+    """The JSON that its node program printed."""
     exit: int | None = None
     problem: str = ""
     """Why there is no result."""

@@ -56,7 +56,7 @@ class Site:
         return [one["id"] for one in self.cloud.fleet.instances().values() if one["state"] == "running"]
 
     def node(self, number: str) -> node_cloud.Cloud:
-        """An instance's own cloud access, as its node code uses it."""
+        """An instance's own cloud access, as its node program uses it."""
         return node_cloud.of({"cloud": "gcp"}, endpoints.of_node("gcp", self.cloud.endpoint, number))
 
 

@@ -1,6 +1,6 @@
 /* A test library with the signatures of libnccl and libcudart: GPUs are host memory, and the sum is computed.
  *
- * It detects undefined behaviour of the real libraries: invalid handles, too small buffers, calls outside a group, a wrong
+ * It detects undefined behavior of the real libraries: invalid handles, too small buffers, calls outside a group, a wrong
  * current device, a stream of another device. A violation is printed and ends the process with exit code 70.
  *
  *   FAKE_GPUS=8            devices
@@ -31,7 +31,7 @@ struct pending { const void *send; void *receive; size_t count; struct comm *com
 static int current = 0, group = 0, communicators = 0, collectives = 0;
 static struct memory memories[MOST * 4];
 static struct pending queue[MOST];
-static int queued = 0, initialised[MOST], waiting_ranks = 0, waiting_total = 0;
+static int queued = 0, initialized[MOST], waiting_ranks = 0, waiting_total = 0;
 
 /* Writes this process's sums to a file and reads those of the other process. Both number their collectives equally. */
 static void meet(uint32_t *sum, size_t count, int first) {
@@ -161,8 +161,8 @@ ncclResult_t ncclCommInitRank(struct comm **comm, int ranks, ncclUniqueId id, in
     if (!group) violation("ncclCommInitRank of several devices outside a group hangs for ever");
     for (int i = 0; i < 128; i++)
         if (id.internal[i] != (char)(i == 5 ? 0 : i * 7 + 1)) violation("the unique id did not arrive whole");
-    if (rank < 0 || rank >= ranks || initialised[rank]) violation("a rank that cannot be");
-    initialised[rank] = 1;
+    if (rank < 0 || rank >= ranks || initialized[rank]) violation("a rank that cannot be");
+    initialized[rank] = 1;
     waiting_ranks++;
     waiting_total = ranks;
     *comm = malloc(sizeof **comm);

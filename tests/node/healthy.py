@@ -144,7 +144,7 @@ JOURNAL = {
 
 
 def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
-    """The expectation of a machine type of the catalogue, with the software in this module and a Lustre file system."""
+    """The expectation of a machine type of the catalog, with the software in this module and a Lustre file system."""
     record = profile_of(cloud).machines[name]
     chosen = lock(
         record,
@@ -251,7 +251,7 @@ def network_mounts(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> dict[str, Any]:
-    """The standin.json of a node after its steps; `hardware` replaces the catalogue's hardware."""
+    """The standin.json of a node after its steps; `hardware` replaces the catalog's hardware."""
     cloud = expectation["cloud"]
     modules = ["nvidia", "nvidia_uvm", *{"aws": ["efa"], "azure": ["mlx5_ib", "ib_umad"], "gcp": ["mlx5_ib"]}[cloud]]
     return {

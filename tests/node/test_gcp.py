@@ -117,7 +117,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def put(google: Google, key: str = "k/1 ü.json", body: bytes = b"{}", *, once: bool = True) -> None:
-    """Write one object as the node code does."""
+    """Write one object as the node program does."""
     cloud.of({"cloud": "gcp"}, google.environ).put("b", key, body, once=once)
 
 

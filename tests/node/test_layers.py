@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.bundle import node_part
+from gpuinfra.bundle import node_program
 from gpuinfra.node import evidence
 from tests.node.healthy import P4D
 from tests.node.test_evidence import made
@@ -99,7 +99,7 @@ def test_zipapp_runs_under_python_3_9(tmp_path: Path) -> None:
     ]
     if not found:
         pytest.skip("there is no Python 3.9 on this machine")
-    (tmp_path / "node.pyz").write_bytes(node_part())
+    (tmp_path / "node.pyz").write_bytes(node_program())
     (tmp_path / "expectation.json").write_text(json.dumps(P4D))
     (tmp_path / "evidence.json").write_bytes(evidence.dumped(made()))
     command = [found[-1], "-I", str(tmp_path / "node.pyz"), "verify", "--evidence", str(tmp_path / "evidence.json")]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.bundle import node_part
+from gpuinfra.bundle import node_program
 from gpuinfra.node import VERSION, evidence
 from tests.node.healthy import P4D
 from tests.node.test_checks import ON_DEMAND
@@ -22,7 +22,7 @@ from tests.node.test_evidence import made
 def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The zipapp as the bundle contains it."""
     path = tmp_path_factory.mktemp("bundle") / "node.pyz"
-    path.write_bytes(node_part())
+    path.write_bytes(node_program())
     return path
 
 
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_it_is_small() -> None:
     """The compressed zipapp stays under 100 KB, because each node downloads it."""
-    assert len(gzip.compress(node_part())) < 100_000
+    assert len(gzip.compress(node_program())) < 100_000
 
 
 def test_it_starts_fast(zipapp: Path) -> None:
@@ -56,7 +56,7 @@ def test_it_starts_fast(zipapp: Path) -> None:
 
 def test_the_zipapp_contains_the_source_files() -> None:
     """Each file of the zipapp equals its source file."""
-    with zipfile.ZipFile(io.BytesIO(node_part())) as part:
+    with zipfile.ZipFile(io.BytesIO(node_program())) as part:
         for name in part.namelist():
             if name.startswith("gpuinfra/node/"):
                 source = (Path(__file__).parents[2] / name).read_bytes()
@@ -138,7 +138,7 @@ def test_explain_shows_a_check(zipapp: Path) -> None:
 
 def test_version_is_printed(zipapp: Path) -> None:
     """The version is the one of the package."""
-    assert call(zipapp, "--version").stdout == f"gpuinfra node code {VERSION}\n"
+    assert call(zipapp, "--version").stdout == f"gpuinfra node program {VERSION}\n"
 
 
 def test_this_machine_without_gpus_never_passes(zipapp: Path, files: tuple[Path, Path]) -> None:

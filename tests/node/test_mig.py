@@ -183,7 +183,7 @@ def test_layout_fits_or_has_a_reason(gpu: str, layout: list[str], reason: str) -
 
 
 def test_every_mig_product_has_its_profiles() -> None:
-    """The catalogue and the table match, and each profile alone fits as often as the table lists."""
+    """The catalog and the table match, and each profile alone fits as often as the table lists."""
     assert {key for key, gpu in gpus.GPUS.items() if gpu.mig} >= set(PROFILES)
     for key, profiles in PROFILES.items():
         assert profiles[-1].name.startswith("7g.")

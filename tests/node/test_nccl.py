@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.bundle import node_part
+from gpuinfra.bundle import node_program
 from gpuinfra.node.judge import judge
 from gpuinfra.node.nccl import network_of
 from gpuinfra.node.probe import run
@@ -34,7 +34,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([compiler, *flags], check=True, capture_output=True, timeout=120)
     for name in ("libnccl.so.2", "libcudart.so.13"):
         (folder / name).symlink_to(built.name)
-    (folder / "node.pyz").write_bytes(node_part())
+    (folder / "node.pyz").write_bytes(node_program())
     return folder
 
 

@@ -101,7 +101,7 @@ def test_accepted_declarations_can_be_planned() -> None:
 
 
 def test_every_machine_can_be_planned() -> None:
-    """Each machine type of each catalogue has a plan with its layout, steps and expectation."""
+    """Each machine type of each catalog has a plan with its layout, steps and expectation."""
     for cloud in CLOUDS:
         profile = profile_of(cloud)
         for machine in profile.machines.values():

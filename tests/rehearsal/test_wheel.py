@@ -44,7 +44,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("needs_nodes")
 def test_a_program_outside_the_repository_runs_with_the_wheel(environment: Path, tmp_path: Path) -> None:
-    """A program with its declaration in Python is rehearsed with steps, node part, plugin and stand-ins from the wheel."""
+    """A program with its declaration in Python is rehearsed with steps, node program, plugin and stand-ins from the wheel."""
     (tmp_path / "Pulumi.yaml").write_text("name: mine\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-east-1\n")
     (tmp_path / "__main__.py").write_text(PROGRAM)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpuinfra.bundle import Bundle, _json, node_part, pack
+from gpuinfra.bundle import Bundle, _json, node_program, pack
 from gpuinfra.remote.connection import Limits
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun, Order
 from gpuinfra.remote.fleet import Fleet, FleetResult
@@ -45,7 +45,7 @@ def order(**scripts: str) -> Order:
     names = [name.replace("_", "-").removeprefix("s") for name in scripts]
     files: dict[str, bytes] = {
         "bootstrap/lib.sh": LIB.read_bytes(),
-        "node.pyz": node_part(),
+        "node.pyz": node_program(),
         "versions.env": b"",
         "expectation.json": b"{}\n",
         "steps.json": _json(

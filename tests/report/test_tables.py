@@ -65,7 +65,7 @@ def test_one_line_is_bounded() -> None:
     assert (printable(None), one_line(None)) == ("", "")
 
 
-def test_colours_need_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colors_need_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Output that is no terminal, and NO_COLOR, have no escape sequences."""
     table = Table([""], [[Cell(badge="failed")]])
     assert "\x1b" not in tables.text(table)[-1]

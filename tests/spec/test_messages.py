@@ -94,7 +94,7 @@ def test_misspelled_field_is_not_also_missing(path: str, right: str, wrong: str)
 
 def test_missing_field_beside_another_mistake_is_reported() -> None:
     """An unknown field suppresses only the missing field that it resembles, at the same level."""
-    spec = declaration(("aws", {"pools.0.colour": "red", "machne": "x"}))
+    spec = declaration(("aws", {"pools.0.color": "red", "machne": "x"}))
     del spec["pools"][0]["machine"]
     messages = _errors(spec)
     assert len(messages) == 3, messages
@@ -103,7 +103,7 @@ def test_missing_field_beside_another_mistake_is_reported() -> None:
 
 def test_all_mistakes_are_reported_at_once() -> None:
     """Four mistakes yield four messages in one run."""
-    spec = declaration(("aws", {"name": "X", "pools.0.colour": "red", "pools.0.capacity.0.count": 0, "audit.trial": 1}))
+    spec = declaration(("aws", {"name": "X", "pools.0.color": "red", "pools.0.capacity.0.count": 0, "audit.trial": 1}))
     assert len(_errors(spec)) == 4
 
 

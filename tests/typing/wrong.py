@@ -23,4 +23,4 @@ Pool(name="gpu", machine="x", capacity=OnDemand(cuont=2))  # error: a misspelled
 Pool(name="gpu", machine="x")  # error: no capacity
 elsewhere = [Candidate(zone="z", capacity=flex)]
 Pool(name="gpu", machine="x", capacity=block, fallback=elsewhere)  # error: flex behind a block
-ClusterSpec(name="x", where=Aws(region="us-east-1"), colour="red")  # error: an unknown field
+ClusterSpec(name="x", where=Aws(region="us-east-1"), color="red")  # error: an unknown field

@@ -32,7 +32,7 @@ GOOD = {
 
 
 def result(**changes: Any) -> NodeResult:
-    """What a node part prints."""
+    """What a node program prints."""
     return NodeResult(result=json.dumps({**GOOD, **changes}), exit=0)
 
 

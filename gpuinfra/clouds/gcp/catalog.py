@@ -1,7 +1,7 @@
 """Google Cloud machine types: GPUs, network interfaces, zones, kinds of capacity and prices.
 
 Facts only. Sources: the page on accelerator-optimized machines (AOM), the pages that create managed instance groups
-of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalogue of zones (SKY), reference blueprints (CT).
+of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), reference blueprints (CT).
 Regions, images and prices of services are in `regions.py`; decisions are in `profile.py`.
 """
 
@@ -99,7 +99,7 @@ def _inferred(kind: CapacityKind, usd: float) -> Price:
 
 
 def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
-    """Eight times the price of one GPU with its cores and memory in the billing catalogue, and 12,000 GiB of local SSD at 0.08 USD a month."""
+    """Eight times the price of one GPU with its cores and memory in the billing catalog, and 12,000 GiB of local SSD at 0.08 USD a month."""
     return _price(
         kind,
         "us-central1",

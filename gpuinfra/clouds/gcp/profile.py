@@ -83,7 +83,7 @@ class GcpProfile:
         return GROUP_LIMIT
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """The layout of the catalogue record: each gVNIC in its own network, RDMA interfaces in one network."""
+        """The layout of the catalog record: each gVNIC in its own network, RDMA interfaces in one network."""
         shapes = machine.nics if fabric else machine.nics[:1]
         return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in shapes)
 

@@ -12,7 +12,7 @@ from .base import Check, judged, result_of
 
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
-    """Mount point -> kind, and what is wrong with it (None: it responds), as the node code measured it."""
+    """Mount point -> kind, and what is wrong with it (None: it responds), as the node program measured it."""
     found = {}
     for one in result_of(answers, "mounts", "gpuinfra.mounts/1", "the list of mounts", "mounts")["mounts"]:
         texts = [one.get(name) for name in ("mount", "kind")] if isinstance(one, dict) else [None]

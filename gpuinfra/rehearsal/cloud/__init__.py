@@ -1,7 +1,7 @@
 """The stand-in cloud: answers in a rehearsal where a real cloud answers in a deployment.
 
     engine           -> core/provider.py -> core/check.py, diff.py, replace.py   validates inputs, computes changes
-                                         -> <cloud>/behaviours/                  what a cloud does beyond keeping inputs
+                                         -> <cloud>/behaviors/                  what a cloud does beyond keeping inputs
                                          -> core/synth.py, <cloud>/ids.py        every output that the SDK declares
                                          -> core/store.py                        one SQLite file, consistent after any kill
     nodes, operator  -> core/server.py   -> <cloud>/http/, core/control.py       metadata, storage, identity, groups, control

@@ -1,6 +1,6 @@
 """GPU models: the values that differ between them in the output of tools.
 
-Memory, links, PCIe generation and device ids match the machine catalogue; a test compares them.
+Memory, links, PCIe generation and device ids match the machine catalog; a test compares them.
 Reserved memory, clocks, power and subsystem ids come from data sheets or recordings; no check depends on them.
 """
 

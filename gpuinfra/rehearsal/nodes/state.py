@@ -6,7 +6,7 @@ Stand-in tools compute their output from this file, so the output shows a step t
 | field | content |
 | --- | --- |
 | `instance` | id, name (`gpu-1`, launch order), cloud, cluster, pool, region, zone |
-| `machine`, `hardware` | machine type, and its devices (from its cloud's catalogue) |
+| `machine`, `hardware` | machine type, and its devices (from its cloud's catalog) |
 | `image` | operating system, and whether it includes driver and fabric (`tools/images.json`) |
 | `kernel` | the running kernel; `kernels` has the installed ones |
 | `boot_id`, `boots`, `booted` | id and number of this boot |
@@ -102,7 +102,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
 
 
 def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
-    """The devices of a machine type, from its cloud's catalogue; none for an unknown type."""
+    """The devices of a machine type, from its cloud's catalog; none for an unknown type."""
     machines = module_of(cloud, "catalog").MACHINES
     machine = machines.get(machine_name)
     if machine is None:

@@ -125,11 +125,11 @@ CONTROLS = {
 
 LEFT_OUT = {
     "2.4": "metric filters and alerts (to 2.11) watch a project, whoever changes it, and not a cluster",
-    "2.13": "an inventory of assets is an organisation's",
-    "3.1": "the default network is a project's; a policy of the organisation ends it",
+    "2.13": "an inventory of assets is an organization's",
+    "3.1": "the default network is a project's; a policy of the organization ends it",
     "4.2": "the account is not the default one, so its scope is the whole of what its grants allow",
     "4.7": "disks have keys of their owner in Cloud KMS (CMEK) in place of keys in a request",
-    "4.11": "no GPU machine of the catalogue is confidential",
+    "4.11": "no GPU machine of the catalog is confidential",
 }
 """Control numbers that are not asked, each with its reason."""
 

@@ -84,7 +84,7 @@ def machine(cloud: Cloud, group: Made) -> dict[str, Any]:
 
 
 def on_node(cloud: Cloud, machine: dict[str, Any]) -> node_azure.Azure:
-    """The node part's cloud, as that machine has it."""
+    """The node program's cloud, as that machine has it."""
     return node_azure.connect({}, endpoints.of_node("azure", cloud.endpoint, machine["id"]))
 
 

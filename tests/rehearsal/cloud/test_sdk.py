@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.core import behaviours, wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
+from gpuinfra.rehearsal.cloud.core import behaviors, wire
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior
 from gpuinfra.rehearsal.cloud.core.check import check
 from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, fields, has, members, sdk
 from tests.rehearsal.cloud import samples
@@ -43,7 +43,7 @@ def test_any_type_can_be_created_read_and_deleted(package: str, connect: Callabl
         if token not in NEEDS_OTHERS
         and not (token.startswith("aws:s3/bucket") and token != "aws:s3/bucket:Bucket")
         # Google's that do something of their own are asked for in test_gcp_rules.py.
-        and not (package == "gcp" and type(behaviours.of(token)) is not Behaviour)
+        and not (package == "gcp" and type(behaviors.of(token)) is not Behavior)
     ]
     assert len(chosen) >= SAMPLED
     for token in chosen:
@@ -67,7 +67,7 @@ def test_any_function_answers_in_its_declared_type(package: str, connect: Callab
     asked = 0
     for token in spread(known.functions, 120):
         declared = known.function(token)
-        if behaviours.answer(token):
+        if behaviors.answer(token):
             continue  # has something of its own to say, which test_rules.py asks for
         answer = client.invoke(token, **samples.required(declared.inputs))
         wrong = list(check(answer, declared.outputs))

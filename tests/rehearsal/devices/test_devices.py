@@ -36,7 +36,7 @@ from tests.node.test_recordings import sections
 
 
 def machines(cloud: str) -> tuple[Any, ...]:
-    """All machine types of a cloud's catalogue."""
+    """All machine types of a cloud's catalog."""
     known = profile_of(cloud).machines
     return tuple(known.values() if hasattr(known, "values") else known)
 
@@ -193,8 +193,8 @@ def test_tools_import_nothing_slow(tmp_path: Path) -> None:
     assert done.stdout.count("10de:20b0") == 8
 
 
-def test_every_gpu_of_the_catalogue_has_a_model() -> None:
-    """Each GPU of a catalogue has a model, with equal values where checks read them."""
+def test_every_gpu_of_the_catalog_has_a_model() -> None:
+    """Each GPU of a catalog has a model, with equal values where checks read them."""
     sold = {
         machine.gpu.name: machine.gpu for cloud in ("aws", "azure", "gcp") for machine in machines(cloud) if machine.gpu
     }

@@ -138,7 +138,7 @@ def test_repositories_are_signed_with_the_keys_of_the_lock() -> None:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
-def test_every_machine_of_a_catalogue_can_be_a_node(cloud: str) -> None:
+def test_every_machine_of_a_catalog_can_be_a_node(cloud: str) -> None:
     """GPUs, fabric devices, switches and disks are found for each machine type."""
     machines = importlib.import_module(f"gpuinfra.clouds.{cloud}.catalog").MACHINES
     for name, machine in machines.items():

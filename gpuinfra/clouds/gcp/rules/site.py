@@ -111,13 +111,13 @@ def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The machine types in `network.machines` are in the catalogue."""
+    """The machine types in `network.machines` are in the catalog."""
     known = machines_of(spec)
     for i, name in enumerate(spec.network.machines):
         if name not in known:
             near = nearest(name, list(known))
             hint = f"did you mean {near}?" if near else "`gpuinfra catalog --cloud gcp` lists them"
-            what = f"is {shown(name)}, which is not in the catalogue of {PROFILE.title}"
+            what = f"is {shown(name)}, which is not in the catalog of {PROFILE.title}"
             yield error(f"network.machines[{i}]", what, hint)
 
 

@@ -1,7 +1,7 @@
 """The contents of all clouds: creates, reads, updates and deletes what the SDKs declare, and keeps it in the store.
 
 This is the layer between Pulumi's protocol (`provider.py`) and the store. What a single type does beyond keeping its inputs
-is a behaviour; what a whole cloud does is its `StandIn`.
+is a behavior; what a whole cloud does is its `StandIn`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviours, ids, registry, synth, wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
@@ -75,26 +75,26 @@ class Cloud:
             )
             self.store.log("create", call.token, "", call.urn, error.code)
             raise error
-        behaviour = behaviours.of(call.token)
+        behavior = behaviors.of(call.token)
         try:
             if call.urn:
                 self.operator.check_resource(self.store, "create", call.token, call.plain, call.region)
             with self.store.change():
-                self._look_up_first(call, behaviour)
-                behaviour.before_create(self, call)
-                call.id = call.id or behaviour.identify(self, call) or self._identify(call)
+                self._look_up_first(call, behavior)
+                behavior.before_create(self, call)
+                call.id = call.id or behavior.identify(self, call) or self._identify(call)
                 self._complete(call)
-                if behaviour.joins and self._join(call):
-                    behaviour.created(self, call)
+                if behavior.joins and self._join(call):
+                    behavior.created(self, call)
                     self.store.update(call.resource())
                 else:
-                    self._claim(call, behaviour)
-                    behaviour.created(self, call)
+                    self._claim(call, behavior)
+                    behavior.created(self, call)
                     self.store.insert(call.resource())
-                behaviour.kept(self, call)
+                behavior.kept(self, call)
                 self.store.log("create", call.token, call.id, call.urn)
         except Taken as taken:
-            error = (behaviour.taken or registry.of_token(call.token).already_exists).filled(
+            error = (behavior.taken or registry.of_token(call.token).already_exists).filled(
                 name=taken.name,
                 id=taken.holder_id,
                 kind=ids.class_name(call.token),
@@ -107,7 +107,7 @@ class Cloud:
             self.store.log("create", call.token, "", call.urn, error.code)
             raise
         self.wake()
-        behaviour.after(self, call)
+        behavior.after(self, call)
         if fault == "partial":
             raise CreatedButFailed(
                 "InternalFailure", "the resource was created and did not become ready (injected by --fault)", status=500
@@ -117,11 +117,11 @@ class Cloud:
                 "RequestTimeout", "the connection broke before the answer arrived (injected by --fault)", status=500
             )
 
-    def _look_up_first(self, call: Call, behaviour: Behaviour) -> None:
+    def _look_up_first(self, call: Call, behavior: Behavior) -> None:
         """Report a taken id before any other error, as providers do that ask for the id before they create."""
-        if behaviour.joins or not registry.of_token(call.token).looks_up_first:
+        if behavior.joins or not registry.of_token(call.token).looks_up_first:
             return
-        call.id = call.id or behaviour.identify(self, call) or self._identify(call)
+        call.id = call.id or behavior.identify(self, call) or self._identify(call)
         if self.store.find(call.token, call.id) is not None:
             raise Taken(call.id, call.token, call.id)
 
@@ -137,34 +137,34 @@ class Cloud:
 
     def update(self, call: Call, old: Resource) -> None:
         """Change a resource in place."""
-        behaviour = behaviours.of(call.token)
+        behavior = behaviors.of(call.token)
         call.old, call.id, call.region = old, old.id, old.region
         try:
             self.operator.check_resource(self.store, "update", call.token, call.plain, call.region, old)
             with self.store.change():
-                behaviour.before_update(self, call)
+                behavior.before_update(self, call)
                 self._complete(call, keep=old.outputs)
-                behaviour.updated(self, call)
+                behavior.updated(self, call)
                 self.store.update(replace(old, inputs=call.inputs, outputs=call.outputs))
-                behaviour.kept(self, call)
+                behavior.kept(self, call)
                 self.store.log("update", call.token, call.id, call.urn)
         except CloudError as error:
             self.store.log("update", call.token, call.id, call.urn, error.code)
             raise
         self.wake()
-        behaviour.after(self, call)
+        behavior.after(self, call)
 
     def delete(self, resource: Resource, urn: str = "") -> None:
         """Delete a resource, unless the cloud refuses."""
-        behaviour = behaviours.of(resource.type)
+        behavior = behaviors.of(resource.type)
         try:
             if urn:
                 self.operator.check_resource(self.store, "delete", resource.type, {}, resource.region, resource)
             with self.store.change():
-                behaviour.before_delete(self, resource)
-                if not (behaviour.joins and self._leave(resource, urn, stays=behaviour.stays)):
+                behavior.before_delete(self, resource)
+                if not (behavior.joins and self._leave(resource, urn, stays=behavior.stays)):
                     self.store.remove(resource)
-                    behaviour.deleted(self, resource)
+                    behavior.deleted(self, resource)
                 self.store.log("delete", resource.type, resource.id, urn)
         except CloudError as error:
             self.store.log("delete", resource.type, resource.id, urn, error.code)
@@ -180,7 +180,7 @@ class Cloud:
         return (
             self.store.find(token, id, own)
             or (None if own else self.store.find(token, id))
-            or behaviours.of(token).by_import_id(self, token, id, own)
+            or behaviors.of(token).by_import_id(self, token, id, own)
         )
 
     def external(self, id: str) -> dict[str, Any] | None:
@@ -240,6 +240,6 @@ class Cloud:
         self.store.drop(_MAKERS, key)
         return False
 
-    def _claim(self, call: Call, behaviour: Behaviour) -> None:
-        for scope, name in behaviour.names(self, call):
+    def _claim(self, call: Call, behavior: Behavior) -> None:
+        for scope, name in behavior.names(self, call):
             self.store.claim(scope, name, call.resource())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviours, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, synth, wire
 from gpuinfra.rehearsal.cloud.core.check import Failure, check
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 
@@ -28,7 +28,7 @@ def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> di
     plain = wire.plain(given)
     about = synth.Subject(token, _identity(token, plain), str(where), given)
     made = synth.outputs(declared.outputs, declared.inputs, about)
-    if own := behaviours.answer(token):
+    if own := behaviors.answer(token):
         made |= own(cloud, plain, str(where))
     return made
 

@@ -18,7 +18,7 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from gpuinfra.rehearsal.cloud.core import behaviours, ids, invoke, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, invoke, registry, synth, wire
 from gpuinfra.rehearsal.cloud.core.check import Failure, check
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.diff import diff
@@ -105,7 +105,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         _autoname(token, name, news, olds, declared.inputs, request.randomSeed)
         call = self._call(context, request.urn, news)
         failures = [*check({k: v for k, v in news.items()}, declared.inputs)]
-        failures += behaviours.of(token).check(self.cloud, call) if not failures else []
+        failures += behaviors.of(token).check(self.cloud, call) if not failures else []
         return provider_pb2.CheckResponse(
             inputs=wire.write(call.inputs),
             failures=[provider_pb2.CheckFailure(property=f.path, reason=self._reason(f, name)) for f in failures],
@@ -119,7 +119,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         token = _token(request.urn)
         old = wire.read(request.old_inputs) if request.HasField("old_inputs") else wire.read(request.olds)
         new = wire.read(request.news)
-        ignored = (*behaviours.of(token).ignored, *request.ignoreChanges)
+        ignored = (*behaviors.of(token).ignored, *request.ignoreChanges)
         changes = diff(token, old, new, ignored)
         kinds = {"add": 0, "delete": 2, "update": 4}  # PropertyDiff.Kind; the odd ones after them replace
         replaces = [change.path for change in changes if change.replace]
@@ -168,7 +168,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
-        found = behaviours.of(token).read(self.cloud, found) if found else None
+        found = behaviors.of(token).read(self.cloud, found) if found else None
         if found is None:
             return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
@@ -209,7 +209,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         }
         if "tagsAll" in declared.outputs:
             made["tagsAll"] = _all_tags(call)
-        return made | dict.fromkeys(behaviours.of(call.token).volatile, wire.UNKNOWN)
+        return made | dict.fromkeys(behaviors.of(call.token).volatile, wire.UNKNOWN)
 
     def Delete(self, request, context):
         token = _token(request.urn)

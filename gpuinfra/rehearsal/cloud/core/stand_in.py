@@ -1,7 +1,7 @@
-"""What the stand-in plays differently for each cloud, and the generic behaviour of a cloud without code of its own.
+"""What the stand-in plays differently for each cloud, and the generic behavior of a cloud without code of its own.
 
 `core` calls these methods and names no cloud. A cloud's folder beside `core` supplies a subclass as `STAND_IN` in its
-module `stand_in`, and behaviours in the modules of its package `behaviours`. A cloud without such a folder gets this class:
+module `stand_in`, and behaviors in the modules of its package `behaviors`. A cloud without such a folder gets this class:
 
 - its resources are created, read, changed and deleted, with generic ids and outputs (any type that its Pulumi SDK declares; without an SDK,
   any type with any inputs, whose outputs are its inputs);
@@ -19,7 +19,7 @@ from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
-    from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
+    from gpuinfra.rehearsal.cloud.core.behavior import Behavior
     from gpuinfra.rehearsal.cloud.core.http import Service
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud, GroupKind, PermissionModel, Subject
     from gpuinfra.rehearsal.cloud.core.sdk import Property
@@ -78,8 +78,8 @@ class StandIn:
         """Further inputs (or paths below them) whose change replaces the resource."""
         return set()
 
-    def default_behaviour(self, token: str) -> Behaviour | None:
-        """The behaviour of a type that no behaviour names; None for the generic one."""
+    def default_behavior(self, token: str) -> Behavior | None:
+        """The behavior of a type that no behavior names; None for the generic one."""
         return None
 
     def split_import_id(self, id: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember")
 
 
-class Member(Behaviour):
+class Member(Behavior):
     """One member of a role. Adding it twice adds it once; a removal removes it for every program that added it."""
 
     joins = True
@@ -46,7 +46,7 @@ class GoogleCloud(StandIn):
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
         return replacements.forced(token, inputs)
 
-    def default_behaviour(self, token: str) -> Behaviour | None:
+    def default_behavior(self, token: str) -> Behavior | None:
         return _MEMBER if token.endswith(("IAMMember", "IamMember")) else None
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:

@@ -9,7 +9,7 @@ from gpuinfra.rehearsal.cloud.azure import identity, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, IDENTITY
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, answers, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, answers, behaves
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
@@ -35,7 +35,7 @@ def token(cloud: Cloud, args: Mapping[str, Any], region: str) -> dict[str, Any]:
 
 
 @behaves
-class Identity(Behaviour):
+class Identity(Behavior):
     types = (IDENTITY,)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -48,7 +48,7 @@ class Identity(Behaviour):
 
 
 @behaves
-class RoleAssignment(Behaviour):
+class RoleAssignment(Behavior):
     """Unique by principal, role and scope; its name is a GUID."""
 
     types = (ASSIGNMENT,)
@@ -67,7 +67,7 @@ class RoleAssignment(Behaviour):
 
 
 @behaves
-class Vault(Behaviour):
+class Vault(Behavior):
     """A deleted vault keeps its name until its retention period ends."""
 
     types = (VAULT,)
@@ -97,7 +97,7 @@ class Vault(Behaviour):
 
 
 @behaves
-class Key(Behaviour):
+class Key(Behavior):
     """The provider creates keys through ARM and cannot delete them, because ARM has no such call."""
 
     types = (KEY,)
@@ -114,7 +114,7 @@ class Key(Behaviour):
 
 
 @behaves
-class SubscriptionLog(Behaviour):
+class SubscriptionLog(Behavior):
     """A setting starts to write at once, into the container of Azure Monitor."""
 
     types = (SUBSCRIPTION_LOG,)

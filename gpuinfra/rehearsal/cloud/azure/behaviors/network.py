@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.azure.behaviours.compute import need
+from gpuinfra.rehearsal.cloud.azure.behaviors.compute import need
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
@@ -48,7 +48,7 @@ def _in_use(resource: Resource, user: Resource) -> AzureError:
 
 
 @behaves
-class Used(Behaviour):
+class Used(Behavior):
     """A resource that is not deleted while another one names it."""
 
     types = (GUARD, NAT)
@@ -59,7 +59,7 @@ class Used(Behaviour):
 
 
 @behaves
-class Network(Behaviour):
+class Network(Behavior):
     types = (NETWORK,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.gcp.access import BUCKET, retained_until
-from gpuinfra.rehearsal.cloud.gcp.behaviours.network import FILESTORE, LUSTRE, connected
+from gpuinfra.rehearsal.cloud.gcp.behaviors.network import FILESTORE, LUSTRE, connected
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid, missing
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @behaves
-class Bucket(Behaviour):
+class Bucket(Behavior):
     types = (BUCKET,)
     taken = GoogleError(
         "conflict", "Your previous request to create the named bucket succeeded and you already own it.", status=409
@@ -87,7 +87,7 @@ class Bucket(Behaviour):
 
 
 @behaves
-class BucketObject(Behaviour):
+class BucketObject(Behavior):
     """Content from an asset or a string goes into the bucket, where nodes fetch it."""
 
     types = ("gcp:storage/bucketObject:BucketObject",)
@@ -143,7 +143,7 @@ class BucketObject(Behaviour):
 
 
 @behaves
-class Lustre(Behaviour):
+class Lustre(Behavior):
     """Managed Lustre has sizes by tier and needs private service access."""
 
     types = (LUSTRE,)
@@ -187,7 +187,7 @@ class Lustre(Behaviour):
 
 
 @behaves
-class Filestore(Behaviour):
+class Filestore(Behavior):
     """One share with an address in the network."""
 
     types = (FILESTORE,)

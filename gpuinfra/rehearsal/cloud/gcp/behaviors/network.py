@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, in_use, invalid, missing
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, path_of
@@ -68,7 +68,7 @@ def _needs_network(store: Store, call: Call) -> Resource | None:
 
 
 @behaves
-class Network(Behaviour):
+class Network(Behavior):
     types = (NETWORK,)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
@@ -105,7 +105,7 @@ class Network(Behaviour):
 
 
 @behaves
-class Subnetwork(Behaviour):
+class Subnetwork(Behavior):
     types = (SUBNET,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -143,7 +143,7 @@ class Subnetwork(Behaviour):
 
 
 @behaves
-class OnNetworks(Behaviour):
+class OnNetworks(Behavior):
     """Resources that a network with an RDMA profile does not accept."""
 
     types = (FIREWALL, ROUTER)
@@ -167,7 +167,7 @@ class OnNetworks(Behaviour):
 
 
 @behaves
-class RouterNat(Behaviour):
+class RouterNat(Behavior):
     types = (NAT,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -181,7 +181,7 @@ class RouterNat(Behaviour):
 
 
 @behaves
-class GlobalAddress(Behaviour):
+class GlobalAddress(Behavior):
     """A reserved range, here for private service access."""
 
     types = (ADDRESS,)
@@ -218,7 +218,7 @@ def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 
 @behaves
-class Connection(Behaviour):
+class Connection(Behavior):
     """Private service access, which Lustre and Filestore need."""
 
     types = (CONNECTION,)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.gcp import conditions
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
@@ -28,7 +28,7 @@ KEYS = ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey")
 
 
 @behaves
-class Account(Behaviour):
+class Account(Behavior):
     types = (ACCOUNT,)
     shapes = {
         "accountId": (
@@ -95,7 +95,7 @@ class Grant(Member):
 
 
 @behaves
-class Key(Behaviour):
+class Key(Behavior):
     """Key rings and keys are never deleted: the provider forgets them, their names stay taken, and a key's versions are destroyed."""
 
     types = KEYS
@@ -115,7 +115,7 @@ class Key(Behaviour):
 
 
 @behaves
-class LogBucket(Behaviour):
+class LogBucket(Behavior):
     """A locked log bucket cannot be changed."""
 
     types = ("gcp:logging/projectBucketConfig:ProjectBucketConfig",)
@@ -135,7 +135,7 @@ class LogBucket(Behaviour):
 
 
 @behaves
-class Sink(Behaviour):
+class Sink(Behavior):
     """A sink writes with its own account."""
 
     types = ("gcp:logging/projectSink:ProjectSink",)
@@ -148,7 +148,7 @@ class Sink(Behaviour):
 
 
 @behaves
-class ServiceIdentity(Behaviour):
+class ServiceIdentity(Behavior):
     """The account of a Google service in this project."""
 
     types = ("gcp:projects/serviceIdentity:ServiceIdentity",)
@@ -161,7 +161,7 @@ class ServiceIdentity(Behaviour):
 
 
 @behaves
-class Api(Behaviour):
+class Api(Behavior):
     """An API of a project, which several programs can enable."""
 
     types = ("gcp:projects/service:Service",)

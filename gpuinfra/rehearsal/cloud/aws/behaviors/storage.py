@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuinfra.rehearsal.cloud.aws import access
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -26,7 +26,7 @@ _S3_PARTS = (
 
 
 @behaves
-class Bucket(Behaviour):
+class Bucket(Behavior):
     types = access.BUCKETS
     shapes = {
         "bucket": (
@@ -75,7 +75,7 @@ class Bucket(Behaviour):
 
 
 @behaves
-class BucketPart(Behaviour):
+class BucketPart(Behavior):
     """Settings of a bucket; a bucket has one of each kind."""
 
     types = tuple(f"aws:s3/{name[0].lower()}{name[1:]}:{name}" for name in _S3_PARTS)
@@ -95,7 +95,7 @@ class BucketPart(Behaviour):
 
 
 @behaves
-class BucketObject(Behaviour):
+class BucketObject(Behavior):
     """An object with content from an asset or a string, which nodes can download."""
 
     types = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
@@ -138,7 +138,7 @@ def _content(plain: dict) -> bytes:
 
 
 @behaves
-class LustreFileSystem(Behaviour):
+class LustreFileSystem(Behavior):
     types = (LUSTRE,)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
@@ -174,7 +174,7 @@ class LustreFileSystem(Behaviour):
 
 
 @behaves
-class DataRepositoryAssociation(Behaviour):
+class DataRepositoryAssociation(Behavior):
     types = ("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",)
     unique = (("fileSystemPath", "fileSystemId"),)
     taken = CloudError(
@@ -200,7 +200,7 @@ class DataRepositoryAssociation(Behaviour):
 
 
 @behaves
-class LogGroup(Behaviour):
+class LogGroup(Behavior):
     types = ("aws:cloudwatch/logGroup:LogGroup",)
     taken = CloudError(
         "ResourceAlreadyExistsException", "The specified log group already exists", "CloudWatch Logs: CreateLogGroup"

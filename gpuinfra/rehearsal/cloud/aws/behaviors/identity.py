@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, arn_of
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -47,7 +47,7 @@ def _need_role(cloud: Cloud, role: str, call: str) -> None:
 
 
 @behaves
-class Role(Behaviour):
+class Role(Behavior):
     types = (ROLE,)
     taken = _taken("Role", "CreateRole")
 
@@ -72,7 +72,7 @@ class Role(Behaviour):
 
 
 @behaves
-class InstanceProfile(Behaviour):
+class InstanceProfile(Behavior):
     types = (PROFILE,)
     taken = _taken("Instance Profile", "CreateInstanceProfile")
 
@@ -85,7 +85,7 @@ class InstanceProfile(Behaviour):
 
 
 @behaves
-class RolePart(Behaviour):
+class RolePart(Behavior):
     types = ("aws:iam/rolePolicy:RolePolicy", ATTACHMENT)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
@@ -102,7 +102,7 @@ class RolePart(Behaviour):
 
 
 @behaves
-class Policy(Behaviour):
+class Policy(Behavior):
     types = ("aws:iam/policy:Policy",)
     taken = _taken("A policy", "CreatePolicy")
 
@@ -119,7 +119,7 @@ class Policy(Behaviour):
 
 
 @behaves
-class Key(Behaviour):
+class Key(Behavior):
     types = ("aws:kms/key:Key", "aws:kms/replicaKey:ReplicaKey")
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -129,7 +129,7 @@ class Key(Behaviour):
 
 
 @behaves
-class Alias(Behaviour):
+class Alias(Behavior):
     types = ("aws:kms/alias:Alias",)
     taken = CloudError(
         "AlreadyExistsException",

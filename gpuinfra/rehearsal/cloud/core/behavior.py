@@ -1,7 +1,7 @@
 """What a single resource type or function does beyond keeping its inputs.
 
-A behaviour is a class that names its types and overrides what differs. A function is a plain function under `@answers`.
-A type without a behaviour is generic: it can be created, read, changed and deleted.
+A behavior is a class that names its types and overrides what differs. A function is a plain function under `@answers`.
+A type without a behavior is generic: it can be created, read, changed and deleted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
 from gpuinfra.rehearsal.cloud.core.store import Resource
 
 
-class Behaviour:
-    """The generic behaviour. Overrides run inside the transaction of the call, except where noted."""
+class Behavior:
+    """The generic behavior. Overrides run inside the transaction of the call, except where noted."""
 
     types: tuple[str, ...] = ()
     unique: tuple[tuple[str, str], ...] = ()
@@ -87,14 +87,14 @@ class Behaviour:
 Answer = Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]
 """A function's answer, from the cloud, the plain arguments and the region: values that replace synthesized ones."""
 
-BEHAVIOURS: dict[str, Behaviour] = {}
+BEHAVIORS: dict[str, Behavior] = {}
 ANSWERS: dict[str, Answer] = {}
 
 
-def behaves(cls: type[Behaviour]) -> type[Behaviour]:
-    """Registers a behaviour for its types."""
+def behaves(cls: type[Behavior]) -> type[Behavior]:
+    """Registers a behavior for its types."""
     instance = cls()
-    BEHAVIOURS.update(dict.fromkeys(cls.types, instance))
+    BEHAVIORS.update(dict.fromkeys(cls.types, instance))
     return cls
 
 

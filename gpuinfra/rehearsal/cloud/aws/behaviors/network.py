@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import places
 from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -42,7 +42,7 @@ _MISSING = {
 """Type -> code of the error where it does not exist, and EC2's word for it."""
 
 
-class Ec2(Behaviour):
+class Ec2(Behavior):
     """A resource that needs others and that others hold."""
 
     needs: dict[str, str] = {}
@@ -171,7 +171,7 @@ class NatGateway(Ec2):
 
 
 @behaves
-class Eip(Behaviour):
+class Eip(Behavior):
     types = (EIP,)
 
     def created(self, cloud: Cloud, call: Call) -> None:

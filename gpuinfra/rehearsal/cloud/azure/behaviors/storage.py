@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
-from gpuinfra.rehearsal.cloud.azure.behaviours.compute import need
+from gpuinfra.rehearsal.cloud.azure.behaviors.compute import need
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _IMPORTER_ROLES = ("17d1049b-9a84-46fb-8f53-869881c3d3ab", "ba92f5b4-2d11-453d-a
 
 
 @behaves
-class StorageAccount(Behaviour):
+class StorageAccount(Behavior):
     """Its name is globally unique; it is deleted with its content, unless a policy holds a blob."""
 
     types = (ACCOUNT,)
@@ -76,7 +76,7 @@ def _empty(store: Store, container: Resource) -> None:
 
 
 @behaves
-class Container(Behaviour):
+class Container(Behavior):
     types = (CONTAINER,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
@@ -94,7 +94,7 @@ class Container(Behaviour):
 
 
 @behaves
-class Lock(Behaviour):
+class Lock(Behavior):
     """An unlocked policy can be removed; it holds blobs while it exists."""
 
     types = (LOCK,)
@@ -114,7 +114,7 @@ class Lock(Behaviour):
 
 
 @behaves
-class Blob(Behaviour):
+class Blob(Behavior):
     """The provider uploads with the account's key."""
 
     types = ("azure-native:storage:Blob",)
@@ -141,7 +141,7 @@ class Blob(Behaviour):
 
 
 @behaves
-class ManagedLustre(Behaviour):
+class ManagedLustre(Behavior):
     types = (LUSTRE,)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:

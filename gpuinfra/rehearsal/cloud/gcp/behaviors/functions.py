@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.gcp.regions import REGIONS
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import answers
+from gpuinfra.rehearsal.cloud.core.behavior import answers
 from gpuinfra.rehearsal.cloud.gcp.errors import missing
 from gpuinfra.rehearsal.cloud.gcp.groups import RESERVATION
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, last, link

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, TEMPLATE, desired, resolve_template, template_of
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError, CreatedButFailed
 
@@ -23,7 +23,7 @@ _NOT_VERSIONED = frozenset(
 
 
 @behaves
-class LaunchTemplate(Behaviour):
+class LaunchTemplate(Behavior):
     """Every change of a launch setting creates a version; older versions stay."""
 
     types = (TEMPLATE,)
@@ -85,7 +85,7 @@ def _keep_version(store: Store, call: Call, number: int) -> None:
 
 
 @behaves
-class AutoScalingGroup(Behaviour):
+class AutoScalingGroup(Behavior):
     """A number of instances of one template."""
 
     types = (GROUP,)

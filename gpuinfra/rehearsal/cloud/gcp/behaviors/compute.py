@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CreatedButFailed
-from gpuinfra.rehearsal.cloud.gcp.behaviours.network import NETWORK, SUBNET, exists
+from gpuinfra.rehearsal.cloud.gcp.behaviors.network import NETWORK, SUBNET, exists
 from gpuinfra.rehearsal.cloud.gcp.errors import in_use, invalid, missing
 from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, TEMPLATES, data_of, size_of, template_of, versions_of
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, link, new_id, path_of
@@ -26,7 +26,7 @@ METADATA_LIMIT = 256 * 1024
 
 
 @behaves
-class InstanceTemplate(Behaviour):
+class InstanceTemplate(Behavior):
     """Immutable."""
 
     types = TEMPLATES
@@ -80,7 +80,7 @@ class InstanceTemplate(Behaviour):
 
 
 @behaves
-class InstanceGroupManager(Behaviour):
+class InstanceGroupManager(Behavior):
     """A number of instances of one or two templates."""
 
     types = (GROUP,)
@@ -160,7 +160,7 @@ class InstanceGroupManager(Behaviour):
 
 
 @behaves
-class ResizeRequest(Behaviour):
+class ResizeRequest(Behavior):
     """Requests a number of instances at once; the group grows when all of them are available."""
 
     types = (REQUEST,)

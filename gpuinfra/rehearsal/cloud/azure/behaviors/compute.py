@@ -13,8 +13,8 @@ from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.azure.model import GROUP, above_single_limit, desired, extension, profile_of
-from gpuinfra.rehearsal.cloud.core import behaviours, wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core import behaviors, wire
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.ids import last
 
@@ -38,7 +38,7 @@ def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
 
 
 @behaves
-class ScaleSet(Behaviour):
+class ScaleSet(Behavior):
     """A number of machines of one model."""
 
     types = (GROUP,)
@@ -127,7 +127,7 @@ def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[
 
 
 @behaves
-class ResourceGroup(Behaviour):
+class ResourceGroup(Behavior):
     """A resource group is deleted with everything in it."""
 
     types = (RESOURCE_GROUP,)
@@ -143,7 +143,7 @@ class ResourceGroup(Behaviour):
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         for one in inside(cloud.store, resource):
             cloud.store.remove(one)
-            behaviours.of(one.type).deleted(cloud, one)
+            behaviors.of(one.type).deleted(cloud, one)
 
 
 def inside(store: Store, group: Resource) -> list[Resource]:

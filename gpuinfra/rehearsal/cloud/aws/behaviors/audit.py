@@ -10,7 +10,7 @@ from gpuinfra.rehearsal.cloud.aws import access
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.aws.images import image_id
 from gpuinfra.rehearsal.cloud.core import wire
-from gpuinfra.rehearsal.cloud.core.behaviour import Behaviour, behaves
+from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -24,7 +24,7 @@ TRAILS_PER_REGION = 5
 
 
 @behaves
-class Trail(Behaviour):
+class Trail(Behavior):
     """A trail checks that it can write to its bucket, and writes its first record at once."""
 
     types = (TRAIL,)
@@ -101,7 +101,7 @@ def _lets_trails_write(text: str) -> bool:
 
 
 @behaves
-class Budget(Behaviour):
+class Budget(Behavior):
     types = ("aws:budgets/budget:Budget",)
     taken = CloudError(
         "DuplicateRecordException",
@@ -111,7 +111,7 @@ class Budget(Behaviour):
 
 
 @behaves
-class Parameter(Behaviour):
+class Parameter(Behavior):
     types = ("aws:ssm/parameter:Parameter",)
     taken = CloudError(
         "ParameterAlreadyExists",

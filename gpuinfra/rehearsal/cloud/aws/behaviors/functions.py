@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import places
-from gpuinfra.rehearsal.cloud.aws.behaviours.audit import parameter_value
+from gpuinfra.rehearsal.cloud.aws.behaviors.audit import parameter_value
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.aws.images import image_id
 from gpuinfra.rehearsal.cloud.core import ids, wire
-from gpuinfra.rehearsal.cloud.core.behaviour import answers
+from gpuinfra.rehearsal.cloud.core.behavior import answers
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
