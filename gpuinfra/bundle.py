@@ -51,7 +51,7 @@ class Bundle:
 
 
 def build(pool: PoolPlan) -> Bundle:
-    """The bundle of one pool."""
+    """Build the bundle of one pool: the libraries and steps of `bootstrap/`, `versions.env`, the node program, the expectation and the units."""
     scripts = shipped("bootstrap")
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},

@@ -1,4 +1,4 @@
-"""Poll the ports until the verdict is final, the deadline passes or the wait is cancelled.
+"""Poll the ports until the verdict is final, the deadline passes or the wait is cancelled. `Outcome.ended` lists all reasons to stop.
 
 Owns the loop and the cache between two polls: evidence already read and identities already confirmed.
 `judge` makes the verdict; the caller's `log` shows the progress.

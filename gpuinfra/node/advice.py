@@ -25,7 +25,10 @@ BY_CHECK = {
     **dict.fromkeys(("G5", "G6", "G10", "G12"), "reset"),
     **dict.fromkeys(("G8", "G9", "G14", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
 }
-"""Check -> action when it fails; all other checks concern the installation: `configure`."""
+"""Check -> action when it fails. A check that is not listed concerns the installation: `configure`.
+
+`_action` decides by the result for X1 (the Xid), G5, G6, G10, B1 and B6, and for a tool that does not respond.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The environment of every process that a rehearsal starts. It is built from nothing, not filtered from the user's.
 
 A rehearsal reads the named stack file and nothing else of the user's: no Pulumi state, no token, no cloud credentials,
-no settings under HOME. Only the variables of `PASSED_ON` are inherited.
+no settings under HOME. Only TMPDIR and the variables of `PASSED_ON` are inherited.
 """
 
 from __future__ import annotations

@@ -128,6 +128,7 @@ class AwsProfile:
         return tuple(groups), tuple(decisions)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
+        """An existing network as it is declared, or a new one: a private subnet per zone, and a NAT subnet per zone if egress is `nat`."""
         zones = sorted({zoning.default, *zoning.by_pool.values()}, key=self.zone_number)
         if spec.network.existing:
             known = spec.network.existing.subnets

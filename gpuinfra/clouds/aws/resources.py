@@ -128,6 +128,7 @@ KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retaine
 KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.keys, retained(KEY_REASON), FREE,
     Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), find("alias"))
 # Buckets; the id of a setting is the name of its bucket.
+# `{why}` is the reason that `instances.buckets` states for each bucket: audit records, evidence, or data of a file system.
 BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
     "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
     "s3:PutBucketObjectLockConfiguration?objectLockEnabled",
