@@ -10,7 +10,7 @@ from gpuinfra.rehearsal import least_privilege, retained
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import kind_of, name_of
 from gpuinfra.rehearsal.report import collect, write
-from gpuinfra.rehearsal.retry_hints import broken_nodes, hint_for
+from gpuinfra.rehearsal.retry_hints import broken_nodes, hint_for, ineffective_faults
 from gpuinfra.rehearsal.session import Session
 
 ACTIONS = ("preview", "up", "refresh", "destroy")
@@ -54,6 +54,8 @@ def finish(
     if report["nodes"]:
         report["rights"] = session.cloud.ask("rights")
     closing = broken_nodes(session.folder, session.options.folder, report["nodes"])
+    if action == "up":
+        closing += ineffective_faults(session.folder, session.options.folder, session.options.faults, report["nodes"])
     report["notes"] = [*report["notes"], *closing]
     write(session.folder, report)
     return Result(ok=ok, report=report, problems=problems, closing=closing)

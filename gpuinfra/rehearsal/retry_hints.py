@@ -66,3 +66,22 @@ def faults_of(folder: Folder, instance_id: str) -> list[str]:
         return []
     faults = state.get("faults") if isinstance(state, dict) else None
     return [str(fault) for fault in faults] if isinstance(faults, list) else []
+
+
+def ineffective_faults(
+    folder: Folder, rehearsals: Path, faults: Iterable[str], nodes: Iterable[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """One line if an ordered fault is on no node, because a node takes its faults when it is launched."""
+    by_label = {str(node["label"]): str(node["instance_id"]) for node in nodes}
+    missed = []
+    for text in faults:
+        scope, _, rest = text.partition(":")
+        label, _, name = rest.partition(":")
+        if scope == "node" and label in by_label and name not in faults_of(folder, by_label[label]):
+            missed.append(text)
+    if not missed:
+        return ()
+    stack = shlex.quote(folder.stack)
+    where = "" if rehearsals == DEFAULT_FOLDER else f" --folder {shlex.quote(str(rehearsals))}"
+    line = f"no effect, because the node was running already: --fault {', --fault '.join(missed)}; run gpuinfra rehearse destroy {stack}{where} first"
+    return (line,)

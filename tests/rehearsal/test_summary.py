@@ -13,7 +13,7 @@ from gpuinfra.rehearsal.actions import errors_of
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.events import Progress
 from gpuinfra.rehearsal.folder import Folder
-from gpuinfra.rehearsal.retry_hints import broken_nodes
+from gpuinfra.rehearsal.retry_hints import broken_nodes, ineffective_faults
 from gpuinfra.report.rehearsal_text import summary_lines
 
 URN = "urn:pulumi:try::gpuinfra::gpuinfra:index:GpuCluster$aws:fsx/lustreFileSystem:LustreFileSystem::train-lustre"
@@ -86,7 +86,7 @@ def test_an_error_with_a_hint_gets_no_second_hint() -> None:
 
 
 def test_nodes_with_a_fault_are_listed_with_the_commands_that_replace_them(tmp_path: Path) -> None:
-    """A failed node with a `--fault` is named with the fault and the commands; other nodes are not."""
+    """A failed node with a `--fault` is named with the fault and the commands, and so is a fault that no node has; other nodes are not."""
     folder = Folder(root=tmp_path / "try", stack="try")
     for name, faults in {"i-1": ["gpu-missing"], "i-2": [], "i-3": ["xid-79"]}.items():
         (folder.base / "nodes" / name).mkdir(parents=True)
@@ -104,6 +104,11 @@ def test_nodes_with_a_fault_are_listed_with_the_commands_that_replace_them(tmp_p
     (elsewhere,) = broken_nodes(folder, tmp_path / "a b", [bad])
     assert f"rehearse destroy try --folder '{tmp_path}/a b', then" in elsewhere
     assert broken_nodes(folder, tmp_path, [sound, well]) == ()
+    faults = ["node:gpu-1:gpu-missing", "node:gpu-3:gpu-missing", "cloud:no-capacity:gpu"]
+    (missed,) = ineffective_faults(folder, Path(".rehearsal"), faults, [bad, sound, well])
+    assert "--fault node:gpu-3:gpu-missing; run gpuinfra rehearse destroy try first" in missed
+    assert "gpu-1" not in missed
+    assert ineffective_faults(folder, Path(".rehearsal"), faults[:1], [bad, sound, well]) == ()
 
 
 def test_the_node_table_counts_skipped_checks_and_missing_evidence(tmp_path: Path) -> None:
