@@ -113,7 +113,7 @@ def _cost(cost: Cost) -> Iterator[str]:
     for line in cost.unknown:
         yield f"  not included: {line}"
     if cost.stale:
-        yield f"  older than three months: {len(cost.stale)} of these prices; `--prices FILE` sets your own"
+        yield f"  older than 100 days: {len(cost.stale)} of these prices; `--prices FILE` sets your own"
 
 
 def _resources(plan: Plan) -> Iterator[str]:
