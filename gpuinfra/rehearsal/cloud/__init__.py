@@ -1,11 +1,12 @@
-"""The stand-in cloud: answers in a rehearsal where a real cloud answers in a deployment.
+"""The stand-in cloud: simulates the cloud providers during a rehearsal.
 
     engine           -> core/provider.py -> core/check.py, diff.py, replace.py   validates inputs, computes changes
-                                         -> <cloud>/behaviors/                  what a cloud does beyond keeping inputs
-                                         -> core/synth.py, <cloud>/ids.py        every output that the SDK declares
-                                         -> core/store.py                        one SQLite file, consistent after any kill
+                                         -> <cloud>/behaviors/                  cloud-specific behavior
+                                         -> core/synth.py, <cloud>/ids.py        values for all outputs declared by the SDK
+                                         -> core/store.py                        one SQLite file, crash-safe
     nodes, operator  -> core/server.py   -> <cloud>/http/, core/control.py       metadata, storage, identity, groups, control
 
-The shape of a resource type or a function is read from the installed Pulumi SDKs (`core/sdk.py`); there is no list. What SDKs do not
-contain (what forces replacement, which names are unique, what blocks deletion) is in small tables with their sources.
+The inputs and outputs of resource types and functions are read from the installed Pulumi SDKs (`core/sdk.py`). Small
+tables with their sources hold what the SDKs do not contain: inputs that force replacement, unique names, and
+dependencies that block deletion.
 """

@@ -1,12 +1,12 @@
 """Runs the stand-in cloud as a process: `python -m gpuinfra.rehearsal.cloud --folder .rehearsal/<stack>`.
 
-When everything listens, it prints one line of JSON:
+When all servers are listening, it prints one line of JSON:
 
     {"providers": {"aws": 41001, ...}, "http": 41004, "control_token": "...",
      "operator": {"aws": {"access_key_id": "...", "secret_access_key": "..."}, ...},
      "nodes": {"available": true, "reason": null}}
 
-It ends on SIGTERM or SIGINT, and when its parent ends. It suspends the nodes first.
+It exits on SIGTERM, on SIGINT, or when its parent process exits. It suspends the nodes first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
 from gpuinfra.rehearsal.cloud.core.server import Server
 
 MARK = "GPUINFRA_REHEARSAL"
-"""Holds the rehearsal's folder in every process of a rehearsal. The next run finds leftover processes by it."""
+"""The environment variable that holds the rehearsal folder in every process of a rehearsal. The next run uses it to
+find leftover processes."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -92,7 +93,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _node_host(folder: Path, endpoint: str) -> tuple[Any | None, str]:
-    """(what runs the nodes, or None; why nothing runs them)."""
+    """Return (the node host or None, the reason if there is none)."""
     from gpuinfra.rehearsal.nodes import NodeHost, available
 
     fine, reason = available()
@@ -104,9 +105,10 @@ def _node_host(folder: Path, endpoint: str) -> tuple[Any | None, str]:
 
 
 def _end_with_parent(stop: threading.Event) -> None:
-    """Set `stop` when the parent ends: on a signal from the kernel, and by polling.
+    """Set `stop` when the parent process exits.
 
-    The kernel also sends the signal when only the thread ends that started this process, so the handler checks the parent.
+    Uses a kernel signal and polling. The kernel also sends the signal when only the thread that started this process
+    exits, so the handler checks the parent process.
     """
     parent = os.getppid()
 

@@ -1,12 +1,12 @@
 """Compare the stand-in with real providers: `python -m gpuinfra.rehearsal.cloud.compare FILE...`.
 
-FILE is what `PULUMI_DEBUG_GRPC=FILE pulumi up` (or `preview`, `refresh`) wrote against an account. Each recorded call of a
-provider is repeated against an empty stand-in cloud, and differences are listed: what only one of the two refuses, fills in, replaces or
-returns. No account is used.
+FILE is the log that `PULUMI_DEBUG_GRPC=FILE pulumi up` (or `preview`, `refresh`) writes for a real account. Each
+recorded provider call is replayed against an empty stand-in cloud. The command lists what only one of the two rejects,
+fills in, replaces or returns. It does not access an account.
 
-Values that a cloud generates (ids, names with a random end, times) are not compared; the set of properties and their kinds
-are. A recording holds the inputs of the stack; read it before you pass it on.
-Exit code 0 without differences, 1 with differences, 2 when the file is not a recording.
+Generated values (IDs, names with a random suffix, times) are not compared. Only the set of properties and their types
+are. A recording contains the inputs of the stack. Review it before you share it. Exit code 0 without differences, 1
+with differences, 2 when the file is not a recording.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gpuinfra.rehearsal.cloud.core.provider import Provider
 
 SERVICE = "/pulumirpc.ResourceProvider/"
 REDACTED = "[secret]"
-"""What the engine writes in place of a secret."""
+"""The placeholder that the engine writes for a secret."""
 _REQUESTS = {
     "Configure": provider_pb2.ConfigureRequest,
     "Check": provider_pb2.CheckRequest,
@@ -39,16 +39,17 @@ _REQUESTS = {
     "Invoke": provider_pb2.InvokeRequest,
 }
 _SHORTEST_ID = 8
-"""Shorter texts are words, not ids, and are not translated."""
+"""Minimum length of an ID. Shorter strings are treated as words and are not translated."""
 
 
 class NoRecording(Exception):
-    """The file is not what PULUMI_DEBUG_GRPC writes."""
+    """The file was not written by PULUMI_DEBUG_GRPC."""
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Difference:
-    """One difference between the stand-in and the provider. Equal ones of several resources are counted as one."""
+    """One difference between the stand-in and the provider. Identical differences in several resources are counted
+    together."""
 
     type: str
     call: str
@@ -62,18 +63,18 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """One call of a provider, with its answer."""
+    """One provider call and its response."""
 
     package: str
     call: str
     request: dict[str, Any]
     response: dict[str, Any] | None
-    """None where the provider returned an error."""
+    """None if the provider returned an error."""
     error: str
 
 
 def read(path: Path) -> Iterator[Recorded]:
-    """The calls of providers that the stand-in replaces, in order."""
+    """Return the calls to the providers that the stand-in replaces, in order."""
     packages = {one.package for one in registry.installed()}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -87,7 +88,7 @@ def read(path: Path) -> Iterator[Recorded]:
             method, package = str(entry["method"]), str((entry.get("metadata") or {}).get("name"))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise NoRecording(f"{path}:{number} is not a line of PULUMI_DEBUG_GRPC") from None
-        # Older engines write one line per call, newer ones one at its start and one at its end.
+        # Older engines write one line per call. Newer engines write one line at the start and one at the end.
         if not method.startswith(SERVICE) or package not in packages or entry.get("progress") == "request_started":
             continue
         yield Recorded(
@@ -100,7 +101,7 @@ def read(path: Path) -> Iterator[Recorded]:
 
 
 def compare(calls: Iterator[Recorded], folder: Path) -> dict[Difference, int]:
-    """Difference -> number of resources. `folder` is for the stand-in's own files."""
+    """Return the number of resources for each difference. The stand-in stores its files in `folder`."""
     cloud = Cloud(folder, faults=[], operation="compare")
     cloud.fleet = Fleet(cloud, None, "a comparison has no nodes")
     try:
@@ -133,14 +134,14 @@ class _Context:
 
 
 class _Replay:
-    """Repeats recorded calls with the stand-in's ids in place of the recorded ones."""
+    """Replays recorded calls, with the stand-in's IDs in place of the recorded IDs."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._providers = {one.package: Provider(one.package, cloud) for one in registry.installed()}
         self._ids: dict[str, str] = {}
 
     def again(self, one: Recorded) -> Iterator[Difference]:
-        """Repeat one call and yield the differences."""
+        """Replay one call and yield the differences."""
         if one.request.get("preview"):
             return
         kind = str(one.request.get("type") or one.request.get("tok") or _token(str(one.request.get("urn") or "")))
@@ -166,7 +167,7 @@ class _Replay:
             self._learn(one.response, ours)
 
     def _learn(self, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-        """Map recorded ids to the stand-in's: the id, and each output that other resources may refer to."""
+        """Map recorded IDs to the stand-in's IDs, including the outputs that other resources can refer to."""
         pairs = {"id": (theirs.get("id"), ours.get("id"))}
         outputs, made = theirs.get("properties") or {}, ours.get("properties") or {}
         pairs |= {
@@ -187,7 +188,7 @@ class _Replay:
 
 
 def _check(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Rejected and filled-in inputs."""
+    """Compare rejected inputs and default values."""
     refused = {str(one.get("property") or "") for one in theirs.get("failures") or []}
     refuses = {str(one.get("property") or "") for one in ours.get("failures") or []}
     for name in sorted(refused - refuses):
@@ -208,7 +209,7 @@ def _check(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple
 
 
 def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Changed and replacing inputs."""
+    """Compare changed inputs and inputs that force replacement."""
     for field, words in (("diffs", "counts it as a change"), ("replaces", "replaces because of it")):
         real, played = set(theirs.get(field) or ()), set(ours.get(field) or ())
         for name in sorted(real - played):
@@ -221,7 +222,7 @@ def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _create(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The set of outputs and their kinds."""
+    """Compare the set of outputs and their types."""
     yield from _shape(theirs.get("properties") or {}, ours.get("properties") or {})
 
 
@@ -250,7 +251,7 @@ def _kind(value: Any) -> str:
 
 
 def _differ(theirs: Any, ours: Any) -> bool:
-    """Whether two values differ. A redacted secret never does."""
+    """Return whether two values differ. A redacted secret never differs."""
     return REDACTED not in (theirs, ours) and _plain(theirs) != _plain(ours)
 
 
@@ -268,7 +269,7 @@ def _short(value: Any) -> str:
 
 
 def _token(urn: str) -> str:
-    """`aws:ec2/vpc:Vpc` of a URN. Older engines do not write the type separately."""
+    """Return the type token of a URN, such as `aws:ec2/vpc:Vpc`. Older engines do not write the type separately."""
     parts = urn.split("::")
     return parts[2].rpartition("$")[2] if len(parts) > 3 else urn
 

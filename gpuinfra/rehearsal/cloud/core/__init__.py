@@ -1,1 +1,2 @@
-"""What all clouds share: Pulumi's protocol, the store, ids, checks, groups of machines, the HTTP server. It names no cloud."""
+"""Shared by all clouds: Pulumi's protocol, the store, IDs, checks, instance groups and the HTTP server. Contains no
+cloud-specific code."""

@@ -1,4 +1,5 @@
-"""Finds the behavior of a resource type and the answer of a function; loads a cloud's behaviors at the first call."""
+"""Finds the behavior of a resource type and the implementation of a function. Loads a cloud's behaviors on the first
+call."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ _GENERIC = Behavior()
 
 
 def of(token: str) -> Behavior:
-    """The behavior of a resource type."""
+    """Return the behavior of a resource type."""
     stand_in = registry.of_token(token)
     _load(stand_in.name)
     return BEHAVIORS.get(token) or stand_in.default_behavior(token) or _GENERIC
 
 
 def answer(token: str) -> Answer | None:
-    """The answer of a function; None where it is only synthesized."""
+    """Return the implementation of a function, or None if its result is only synthesized."""
     _load(registry.of_token(token).name)
     return ANSWERS.get(token)
 
 
 @cache
 def _load(cloud: str) -> None:
-    """Import every module of a cloud's package `behaviors`; each registers what it plays."""
+    """Import every module of a cloud's `behaviors` package. Each module registers its behaviors."""
     name = f"{registry.ROOT}.{cloud}"
     if importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.behaviors"):
         package = importlib.import_module(f"{name}.behaviors")

@@ -1,6 +1,6 @@
-"""Validates inputs against the SDK: names, required inputs, plain types, enums.
+"""Validates inputs against the SDK: names, required inputs, primitive types and enums.
 
-The messages have the form of the real providers' messages.
+The messages use the format of the real providers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Failure:
 
 
 def check(inputs: Mapping[str, Any], declared: Mapping[str, Property], path: str = "") -> Iterator[Failure]:
-    """Every failure of a set of properties. Unknown values pass, because they are known only after the deployment."""
+    """Return all failures for a set of properties. Unknown values pass, because they are known only after the
+    deployment."""
     for name, value in inputs.items():
         if name.startswith("__"):
             continue
@@ -85,7 +86,7 @@ def _enum(value: Any, type: Type, path: str) -> Iterator[Failure]:
 
 
 def _scalar(value: Any, kind: str) -> bool:
-    """Whether a provider accepts `value` for that type. Providers read `"8"` as 8 and `true` as "true"."""
+    """Return whether a provider accepts `value` for that type. Providers read `"8"` as 8 and `true` as "true"."""
     if kind == "bool":
         return isinstance(value, bool) or value in ("true", "false")
     if kind in ("int", "float"):

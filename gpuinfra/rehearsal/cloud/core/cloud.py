@@ -1,7 +1,7 @@
-"""The contents of all clouds: creates, reads, updates and deletes what the SDKs declare, and keeps it in the store.
+"""The contents of all clouds: creates, reads, updates and deletes the resources that the SDKs declare.
 
-This is the layer between Pulumi's protocol (`provider.py`) and the store. What a single type does beyond keeping its inputs
-is a behavior; what a whole cloud does is its `StandIn`.
+This is the layer between Pulumi's protocol (`provider.py`) and the store. A `Behavior` customizes a single type. A
+`StandIn` customizes a whole cloud.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from gpuinfra.rehearsal.cloud.core.sdk import Function, ResourceType
 from gpuinfra.rehearsal.cloud.core.store import Resource, Store, Taken
 
 _MAKERS = "makers"
-"""Kind of thing in the store: the URNs that created a resource which several programs may create."""
+"""Kind of entry in the store that holds the URNs of the creators of a shared resource."""
 
 EXISTING = "existing"
-"""The operation of resources that the account held before the rehearsal."""
+"""The operation recorded for resources that predate the rehearsal."""
 
 
 class Cloud:
-    """The contents of a rehearsal's clouds."""
+    """The contents of the stand-in clouds of a rehearsal."""
 
     def __init__(self, folder: Path, *, faults: Any = (), operation: str = "rehearsal") -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Cloud:
     def close(self) -> None:
         self.store.close()
 
-    # What the SDK says
+    # SDK declarations
 
     @staticmethod
     def type(token: str) -> ResourceType:
@@ -58,16 +58,16 @@ class Cloud:
         return registry.sdk_of(token).function(token)
 
     def region_of(self, token: str, inputs: Mapping[str, Any], default: str) -> str:
-        """The region of a resource; empty for what has no region, and on clouds whose ids carry it."""
+        """Return the region of a resource. Empty for global resources and on clouds whose IDs include the region."""
         if not registry.of_token(token).regional_ids or "region" not in self.type(token).inputs:
             return ""
         given = wire.peel(inputs.get("region"))
         return given if isinstance(given, str) and not wire.is_unknown(given) else default
 
-    # The four verbs
+    # Create, read, update, delete
 
     def create(self, call: Call) -> None:
-        """Create a resource completely or not at all. Fills in its id and outputs."""
+        """Create a resource completely or not at all. Fills in its ID and outputs."""
         fault = self.faults.of_call(call.token)
         if fault == "error":
             error = registry.of_token(call.token).unavailable.filled(
@@ -118,7 +118,8 @@ class Cloud:
             )
 
     def _look_up_first(self, call: Call, behavior: Behavior) -> None:
-        """Report a taken id before any other error, as providers do that ask for the id before they create."""
+        """Report an existing ID before any other error, as providers do that look up the ID before they create the
+        resource."""
         if behavior.joins or not registry.of_token(call.token).looks_up_first:
             return
         call.id = call.id or behavior.identify(self, call) or self._identify(call)
@@ -126,7 +127,7 @@ class Cloud:
             raise Taken(call.id, call.token, call.id)
 
     def existing(self, token: str, id: str, inputs: dict[str, Any], region: str = "") -> None:
-        """Add a resource that the account held before the rehearsal: it has its own id, and no engine created it."""
+        """Add a resource that predates the rehearsal. It has its own ID, and no engine created it."""
         where = self.region_of(token, inputs, region or registry.of_token(token).default_region)
         if self.store.find(token, id, where) is None:
             before, self.store.operation = self.store.operation, EXISTING
@@ -136,7 +137,7 @@ class Cloud:
                 self.store.operation = before
 
     def update(self, call: Call, old: Resource) -> None:
-        """Change a resource in place."""
+        """Update a resource in place."""
         behavior = behaviors.of(call.token)
         call.old, call.id, call.region = old, old.id, old.region
         try:
@@ -155,7 +156,7 @@ class Cloud:
         behavior.after(self, call)
 
     def delete(self, resource: Resource, urn: str = "") -> None:
-        """Delete a resource, unless the cloud refuses."""
+        """Delete a resource, unless the cloud refuses the deletion."""
         behavior = behaviors.of(resource.type)
         try:
             if urn:
@@ -172,7 +173,7 @@ class Cloud:
         self.wake()
 
     def find(self, token: str, id: str, region: str) -> Resource | None:
-        """A resource by the id that the engine or a person gives: its own id, or a form that imports use."""
+        """Find a resource by the ID that the engine or the user provides: its own ID, or an import ID."""
         own = self.region_of(token, {}, region)
         bare, named = registry.of_token(token).split_import_id(id)
         if own and named and (found := self.find(token, bare, named)):
@@ -184,9 +185,11 @@ class Cloud:
         )
 
     def external(self, id: str) -> dict[str, Any] | None:
-        """What is known of a resource that the account holds and this rehearsal did not create; None where there is none.
+        """Return the known fields of a resource that exists in the account but was not created by this rehearsal, or
+        None.
 
-        The control interface describes such resources. An id that is visibly not synthetic is believed to exist.
+        The control interface describes such resources. A resource is assumed to exist if its ID is clearly not
+        synthetic.
         """
         described = self.store.get("external", id)
         if described is None and any(one.is_real_id(id) for one in registry.installed()):
@@ -194,17 +197,17 @@ class Cloud:
         return described
 
     def wake(self) -> None:
-        """Tell the fleet that something may have changed."""
+        """Notify the fleet that something may have changed."""
         self.changed.set()
 
-    # What every resource has in common
+    # Common to all resources
 
     def _identify(self, call: Call) -> str:
         stand_in = registry.of_token(call.token)
         return stand_in.identify(call.token, call.name, call.plain, call.region, self.store.next)
 
     def _complete(self, call: Call, keep: Mapping[str, Any] | None = None) -> None:
-        """Fill in every declared output. On an update, outputs that the cloud had generated keep their values."""
+        """Fill in all declared outputs. On an update, outputs that the cloud generated keep their values."""
         declared = self.type(call.token)
         about = synth.Subject(call.token, call.id, call.region, call.inputs)
         made = synth.outputs(declared.outputs, declared.inputs, about)
@@ -213,15 +216,15 @@ class Cloud:
                 made[name] = value
         if "tagsAll" in made:
             made["tagsAll"] = {**call.tags, **made["tagsAll"]}
-        # The provider marks secret outputs itself. Otherwise the engine marks the outputs of every unchanged resource while it
-        # writes them to the state, and crashes now and then with "concurrent map read and map write" (3.259).
+        # The provider marks secret outputs itself. Otherwise the engine marks the outputs of every unchanged resource
+        # while it writes them to the state, and sometimes crashes with "concurrent map read and map write" (3.259).
         for name in declared.secrets & set(made):
             if made[name] is not None and not wire.is_secret(made[name]):
                 made[name] = wire.secret(made[name])
         call.outputs = made
 
     def _join(self, call: Call) -> bool:
-        """Record the creator. True where the resource exists already."""
+        """Record the creator. Returns True if the resource already exists."""
         key = f"{call.token} {call.id}"
         there = self.store.find(call.token, call.id, call.region) is not None
         known = self.store.get(_MAKERS, key) if there else None
@@ -229,7 +232,7 @@ class Cloud:
         return there
 
     def _leave(self, resource: Resource, urn: str, *, stays: bool) -> bool:
-        """Forget a creator. True where others still need the resource."""
+        """Remove a creator. Returns True if other creators still need the resource."""
         key = f"{resource.type} {resource.id}"
         others = sorted({*(self.store.get(_MAKERS, key) or ())} - {urn or resource.urn})
         if stays and others:

@@ -1,6 +1,7 @@
-"""Reads conditions of grants by recursive descent; each part is evaluated while it is read.
+"""Parses the conditions of grants by recursive descent and evaluates each part while parsing.
 
-What is common to the clouds' languages is here: and, or, not, parentheses. A cloud's subclass reads what stands between them.
+This module handles the operators that the clouds' languages share: and, or, not, parentheses. A cloud's subclass parses
+the operands.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ Value = bool | str
 
 
 def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
-    """(group of the pattern, text) of each token. What the pattern does not match is the last token, `rest`."""
+    """Return (group of the pattern, text) for each token. Text that the pattern does not match becomes the last token,
+    `rest`."""
     found: list[Token] = []
     at = 0
     while match := pattern.match(text, at):
@@ -24,20 +26,21 @@ def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
 
 
 class Reader:
-    """Raises ValueError with the part that cannot be read. Signs are tokens of the kind `sign`."""
+    """Raises ValueError with the part that cannot be parsed. Operators and parentheses are tokens of the kind
+    `sign`."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens, self._at = tokens, 0
 
     def whole(self) -> bool:
-        """Whether the condition holds."""
+        """Return whether the condition holds."""
         value = self.either()
         if self.left():
             raise ValueError(f"{self.left()[:40]!r} is not supported here")
         return value is True
 
     def operand(self) -> Value:
-        """What stands between the signs."""
+        """Parse one operand."""
         raise NotImplementedError
 
     def either(self) -> Value:
@@ -60,27 +63,27 @@ class Reader:
         return self.operand()
 
     def left(self) -> str:
-        """What is not yet read."""
+        """Return the text that is not yet parsed."""
         return " ".join(text for _, text in self._tokens[self._at :])
 
     def peek(self) -> Token:
-        """The next token; two empty texts at the end."""
+        """Return the next token, or two empty strings at the end."""
         return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
 
     def next(self) -> Token:
-        """Take the next token."""
+        """Consume the next token."""
         token = self.peek()
         self._at += 1
         return token
 
     def take(self, *signs: str) -> bool:
-        """Take the next token if it is one of these signs."""
+        """Consume the next token if it is one of these signs."""
         kind, text = self.peek()
         found = kind == "sign" and text in signs
         self._at += found
         return found
 
     def need(self, sign: str) -> None:
-        """Take a sign that has to be there."""
+        """Consume a required sign."""
         if not self.take(sign):
             raise ValueError(f"a {sign} is missing before {self.left()[:40]!r}")

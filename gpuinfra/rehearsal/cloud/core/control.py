@@ -1,27 +1,27 @@
-"""The control interface of the rehearsal: reads nodes, resources and calls, and injects accidents.
+"""The control interface of the rehearsal: reads nodes, resources and calls, and injects incidents.
 
-Every request carries the token that the process printed at its start. Answers are JSON.
+Every request must include the token that the process prints at startup. Responses are JSON.
 
 | request | does |
 | --- | --- |
-| GET `nodes` | lists the instances as nodes: label, stage, end of the console |
-| GET `ssh` | where the nodes listen for SSH on this computer, and with which key |
+| GET `nodes` | lists the instances as nodes: label, stage, last lines of the console |
+| GET `ssh` | the local SSH ports of the nodes and the key to use |
 | GET `instances` | lists the instances as the cloud sees them, including terminated ones |
-| GET `resources` | lists every resource, with the operation and the URN that created it |
+| GET `resources` | lists all resources, each with the operation and the URN that created it |
 | GET `calls?since=N` | the log of calls after number N |
 | GET `activities?group=NAME` | a group's activities, newest first |
-| GET `permissions` | the calls that the operator's policies were checked for |
-| GET `rights` | the rights that nodes used, did not use, and were denied |
-| POST `operation` `{"operation"}` | names the operation that later changes belong to |
+| GET `permissions` | the calls that were checked against the operator's policies |
+| GET `rights` | the rights that nodes used, did not use or were denied |
+| POST `operation` `{"operation"}` | sets the operation under which later changes are recorded |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
 | POST `delete` `{"type", "id"}` | deletes a resource by hand, unless the cloud refuses |
-| POST `vanish` `{"type", "id"}` | removes a resource, whatever depends on it |
-| POST `terminate` `{"instance_id"}` | ends an instance, as a hardware failure does |
+| POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
+| POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
-| POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that the account held before, with what is known of it |
-| POST `external` `{"id", ...}` | describes what the account held before: a reservation of 2 is `{"id": "cr-...", "count": 2}` |
+| POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
+| POST `external` `{"id", ...}` | describes an existing resource, for example a reservation of 2: `{"id": "cr-...", "count": 2}` |
 
-Some clouds add requests of their own (`StandIn.control_actions`).
+Some clouds add their own requests (`StandIn.control_actions`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/.control/"
 _SHOWN = ("cluster", "pool", "group", "group_name", "kind", "machine", "state", "launched")
-"""Fields of an instance that `nodes` shows as they are."""
+"""Instance fields that `nodes` returns unchanged."""
 
 
 class Control:
@@ -201,7 +201,7 @@ class Control:
 
 
 def _stage(instance: dict[str, Any], fleet: Fleet) -> str:
-    """The stage of an instance that the node host does not run."""
+    """Return the stage of an instance that the node host does not run."""
     if instance["state"] == "terminated":
         return "terminated"
     return "pending" if fleet.host else "never boots here"

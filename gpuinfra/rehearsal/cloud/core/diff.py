@@ -1,4 +1,4 @@
-"""What would change: old inputs against new ones, property by property, with the paths that people see in a preview."""
+"""Compares old inputs with new inputs, property by property, and reports the paths that a preview shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Change:
 
 
 def diff(token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()) -> list[Change]:
-    """Every difference. An unknown new value counts as a change, because it may differ."""
+    """Return all differences. An unknown new value counts as a change, because it may differ."""
     found = []
     for path, kind in _walk(_clean(old), _clean(new), ""):
         top = path.split(".")[0].split("[")[0]
@@ -66,12 +66,12 @@ def _lists(old: list[Any], new: list[Any], path: str) -> Iterator[tuple[str, str
 
 
 def _empty(value: Any) -> bool:
-    """Terraform-based providers see no difference between an empty collection and none."""
+    """Terraform-based providers treat an empty collection and a missing one as equal."""
     return value is None or (isinstance(value, (list, Mapping)) and not value)
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Equal, or the same value written differently: `8` and `"8"`, or one policy in two layouts."""
+    """Return whether two values are equal or differ only in notation: `8` and `"8"`, or one policy in two layouts."""
     if old == new:
         return True
     if isinstance(old, (Mapping, list)) or isinstance(new, (Mapping, list)):

@@ -1,4 +1,4 @@
-"""Errors of a cloud's API. `reported` gives the text in the form in which the cloud's real provider passes it on."""
+"""Errors of a cloud's API. `reported` returns the text as the cloud's real provider formats it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ class CloudError(Exception):
     def __init__(self, code: str, message: str, call: str = "", *, status: int = 400) -> None:
         self.code, self.message, self.status = code, message, status
         self.call = call
-        """Service and operation that AWS's provider names: `FSx: CreateFileSystem`."""
+        """Service and operation that the AWS provider names: `FSx: CreateFileSystem`."""
         super().__init__(code, message)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
     def filled(self, **values: Any) -> Self:
-        """The same error with `{name}` in its message and its call replaced by that value."""
+        """Return a copy of the error with `{name}` replaced in its message and its call."""
         made = copy.copy(self)
         made.message, made.call = self.message.format(**values), self.call.format(**values)
         return made
 
     def reported(self, doing: str) -> str:
-        """`creating FSx for Lustre File System: operation error FSx: CreateFileSystem, https response error ...`."""
+        """Return the error as the provider reports it: `creating FSx for Lustre File System: operation error FSx:
+        CreateFileSystem, https response error ...`."""
         call = f"operation error {self.call}, " if self.call else ""
         return f"{doing}: {call}https response error StatusCode: {self.status}, RequestID: 00000000-standin, api error {self.code}: {self.message}"
 
@@ -35,4 +36,4 @@ class CreatedButFailed(CloudError):
 
 
 class AnswerLost(CloudError):
-    """The resource exists, but the answer never reached the engine, as after a broken connection."""
+    """The resource exists, but the response never reached the engine, as after a broken connection."""

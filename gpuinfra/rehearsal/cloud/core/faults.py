@@ -1,13 +1,14 @@
 """The faults that `--fault` injects.
 
-    cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines; the error is in the cloud's words
+    cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines; the error uses the cloud's wording
     cloud:error:<resource type>:<n>                     the first n creations of that type fail, then they succeed
     cloud:partial:<resource type>:<n>                   ... create the resource, but the call fails
     cloud:lost:<resource type>:<n>                      ... create the resource, but the answer never arrives
     node:<pool>-<number>:<fault>                        passed on to that node
 
-A resource type is a token (`aws:fsx/lustreFileSystem:LustreFileSystem`) or the end of one (`LustreFileSystem`).
-Counts persist in the store, so a rehearsal that was killed continues to count. Faults change the cloud's answers, never the verdict on a node.
+A resource type is a token (`aws:fsx/lustreFileSystem:LustreFileSystem`) or its suffix (`LustreFileSystem`). Counts
+persist in the store, so they survive when a rehearsal is killed. Faults change the cloud's responses, never the
+verification result of a node.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ class Faults:
             raise UsageError(f"--fault {text}: unknown fault; allowed: {_SHAPE}")
 
     def of_node(self, name: str) -> tuple[str, ...]:
-        """The faults of `gpu-1`."""
+        """Return the faults of a node, such as `gpu-1`."""
         return tuple(self._nodes.get(name, ()))
 
     def without_capacity(self, *words: str) -> bool:
-        """Whether the pool, the group or the capacity kind gets no machines."""
+        """Return whether the pool, the group or the capacity kind gets no machines."""
         return any(word.replace("-", "_") in self._no_capacity for word in words if word)
 
     def of_call(self, token: str) -> str | None:
-        """The fault of this creation: error, partial, lost or None. The call counts."""
+        """Return the fault for this creation (error, partial or lost), or None. Counts the call."""
         for fault in self._calls:
             meant = token == fault.target or token.endswith((f":{fault.target}", f"/{fault.target}"))
             if meant and self._store.next(f"fault {fault.text}") <= fault.times:

@@ -1,12 +1,12 @@
-"""The instances of every group on every cloud: launched, kept, replaced and ended.
+"""The instances of every group on every cloud: launches, replaces and terminates them.
 
-One thread compares what each group wants with what it has. An instance is first a row in the store and then a machine of the
-node host, so that a kill between the two leaves work to do and nothing twice.
+One thread compares the desired and the actual instances of each group. An instance is written to the store before its
+machine starts on the node host, so that no instance is created twice if the process is killed in between.
 
-Names are launch order within a pool (`gpu-1`, `gpu-2`), over its groups in the order reserved, block, flex, on-demand, spot. A new group
-waits briefly for its siblings before its first launch, because the engine creates them in parallel. While a pool has groups, a
-number is never used twice: the replacement of `gpu-1` gets the next free one.
-What differs between clouds is a `GroupKind`.
+Names follow the launch order within a pool (`gpu-1`, `gpu-2`), across its groups in the order reserved, block, flex,
+on-demand, spot. A new group waits briefly for its siblings before its first launch, because the engine creates them in
+parallel. While a pool has groups, no number is reused: the replacement of `gpu-1` gets the next free number. A
+`GroupKind` implements the differences between clouds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Fleet:
     def __init__(self, cloud: Cloud, host: Any | None, unavailable: str = "") -> None:
         self.cloud, self.store, self.host = cloud, cloud.store, host
         self.unavailable = unavailable
-        """Why instances never boot here; empty where they do."""
+        """Why instances never boot here. Empty if they boot."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed_at: dict[str, float] = {}
@@ -55,26 +55,26 @@ class Fleet:
             self._thread.join(timeout=10)
 
     def instances(self) -> dict[str, dict[str, Any]]:
-        """Every instance by id, including terminated ones."""
+        """Return all instances by ID, including terminated ones."""
         return self.store.all("instance")
 
     def running(self) -> list[dict[str, Any]]:
-        """The instances that are not terminated, oldest first."""
+        """Return the instances that are not terminated, oldest first."""
         return [one for one in self.instances().values() if one["state"] != "terminated"]
 
     def console(self, id: str) -> str:
-        """The serial console of an instance."""
+        """Return the serial console of an instance."""
         return self.host.console(id) if self.host else f"gpuinfra: this node never boots here: {self.unavailable}\n"
 
     def of_group(self, group: Resource) -> list[dict[str, Any]]:
         return self.members(group.region, group.id)
 
     def members(self, region: str, name: str) -> list[dict[str, Any]]:
-        """A group's running instances, oldest first. The region is empty where the group's id carries it."""
+        """Return a group's running instances, oldest first. The region is empty if the group's ID includes it."""
         return [one for one in self.running() if one["group"] == name and region in ("", one["region"])]
 
     def terminate(self, id: str, why: str) -> bool:
-        """End an instance. Its group replaces it. False where no such instance runs."""
+        """Terminate an instance. Its group replaces it. Returns False if no such instance is running."""
         with self.store.change():
             instance = self.store.get("instance", id)
             if instance is None or instance["state"] == "terminated":
@@ -89,12 +89,12 @@ class Fleet:
         return True
 
     def lose(self, id: str) -> bool:
-        """End an instance as a hardware failure does. Its group replaces it."""
+        """Terminate an instance as a hardware failure does. Its group replaces it."""
         instance = self.store.get("instance", id)
         return instance is not None and self.terminate(id, kind_of_cloud(instance["cloud"]).lost)
 
     def reimage(self, id: str) -> None:
-        """Give an instance a new disk. It keeps its id and boots as for the first time."""
+        """Give an instance a new disk. It keeps its ID and boots as if for the first time."""
         if self.host:
             self.host.terminate(id)
         instance = self.store.get("instance", id)
@@ -102,7 +102,7 @@ class Fleet:
             self._power_on(instance)
 
     def abandon(self, group: Resource) -> None:
-        """End the instances of a group that is deleted."""
+        """Terminate the instances of a deleted group."""
         for instance in self.of_group(group):
             self.terminate(instance["id"], "the group was deleted")
         others = [other for other in groups(self.store) if (other.type, other.id) != (group.type, group.id)]
@@ -117,7 +117,8 @@ class Fleet:
         return view.cluster, view.pool
 
     def _forget(self, cluster: str, pool: str) -> None:
-        """Forget a pool that has no groups left. A new pool of that name starts at 1, so no instance may keep such a name."""
+        """Forget a pool that has no groups left. A new pool of that name starts at 1, so no instance may keep such a
+        name."""
         with self.store.change():
             self.store.reset(f"pool {cluster}/{pool}")
             for instance in self.instances().values():
@@ -125,11 +126,11 @@ class Fleet:
                     self.store.drop("instance", instance["id"])
 
     def has_capacity(self, group: Resource, wanted: int) -> bool:
-        """Whether the cloud has the capacity that the group wants."""
+        """Return whether the cloud has the capacity that the group requests."""
         return kind_of_group(group).shortage(self.cloud, group, 0, wanted) is None
 
     def activities(self, region: str, group: str) -> list[dict[str, Any]]:
-        """A group's activities, newest first."""
+        """Return a group's activities, newest first."""
         found = [
             one
             for one in self.store.all("activity").values()
@@ -147,27 +148,27 @@ class Fleet:
                 return
             try:
                 self.reconcile()
-            except Exception as error:  # a defect here goes to the log of calls and does not end the rehearsal
+            except Exception as error:  # log a defect here as a call, so that it does not end the rehearsal
                 self.store.log("reconcile", "groups", "", "", repr(error))
                 if self._stop.wait(_TICK_S):
                     return
 
     def reconcile(self) -> None:
-        """One pass over all groups."""
+        """Make one pass over all groups."""
         for stand_in in registry.installed():
             stand_in.tick(self.cloud)
         every = [(group, self._view(group)) for group in groups(self.store)]
         every.sort(key=lambda one: (_ORDER.index(one[1].kind), one[0].created, one[0].id))
         young = {(view.cluster, view.pool) for group, view in every if time.time() - group.created < _SETTLE_S}
         for listed, seen in every:
-            # Read it again: it may have changed while the groups before it were served.
+            # Read the group again: it may have changed while earlier groups were processed.
             group = self.store.find(listed.type, listed.id, listed.region)
             if group is None or (seen.cluster, seen.pool) in young:
                 continue
             self._serve(group)
 
     def _serve(self, group: Resource) -> None:
-        """Bring one group closer to what it wants."""
+        """Bring one group closer to its desired state."""
         kind, have = kind_of_group(group), self.of_group(group)
         view = kind.view(self.cloud, group, have)
         kind.tend(self.cloud, group, have)
@@ -176,7 +177,8 @@ class Fleet:
                 self._scale_out(group, kind, view.wanted)
             return
         with self.store.change():
-            # In a transaction, so that the group does not change between reading it and the decision that no instance is outdated.
+            # Run in a transaction, so that the group does not change between the read and the decision that no instance
+            # is outdated.
             now = self.store.find(group.type, group.id, group.region)
             outdated = kind.outdated(self.cloud, now, have) if now else []
         extra = len(have) - view.wanted

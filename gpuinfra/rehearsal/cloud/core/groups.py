@@ -1,4 +1,4 @@
-"""Finds the kind of a group, and helps kinds build instances."""
+"""Finds the kind of a group. Provides helpers for building instances."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ def _kinds() -> dict[str, GroupKind]:
 
 
 def kind_of_group(group: Resource) -> GroupKind:
-    """The kind of one group."""
+    """Return the kind of one group."""
     return _kinds()[group.type]
 
 
 def kind_of_cloud(cloud: str) -> GroupKind:
-    """The kind of a cloud's groups."""
+    """Return the kind of a cloud's groups."""
     return next(kind for kind in _kinds().values() if kind.cloud == cloud)
 
 
 def groups(store: Store) -> list[Resource]:
-    """Every group of every cloud."""
+    """Return all groups of all clouds."""
     return [group for token in _kinds() for group in store.list(token)]
 
 
 def new_instance(cloud: str, group: Resource, view: View, name: str, serial: int) -> Instance:
-    """The fields that an instance has on every cloud; `serial` is its number among all instances of its cloud."""
+    """Return the fields that instances have on every cloud. `serial` is the instance's number among all instances of
+    its cloud."""
     return {
         "cloud": cloud, "name": name, "cluster": view.cluster, "pool": view.pool, "group": group.id, "kind": view.kind,
         "address": f"10.{128 + serial // 65536}.{serial // 256 % 256}.{serial % 256}", "launched": time.time(), "state": "running",
@@ -37,10 +38,11 @@ def new_instance(cloud: str, group: Resource, view: View, name: str, serial: int
 
 
 def reservation_room(cloud: Cloud, reservation: str, size: int | None, **where: str) -> tuple[int, int] | None:
-    """(size, free) of a reservation in instances; None where its size is unknown, which counts as large enough.
+    """Return the (size, free) instances of a reservation, or None if its size is unknown. An unknown size counts as
+    large enough.
 
-    `size` is that of a reservation made here; the control interface can give the size of any other one. `where` limits the instances
-    that use it to those with these fields.
+    `size` is the size of a reservation created by the rehearsal. The control interface can set the size of other
+    reservations. `where` counts only instances whose fields have these values.
     """
     if size is None:
         size = (cloud.external(reservation) or {}).get("count")

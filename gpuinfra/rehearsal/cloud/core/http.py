@@ -1,4 +1,4 @@
-"""One HTTP request, one answer, and what services answer with."""
+"""HTTP requests and responses, and helpers for services."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 @dataclass(frozen=True)
 class Request:
-    """One request. `path` is decoded; `raw_path` and `raw_query` are as received. Header names are lower case."""
+    """One request. `path` is decoded. `raw_path` and `raw_query` are as received. Header names are lower case."""
 
     method: str
     raw_path: str
@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """One answer."""
+    """One response."""
 
     status: int = 200
     body: bytes = b""
@@ -42,18 +42,19 @@ class Response:
 
 
 class Service(Protocol):
-    """Answers every request below its path."""
+    """Handles all requests below its path."""
 
     def __call__(self, request: Request) -> Response: ...
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in JSON."""
+    """Return a JSON response."""
     return Response(status, json.dumps(value).encode(), "application/json; charset=UTF-8", headers or {})
 
 
 def content(body: bytes, wanted: str, kind: str, headers: Mapping[str, str], unsatisfiable: CloudError) -> Response:
-    """An object's content: all of it, or the range that a `Range` header names. Raises `unsatisfiable` where the range is empty."""
+    """Return an object's content, or the range that a `Range` header requests. Raises `unsatisfiable` if the range is
+    empty."""
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted)
     if match is None or not any(match.groups()):
         return Response(200, body, kind, headers)

@@ -1,6 +1,6 @@
-"""Parts of ids that every cloud uses. Ids have the shape of the cloud's own and are visibly synthetic.
+"""Parts of IDs that all clouds share. IDs have the format of the real cloud and are clearly synthetic.
 
-Counters give the digits, so an id is never used twice: `vpc-00000000000000001`, `i-00000000000000002`.
+Counters supply the digits, so IDs are never reused: `vpc-00000000000000001`, `i-00000000000000002`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Count = Callable[[str], int]
-"""Gives the next number of a series."""
+"""Returns the next number of a series."""
 
 
 def hexa(number: int, digits: int) -> str:
@@ -22,32 +22,32 @@ def uuid(number: int) -> str:
 
 
 def kebab(name: str) -> str:
-    """`NatGateway` as `nat-gateway`."""
+    """Convert `NatGateway` to `nat-gateway`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
 
 
 def package(token: str) -> str:
-    """`aws` of `aws:ec2/vpc:Vpc`."""
+    """Return `aws` for `aws:ec2/vpc:Vpc`."""
     return token.split(":", 1)[0]
 
 
 def module(token: str) -> str:
-    """`ec2` of `aws:ec2/vpc:Vpc`."""
+    """Return `ec2` for `aws:ec2/vpc:Vpc`."""
     return token.split(":")[1].split("/")[0]
 
 
 def class_name(token: str) -> str:
-    """`Vpc` of `aws:ec2/vpc:Vpc`."""
+    """Return `Vpc` for `aws:ec2/vpc:Vpc`."""
     return token.rsplit(":", 1)[1]
 
 
 def last(path: str) -> str:
-    """The last segment of a path."""
+    """Return the last segment of a path."""
     return path.rsplit("/", 1)[-1]
 
 
 def inside(id: str, parent: str) -> bool:
-    """Whether an id lies below another one. Upper and lower case are the same."""
+    """Return whether an ID is nested below another ID. The comparison ignores case."""
     return id.lower().startswith(parent.lower().rstrip("/") + "/")
 
 
@@ -58,12 +58,12 @@ def plural(word: str) -> str:
 
 
 def fill(shape: str, inputs: Mapping[str, Any]) -> str:
-    """`{name}` in a shape stands for that input; an absent input gives nothing."""
+    """Fill a template: `{name}` stands for that input. A missing input is replaced by an empty string."""
     values = {key: "" if value is None else str(value) for key, value in inputs.items()}
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], ""), shape)
 
 
 def counted(token: str, count: Count) -> str:
-    """The generic id: the type's name and a number."""
+    """Return the generic ID: the type's name and a number."""
     series = kebab(class_name(token))
     return f"{series}-{hexa(count(series), 17)}"

@@ -1,7 +1,7 @@
-"""What the modules of the stand-in use of each other: the cloud's contents, its fleet, groups and permission models.
+"""Protocols between the modules of the stand-in: the cloud's contents, its fleet, groups and permission models.
 
-The classes are `cloud.Cloud`, `fleet.Fleet`, `operator.Operator` and `rights.Rights`. Modules refer to these protocols instead, so that no two
-modules import each other.
+The classes are `cloud.Cloud`, `fleet.Fleet`, `operator.Operator` and `rights.Rights`. Modules refer to these protocols
+to avoid circular imports.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Call:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The inputs without the envelopes of secrets."""
+        """The inputs without secret envelopes."""
         return wire.plain(self.inputs)
 
     def resource(self) -> Resource:
@@ -64,11 +64,12 @@ class Cloud(Protocol):
     def rights(self) -> Rights: ...
 
     def external(self, id: str) -> dict[str, Any] | None:
-        """What is known of a resource that the account holds and this rehearsal did not create; None where there is none."""
+        """Return the known fields of a resource that exists in the account but was not created by this rehearsal, or
+        None."""
         ...
 
     def wake(self) -> None:
-        """Tell the fleet that something may have changed."""
+        """Notify the fleet that something may have changed."""
         ...
 
 
@@ -89,27 +90,28 @@ class Fleet(Protocol):
 
 
 class Operator(Protocol):
-    """The person who deploys."""
+    """The user who deploys."""
 
     def check(self, model: PermissionModel, requests: Iterable[AccessRequest]) -> None:
-        """Calls with the operator's credentials. Raises CloudError at the first one that is not allowed."""
+        """Check calls made with the operator's credentials. Raises CloudError for the first call that is not
+        allowed."""
         ...
 
 
 class Rights(Protocol):
-    """What nodes were allowed and denied."""
+    """The rights that nodes used and the actions that they were denied."""
 
     def used(self, right: str) -> None: ...
     def denied(self, who: str, action: str, resource: str) -> None: ...
 
 
 Instance = dict[str, Any]
-"""An instance, as the store keeps it."""
+"""An instance, as stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What a group wants now."""
+    """The desired state of a group."""
 
     cluster: str
     pool: str
@@ -118,52 +120,53 @@ class View:
     wanted: int
     may_launch: bool = True
     surge: int = 0
-    """How many instances may exist above `wanted` while outdated ones are replaced."""
+    """How many instances can exist above `wanted` during the replacement of outdated instances."""
     unavailable: int = 1
-    """How many outdated instances may be ended at once where there is no surge."""
+    """How many outdated instances can be terminated at once if there is no surge."""
 
 
 class GroupKind:
-    """One cloud's groups. Reads the cloud, and changes only its own marks in the store."""
+    """The groups of one cloud. Reads the cloud, and changes only its own entries in the store."""
 
     cloud = ""
     """The cloud's name in a spec."""
     tokens: tuple[str, ...] = ()
-    """The types of the groups."""
+    """The resource types of the groups."""
     launched = failed = ended = ""
-    """Texts of activities, with fields of the instance; `failed` with the code and the message of the shortage."""
+    """Activity texts, with fields of the instance. `failed` contains the code and the message of the shortage."""
     cause = ""
-    """Why the group launches, with the number `wanted`."""
+    """Why the group launches instances, with the number `wanted`."""
     lost = ""
-    """The cause of an activity after an instance failed."""
+    """The cause of an activity after an instance failure."""
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
-        """What the group wants."""
+        """Return the desired state of the group."""
         raise NotImplementedError
 
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
-        """Why there cannot be `wanted` instances where there are `have`, in the cloud's own words."""
+        """Return the cloud's error if the group has `have` instances and cannot get `wanted`."""
         raise NotImplementedError
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
-        """A new instance, `name` in launch order. The fleet stores it."""
+        """Build a new instance. `name` follows the launch order. The fleet stores the instance."""
         raise NotImplementedError
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """Instances to replace now because the group wants another template; called in a transaction, when all instances exist."""
+        """Return the instances to replace now because the group uses another template. Called in a transaction when all
+        instances exist."""
         return []
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """The order in which instances leave when the group shrinks."""
+        """Return the instances in the order in which they are removed when the group shrinks."""
         raise NotImplementedError
 
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-        """Change the instances that the group keeps; called in every round, outside of a transaction."""
+        """Update the instances that remain in the group. Called in every round, outside a transaction."""
 
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """One call as a cloud's access control sees it: who, what, on which resource, with which context keys."""
+    """One call as a cloud's access control evaluates it: principal, action, resource and context keys."""
 
     principal: str
     action: str
@@ -172,30 +175,30 @@ class AccessRequest:
 
 
 class PermissionModel(Protocol):
-    """How one cloud decides about calls (a module of its folder)."""
+    """Authorizes calls as one cloud does. Implemented by a module in the cloud's folder."""
 
     def required(
         self, store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
     ) -> Iterable[AccessRequest]:
-        """The calls of one operation on a resource; `old` is the resource before it."""
+        """Return the calls of one operation on a resource. `old` is the resource before the operation."""
         ...
 
     def required_by_function(self, token: str, args: Mapping[str, Any], region: str) -> Iterable[AccessRequest]:
-        """The calls of a function of the SDK."""
+        """Return the calls of an SDK function."""
         ...
 
     def allows(self, documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-        """(allowed, reason for a denial), by policy documents in JSON."""
+        """Return (allowed, reason for a denial) according to JSON policy documents."""
         ...
 
     def denial(self, request: AccessRequest, reason: str) -> CloudError:
-        """The cloud's own error."""
+        """Return the cloud's own error."""
         ...
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What the values are made for."""
+    """The subject for which values are generated."""
 
     token: str
     id: str
@@ -203,5 +206,5 @@ class Subject:
     inputs: Mapping[str, Any]
 
     def digest(self, path: tuple[str, ...]) -> str:
-        """A hash that is the same every time for one value of one resource."""
+        """Return a stable hash for one value of one resource."""
         return hashlib.sha256("\0".join([self.token, self.region, self.id, *path]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Functions of the SDKs: arguments are validated, results are synthesized, and a cloud's own answers replace them."""
+"""Evaluates SDK functions: validates arguments, synthesizes results, and applies cloud-specific implementations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 
 
 class Refused(Exception):
-    """The arguments are not valid."""
+    """The arguments are invalid."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """The result of the function. Raises Refused, NotDeclared or CloudError."""
+    """Return the result of the function. Raises Refused, NotDeclared or CloudError."""
     declared = cloud.function(token)
     given = {key: value for key, value in args.items() if value is not None}
     if failures := list(check(given, declared.inputs)):
@@ -34,7 +34,7 @@ def answer(cloud: Cloud, token: str, args: Mapping[str, Any], region: str) -> di
 
 
 def _identity(token: str, plain: Mapping[str, Any]) -> str:
-    """The same arguments give the same result."""
+    """Return an identity that depends only on the arguments, so that equal arguments give equal results."""
     given = [f"{key}={plain[key]}" for key in sorted(plain)]
     return (
         "/".join(str(plain[key]) for key in ("id", "name") if plain.get(key))

@@ -1,8 +1,8 @@
-"""Whether the operator, who deploys, may make the calls that the engine makes in their name.
+"""Checks whether the operator, the user who deploys, is allowed to make the engine's calls.
 
-Without policies the operator may do everything. With the documents that `gpuinfra permissions` prints, every call that the real provider
-would make for an operation is checked against them first and denied in the cloud's own words. The calls are recorded, so that a permission
-that no call used can be reported. `StandIn.permissions` holds which calls an operation makes.
+Without policies, every call is allowed. With the documents that `gpuinfra permissions` prints, every call that the real
+provider would make for an operation is first checked against them. Denials use the cloud's wording. The calls are
+recorded, so that unused permissions can be reported. `StandIn.permissions` maps operations to calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """The person who deploys, with or without policies."""
+    """The user who deploys, with or without policies."""
 
     def __init__(self, documents: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.documents = None if documents is None else tuple(json.dumps(one) for one in documents)
@@ -36,13 +36,13 @@ class Operator:
 
     @classmethod
     def read(cls, path: Path | None) -> Operator:
-        """From a file with a list of policy documents."""
+        """Read a file with a list of policy documents."""
         return cls(None if path is None else json.loads(path.read_text(encoding="utf-8")))
 
     def check_resource(
         self, store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None = None
     ) -> None:  # fmt: skip
-        """An operation of the engine. Raises CloudError where a call of it is not allowed."""
+        """Check an engine operation. Raises CloudError if one of its calls is not allowed."""
         if self.documents is None:
             return
         model = _model(token)
@@ -51,13 +51,14 @@ class Operator:
         self.check(model, model.required(store, operation, token, inputs, region, old))
 
     def check_function(self, token: str, args: Mapping[str, Any], region: str) -> None:
-        """A function of the SDK that the program calls. Raises CloudError where a call of it is not allowed."""
+        """Check an SDK function that the program calls. Raises CloudError if one of its calls is not allowed."""
         if self.documents is not None:
             model = _model(token)
             self.check(model, model.required_by_function(token, args, region))
 
     def check(self, model: PermissionModel, requests: Iterable[AccessRequest]) -> None:
-        """Calls with the operator's credentials. Raises CloudError at the first one that is not allowed."""
+        """Check calls made with the operator's credentials. Raises CloudError for the first call that is not
+        allowed."""
         for request in requests if self.documents is not None else ():
             allowed, reason = model.allows(self.documents or (), request)
             with self._lock:
@@ -69,7 +70,7 @@ class Operator:
                 raise model.denial(request, reason)
 
     def summary(self) -> dict[str, Any]:
-        """What was checked so far."""
+        """Summarize the calls checked so far."""
         with self._lock:
             return {
                 "restricted": self.documents is not None,
@@ -90,7 +91,8 @@ def _model(token: str) -> PermissionModel:
 def actions_of(
     table: Mapping[str, Actions], token: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The actions that a table names for an operation, each once. A creation and a change also read the resource."""
+    """Return the actions that a table lists for an operation, without duplicates. Creations and updates also read the
+    resource."""
     row = table.get(token)
     if row is None:
         yield f"{token} is in no table"
@@ -107,6 +109,6 @@ def actions_of(
 
 @lru_cache(maxsize=64)
 def listed(document: str, *keys: str) -> frozenset[str]:
-    """Everything that a role document lists under these keys."""
+    """Return all values that a role document lists under these keys."""
     held = json.loads(document)
     return frozenset(action for key in keys for action in held.get(key) or ())

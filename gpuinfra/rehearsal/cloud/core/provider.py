@@ -1,7 +1,7 @@
-"""Pulumi's provider protocol over the stand-in cloud: one servicer per package.
+"""Pulumi's provider protocol for the stand-in cloud, with one servicer per package.
 
-The engine reaches it through PULUMI_DEBUG_PROVIDERS. One server serves every provider instance of its package. Each instance has
-its own connection, so the connection identifies whose configuration (region, default tags) applies.
+The engine connects through PULUMI_DEBUG_PROVIDERS. One server serves every provider instance of its package. Each
+instance has its own connection, so the connection determines which configuration (region, default tags) applies.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return plugin_pb2.PluginInfo(version=self._version)
 
     def GetSchema(self, request, context):
-        # The SDK's types serve as the schema; the engine needs one only to convert or generate programs.
+        # The SDK's types serve as the schema. The engine needs a schema only to convert or generate programs.
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self.package, "version": self._version}))
 
     def CheckConfig(self, request, context):
@@ -121,7 +121,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         new = wire.read(request.news)
         ignored = (*behaviors.of(token).ignored, *request.ignoreChanges)
         changes = diff(token, old, new, ignored)
-        kinds = {"add": 0, "delete": 2, "update": 4}  # PropertyDiff.Kind; the odd ones after them replace
+        kinds = {"add": 0, "delete": 2, "update": 4}  # PropertyDiff.Kind; odd values after these mean replacement
         replaces = [change.path for change in changes if change.replace]
         stable_name = self._same_name(token, old, new)
         response = provider_pb2.DiffResponse(
@@ -138,7 +138,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     @staticmethod
     def _same_name(token: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
-        """Whether a person chose the name, so that the old and the new resource cannot exist at once."""
+        """Return whether the user chose the name, in which case the old and the new resource cannot coexist."""
         keys = {"name", *registry.of_token(token).own_names(token)} & set(new)
         chosen = [key for key in keys if key not in (new.get("__defaults") or [])]
         return any(wire.plain(old.get(key)) == wire.plain(new[key]) for key in chosen)
@@ -194,7 +194,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=wire.write(call.outputs))
 
     def _previewed(self, call: Call, olds: dict[str, Any]) -> dict[str, Any]:
-        """The outputs after an update: new inputs over old outputs; outputs that the update itself changes are unknown."""
+        """Return the outputs after an update: new inputs merged over old outputs. Outputs that the update itself
+        changes are unknown."""
         declared = self.cloud.type(call.token)
         made = {key: value for key, value in olds.items() if key in declared.outputs and key not in declared.inputs}
         made |= {
@@ -216,7 +217,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         region = self._region(request.properties, self._configuration(context).region)
         found = self.cloud.find(token, request.id, region)
         if found is None:
-            return Empty()  # gone already: deleted by hand, or by a run that was killed before it answered
+            return Empty()  # already deleted by hand, or by a run that was killed before it responded
         try:
             self.cloud.delete(found, request.urn)
         except CloudError as error:
@@ -270,7 +271,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def serve(provider: Provider) -> tuple[grpc.Server, int]:
-    """Serve a provider on a free port of the loopback interface."""
+    """Serve a provider on a free loopback port."""
     server = grpc.server(
         ThreadPoolExecutor(max_workers=32, thread_name_prefix=provider.package),
         options=[
@@ -286,7 +287,7 @@ def serve(provider: Provider) -> tuple[grpc.Server, int]:
 
 
 def _preview_of_create(declared: ResourceType, call: Call) -> dict[str, Any]:
-    """The outputs of a creation in a preview."""
+    """Return the outputs of a creation in a preview."""
     made = synth.unknown(declared.outputs, call.inputs, declared.inputs)
     if "tagsAll" in made:
         made["tagsAll"] = _all_tags(call)
@@ -309,7 +310,7 @@ def _default_tags(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _autoname(token: str, name: str, news: dict[str, Any], olds: dict[str, Any], declared: Any, seed: bytes) -> None:
-    """Generate the resource's name as Pulumi's providers do: the same in every run, and marked as a default."""
+    """Generate the resource's name as Pulumi's providers do: stable across runs, and marked as a default."""
     made = []
     for key in registry.of_token(token).own_names(token)[-1:]:
         prefixed = any(news.get(f"{stem}Prefix") is not None for stem in (key, "name"))

@@ -1,7 +1,7 @@
-"""Loads the stand-ins of clouds. The table is gpuinfra's own table of clouds; `core` names none of them.
+"""Loads the stand-ins of clouds. It uses gpuinfra's table of clouds; `core` itself refers to no cloud by name.
 
-A stand-in is the folder beside `core` that has the cloud's name, or the module `rehearsal` in the package of the cloud. Without
-either, the cloud gets the generic `StandIn`.
+A stand-in is a folder next to `core` with the cloud's name, or the module `rehearsal` in the cloud's package. If
+neither exists, the cloud uses the generic `StandIn`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = __name__.rsplit(".", 2)[0]
 
 @cache
 def of_cloud(name: str) -> StandIn:
-    """The stand-in of a cloud, by its name in a spec."""
+    """Return the stand-in of a cloud, by its name in a spec."""
     if importlib.util.find_spec(f"{ROOT}.{name}"):
         return importlib.import_module(f"{ROOT}.{name}.stand_in").STAND_IN(name)
     if clouds.has_module(name, "rehearsal"):
@@ -30,7 +30,7 @@ def of_cloud(name: str) -> StandIn:
 
 
 def of_package(package: str) -> StandIn:
-    """The stand-in of a Pulumi package. Raises NotDeclared where no cloud of gpuinfra has it."""
+    """Return the stand-in of a Pulumi package. Raises NotDeclared if no cloud in gpuinfra uses the package."""
     for name in CLOUDS:
         if (found := of_cloud(name)).package == package:
             return found
@@ -39,12 +39,13 @@ def of_package(package: str) -> StandIn:
 
 
 def of_token(token: str) -> StandIn:
-    """The stand-in of a resource type or a function."""
+    """Return the stand-in of a resource type or a function."""
     return of_package(ids.package(token))
 
 
 def installed() -> tuple[StandIn, ...]:
-    """The stand-ins of the clouds that can be rehearsed here: those with an installed Pulumi SDK, and those that need none."""
+    """Return the stand-ins of the clouds that can be rehearsed here: clouds whose Pulumi SDK is installed, and clouds
+    that need no SDK."""
     return _installed(tuple(CLOUDS))
 
 
@@ -54,7 +55,8 @@ def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
 
 
 def sdk_of(token: str) -> Sdk | UntypedSdk:
-    """What declares a resource type or a function. A cloud without a folder beside `core` needs no SDK."""
+    """Return the SDK that declares a resource type or a function. A cloud without a folder next to `core` needs no
+    SDK."""
     stand_in = of_token(token)
     return sdk(stand_in.package) if _has_folder(stand_in) or _has_sdk(stand_in) else UntypedSdk()
 

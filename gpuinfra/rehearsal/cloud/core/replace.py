@@ -1,10 +1,10 @@
-"""Which changes replace a resource. A change of any other input is made in place.
+"""Determines which changes replace a resource. All other changes are made in place.
 
 | source | inputs that it covers |
 | --- | --- |
-| `StandIn.identity_inputs` | what an id or a path is made of: name, region, zone, project, resource group |
+| `StandIn.identity_inputs` | components of an ID or a path: name, region, zone, project, resource group |
 | `StandIn.replacing` | the cloud's own tables (`replacements.py` in its folder) |
-| the SDK's documentation | inputs that say "Changing this forces a new resource", without a condition |
+| the SDK's documentation | inputs documented with "Changing this forces a new resource", without a condition |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"\b(when|if|from|between|unless|decreas|removing|only)\
 
 
 def replaces(token: str, path: str) -> bool:
-    """Whether a change at `path` (`subnetIds[0]`, `dnsOptions.privateDnsPreference`) replaces the resource."""
+    """Return whether a change at `path` (`subnetIds[0]`, `dnsOptions.privateDnsPreference`) replaces the resource."""
     names = re.sub(r"\[[^\]]*\]", "", path).split(".")
     return any(".".join(names[:count]) in _replacing(token) for count in range(1, len(names) + 1))
 

@@ -1,7 +1,8 @@
-"""Which of their rights nodes used, and what they were denied. A right that no node of a rehearsal uses is reported.
+"""Tracks the rights that nodes used and the actions that they were denied. Rights that no node uses are reported.
 
-`StandIn.node_rights` lists what nodes may do: on AWS an action of a statement in a role's own policies; on Azure and Google Cloud the
-grant of a role, because the clouds' own roles cannot be split. Rights that the stand-in does not play are not listed.
+`StandIn.node_rights` lists the rights of nodes: on AWS, the actions in the statements of a role's own policies; on
+Azure and Google Cloud, role grants, because predefined roles cannot be split. Rights that the stand-in does not
+simulate are not listed.
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ from gpuinfra.rehearsal.cloud.core.store import Store
 
 _USED, _DENIED = "right-used", "right-refused"
 _LATER = ("MeetOtherNodes", "-rendezvous", "-proof")
-"""Ends of the names of rights that a short rehearsal does not reach: the test of pairs, where a node reads what its partner stored, and on
-Google Cloud the renewal of evidence ten minutes after the first."""
+"""Suffixes of right names that a short rehearsal does not exercise: the pair test, in which a node reads its partner's
+object, and, on Google Cloud, the evidence renewal after ten minutes."""
 
 
 class Rights:
-    """What nodes were allowed and denied so far. The store keeps it, because a second `up` uses fewer rights."""
+    """The rights that nodes used and were denied so far. Persisted in the store, because a second `up` uses fewer
+    rights."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: set[tuple[str, str]] = set()
 
     def used(self, right: str) -> None:
-        """A node used a right."""
+        """Record that a node used a right."""
         self._note(_USED, right)
 
     def denied(self, who: str, action: str, resource: str) -> None:
-        """A node was denied an action."""
+        """Record that a node was denied an action."""
         self._note(_DENIED, f"{who}: {action} on {resource}")
 
     def _note(self, kind: str, what: str) -> None:
@@ -38,11 +40,11 @@ class Rights:
             self._store.put(kind, what, True)
 
     def summary(self, nodes: list[dict[str, Any]]) -> dict[str, Any]:
-        """Every right of the identities of these nodes."""
+        """Return all rights of the identities of these nodes."""
         used = self._store.all(_USED)
         granted = sorted({right for one in registry.installed() for right in one.node_rights(self._store, [n for n in nodes if n["cloud"] == one.name])})  # fmt: skip
         idle = [one for one in granted if one not in used]
-        waiting = [one for one in idle if not used or _comes_later(one)]  # before a node did anything, nothing is idle
+        waiting = [one for one in idle if not used or _comes_later(one)]  # nothing counts as unused yet
         return {
             "used": [one for one in granted if one in used],
             "unused": [one for one in idle if one not in waiting],
@@ -52,7 +54,7 @@ class Rights:
 
 
 def grant(urn: str) -> str:
-    """The name of the right that a granted role gives: the grant's logical name."""
+    """Return the name of the right that a role grant gives: the grant's logical name."""
     return urn.rpartition("::")[2]
 
 

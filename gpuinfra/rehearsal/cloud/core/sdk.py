@@ -1,10 +1,10 @@
-"""What the installed Pulumi SDKs declare: resource types, functions, inputs, outputs, enums.
+"""Reads the declarations of the installed Pulumi SDKs: resource types, functions, inputs, outputs, enums.
 
-The wheels carry no schema, so the generated Python is read as text: importing `pulumi_aws` whole costs seconds and
-hundreds of megabytes; extracting one class from a file costs milliseconds. The generated code is regular: each property
-is under a `pulumi.getter` with its name in the protocol.
+The wheels carry no schema, so the generated Python code is read as text: importing all of `pulumi_aws` takes seconds
+and hundreds of megabytes, while extracting one class from a file takes milliseconds. The generated code is regular:
+each property is under a `pulumi.getter` with its name in the protocol.
 
-Everything is lazy and cached. No resource type is named here.
+All lookups are lazy and cached. This module names no resource type.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Type:
     """The type of a property.
 
     `kind` is str, int, float, bool, any, asset, list, map, object, enum or union. `name` is the class of an object or
-    an enum and `folder` its place. A `loose` enum accepts any string: the SDK's list helps editors, and clouds sell
-    machine types that it does not list yet.
+    an enum and `folder` its location. A `loose` enum accepts any string: the SDK's list serves editor completion, and
+    clouds offer machine types that it does not list yet.
     """
 
     kind: str
@@ -113,12 +113,12 @@ class Sdk:
 
     @property
     def tokens(self) -> list[str]:
-        """Every resource type."""
+        """Return all resource types."""
         return list(self._classes)
 
     @cached_property
     def functions(self) -> list[str]:
-        """Every function, found by the `invoke` call in its code."""
+        """Return all functions, found by the `invoke` call in their code."""
         pattern = re.compile(r"pulumi\.runtime\.invoke\('([^']+)'")
         found: dict[str, None] = {}
         for path in sorted(self.root.rglob("*.py")):
@@ -127,15 +127,15 @@ class Sdk:
         return list(found)
 
     def resource(self, token: str) -> ResourceType:
-        """The resource type called `token`; raises NotDeclared."""
+        """Return the resource type named `token`. Raises NotDeclared if there is none."""
         return _resource(self, token)
 
     def function(self, token: str) -> Function:
-        """The function called `token`; raises NotDeclared."""
+        """Return the function named `token`. Raises NotDeclared if there is none."""
         return _function(self, token)
 
     def file_of(self, folder: Path, name: str) -> Path | None:
-        """The module in `folder` that contains `name`; the spelling differs by underscores only."""
+        """Return the module in `folder` that contains `name`. The spelling differs only in underscores."""
         listing = self._listings.get(folder)
         if listing is None:
             listing = {path.stem.replace("_", ""): path for path in folder.glob("*.py")}
@@ -147,13 +147,13 @@ class Sdk:
 
 
 def module_of(package: str) -> str:
-    """The Python package that declares a Pulumi package."""
+    """Return the Python package that implements a Pulumi package."""
     return "pulumi_" + package.replace("-", "_")
 
 
 @cache
 def sdk(package: str) -> Sdk:
-    """The installed SDK of a Pulumi package. Raises NotDeclared where it is not installed."""
+    """Return the installed SDK of a Pulumi package. Raises NotDeclared if it is not installed."""
     spec = importlib.util.find_spec(module_of(package))
     if spec is None or spec.origin is None:
         raise NotDeclared(f"the Pulumi SDK of {package} is not installed here ({module_of(package)})")
@@ -161,10 +161,10 @@ def sdk(package: str) -> Sdk:
 
 
 class _AnyProperties(dict[str, Property]):
-    """Every name is a property, of any type, and optional. Iteration gives none."""
+    """Accepts every name as an optional property of any type. Iteration yields nothing."""
 
     def __contains__(self, name: object) -> bool:
-        return name != "tagsAll"  # which a provider adds by itself
+        return name != "tagsAll"  # added by the provider itself
 
     def __missing__(self, name: str) -> Property:
         return Property(name, Type("any", optional=True))
@@ -174,7 +174,8 @@ class _AnyProperties(dict[str, Property]):
 
 
 class UntypedSdk:
-    """In place of a Pulumi SDK that does not exist: any type and function, with any inputs; the outputs are the inputs."""
+    """Replaces a Pulumi SDK that does not exist. Accepts any type and function with any inputs. The outputs are the
+    inputs."""
 
     version = "0.0.0"
 
@@ -195,7 +196,7 @@ def _resource(owner: Sdk, token: str) -> ResourceType:
         raise NotDeclared(f"{token}: the SDK registers it but has no class {name} in {folder}")
     return ResourceType(
         token=token,
-        # Where a nested type has the name `SubnetArgs`, the resource's inputs are `SubnetInitArgs`.
+        # If a nested type is named `SubnetArgs`, the resource's inputs are named `SubnetInitArgs`.
         inputs=_properties(_class(path, f"{name}InitArgs") or _class(path, f"{name}Args"), folder),
         outputs=_properties(body, folder),
         secrets=frozenset(re.findall(r'"(\w+)"', "".join(_SECRETS.findall(path.read_text(encoding="utf-8"))))),
@@ -219,7 +220,7 @@ def _function(owner: Sdk, token: str) -> Function:
 
 @cache
 def fields(folder: Path, name: str) -> dict[str, Property]:
-    """The properties of a nested type."""
+    """Return the properties of a nested type."""
     for file in ("_inputs.py", "outputs.py"):
         if body := _class(folder / file, name):
             return _properties(body, folder)
@@ -227,13 +228,13 @@ def fields(folder: Path, name: str) -> dict[str, Property]:
 
 
 def has(folder: Path, name: str) -> bool:
-    """Whether a nested type exists, even without properties."""
+    """Return whether a nested type exists, even if it has no properties."""
     return any(_class(folder / file, name) for file in ("_inputs.py", "outputs.py"))
 
 
 @cache
 def members(folder: Path, name: str) -> tuple[str | float, ...]:
-    """The values of an enum."""
+    """Return the values of an enum."""
     body = _class(folder / "_enums.py", name)
     found = re.findall(r"^    [A-Z][A-Z0-9_]* = (.+)$", body, re.M)
     return tuple(ast.literal_eval(value) for value in found)
@@ -245,7 +246,7 @@ def _text(path: Path) -> str:
 
 
 def _class(path: Path, name: str) -> str:
-    """The body of one class in a file; empty where it does not exist."""
+    """Return the body of one class in a file, or an empty string if it does not exist."""
     text = _text(path)
     start = next((at for mark in (":", "(") if (at := text.find(f"\nclass {name}{mark}")) >= 0), -1)
     if start < 0:
@@ -273,9 +274,9 @@ def _properties(body: str, folder: Path) -> dict[str, Property]:
 
 
 def _arguments(path: Path, folder: Path) -> dict[str, Property]:
-    """The arguments of a function: names in the protocol come from the body, types from the signature.
+    """Return the arguments of a function, with the protocol names from the body and the types from the signature.
 
-    The signature is that of the `_output` form. In it, `Optional` twice means optional, and once means required.
+    Reads the signature of the `_output` form, where a double `Optional` means optional and a single one means required.
     """
     text = _text(path)
     names = dict((python, wire) for wire, python in re.findall(r"__args__\['([^']+)'\] = (\w+)", text))
@@ -333,7 +334,8 @@ def _of(node: ast.expr, folder: Path) -> Type:
 
 
 def _union(options: list[Type]) -> Type:
-    """A union. Forms of one object (class, typed dict, output) become one type; an enum with a string becomes loose."""
+    """Parse a union. Forms of one object (class, typed dict, output) become one type. An enum combined with a string
+    becomes loose."""
     kinds: list[Type] = []
     for option in options:
         twin = option.kind == "object" and any(
@@ -350,7 +352,8 @@ def _union(options: list[Type]) -> Type:
 
 
 def _named(name: str, folder: Path) -> Type:
-    """A class named in quotes: of this module, of its `outputs`, or of another module (`_iam.PolicyStatementArgs`)."""
+    """Resolve a quoted class name: of this module, of its `outputs`, or of another module
+    (`_iam.PolicyStatementArgs`)."""
     *prefix, name = name.split(".")
     if prefix and prefix[0] not in ("outputs", "_inputs", "_enums"):
         other = prefix[0].removeprefix("_")

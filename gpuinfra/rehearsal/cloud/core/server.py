@@ -1,6 +1,6 @@
 """The HTTP server: one loopback port for the services of every cloud and the control interface.
 
-`StandIn.services` says which paths a cloud's services answer. A path that no service answers is refused.
+`StandIn.services` maps paths to a cloud's services. Requests to other paths are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_BODY = 256 * 1024 * 1024
 
 
 class Server(ThreadingHTTPServer):
-    """All services on one port of the loopback interface."""
+    """Serves all services on one loopback port."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, path, query, headers, self.rfile.read(int(length)))
         try:
             response = self.server.route(request)
-        except Exception:  # a defect of a service gives a 500 with its reason, not a broken connection
+        except Exception:  # a defect in a service returns a 500 with its reason instead of breaking the connection
             response = Response(500, traceback.format_exc().encode())
         self._send(response)
 
@@ -89,6 +89,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def handle_expect_100(self) -> bool:
-        return True  # _serve answers it once the size of the body is known
+        return True  # _serve responds once the size of the body is known
 
     def log_message(self, format: str, *args: object) -> None: ...

@@ -1,10 +1,11 @@
-"""The contents of the stand-in cloud: one SQLite file that is consistent after any kill.
+"""The contents of the stand-in cloud: one crash-safe SQLite file.
 
-A change of the cloud is one transaction: the resource, its names, its instances and its line in the log of calls are written
-together or not at all. Write-ahead logging survives a `kill -9`; a power cut may lose the last change, never a part of one.
+Each change is one transaction: the resource, its names, its instances and its entry in the call log are written
+together or not at all. Write-ahead logging survives `kill -9`. A power failure can lose the last change but never
+leaves a partial one.
 
-Resources are keyed by type, region and id, as in a cloud. The engine's URN of a resource serves the log of calls and the search for
-orphans; a real cloud does not store it.
+Resources are keyed by type, region and id, as in a cloud. The engine's URN of a resource is used for the call log and
+to find orphans. A real cloud does not store it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ CREATE TABLE IF NOT EXISTS calls (
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource. `inputs` and `outputs` keep the envelopes of secrets."""
+    """One resource. `inputs` and `outputs` keep their secret envelopes."""
 
     type: str
     region: str
@@ -64,7 +65,7 @@ class Resource:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The inputs without the envelopes of secrets."""
+        """The inputs without secret envelopes."""
         return wire.plain(self.inputs)
 
 
@@ -81,7 +82,7 @@ class StoredObject:
 
 
 class Taken(Exception):
-    """Another resource has the name or the id."""
+    """Another resource already uses the name or the ID."""
 
     def __init__(self, name: str, holder_type: str, holder_id: str) -> None:
         super().__init__(f"{name} is taken by {holder_type} {holder_id}")
@@ -108,7 +109,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """A transaction. A nested one belongs to the outer one."""
+        """Open a transaction. A nested transaction joins the outer one."""
         with self._lock:
             if self._depth == 0:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -135,7 +136,7 @@ class Store:
     # Resources
 
     def insert(self, resource: Resource) -> None:
-        """Add a resource. Raises Taken where its id exists in that region."""
+        """Add a resource. Raises Taken if its ID exists in that region."""
         now = time.time()
         try:
             self._run(
@@ -160,45 +161,45 @@ class Store:
             self._run("DELETE FROM names WHERE type=? AND region=? AND id=?", *key)
 
     def find(self, type: str, id: str, region: str | None = None) -> Resource | None:
-        """One resource; without a region the only one of that id."""
+        """Return one resource. Without a region, returns the only resource with that ID."""
         where, args = ("", ()) if region is None else (" AND region=?", (region,))
         rows = self._rows(f"SELECT {_COLUMNS} FROM resources WHERE type=? AND id=?{where}", type, id, *args)
         return _resource(rows[0]) if rows else None
 
     def list(self, type: str | None = None) -> list[Resource]:
-        """Every resource, or every one of a type, oldest first."""
+        """Return all resources, or all resources of one type, oldest first."""
         where, args = ("", ()) if type is None else (" WHERE type=?", (type,))
         return [
             _resource(row) for row in self._rows(f"SELECT {_COLUMNS} FROM resources{where} ORDER BY created, id", *args)
         ]
 
     def where(self, type: str, **inputs: Any) -> list[Resource]:
-        """Every resource of a type whose inputs have these values, oldest first."""
+        """Return all resources of a type whose inputs have these values, oldest first."""
         return [one for one in self.list(type) if all(one.plain.get(key) == value for key, value in inputs.items())]
 
     def claim(self, scope: str, name: str, resource: Resource) -> None:
-        """Take a name within its scope; raises Taken."""
+        """Reserve a name within its scope. Raises Taken."""
         try:
             self._run("INSERT INTO names VALUES (?,?,?,?,?)", scope, name, resource.type, resource.region, resource.id)
         except sqlite3.IntegrityError as error:
             holder = self._rows("SELECT type, id FROM names WHERE scope=? AND name=?", scope, name)[0]
             raise Taken(name, *holder) from error
 
-    # Counters and things
+    # Counters and other data
 
     def next(self, name: str) -> int:
-        """The next number of a series, from 1. No number is given twice."""
+        """Return the next number of a series, starting at 1. Numbers are never reused."""
         with self.change():
             self._run("INSERT INTO counters VALUES (?, 0) ON CONFLICT(name) DO NOTHING", name)
             self._run("UPDATE counters SET value = value + 1 WHERE name=?", name)
             return int(self._rows("SELECT value FROM counters WHERE name=?", name)[0][0])
 
     def reset(self, name: str) -> None:
-        """Start a series at 1 again."""
+        """Restart a series at 1."""
         self._run("DELETE FROM counters WHERE name=?", name)
 
     def put(self, kind: str, id: str, data: Any) -> None:
-        """Store what is not a Pulumi resource: an instance, an activity, a credential."""
+        """Store data that is not a Pulumi resource: an instance, an activity or a credential."""
         self._run(
             "INSERT INTO things VALUES (?,?,?) ON CONFLICT(kind, id) DO UPDATE SET data=excluded.data",
             kind,
@@ -238,14 +239,14 @@ class Store:
         return StoredObject(*rows[0][:5], meta=json.loads(rows[0][5])) if rows else None
 
     def objects(self, bucket: str, prefix: str = "") -> list[tuple[str, int, str, float]]:
-        """(key, size, etag, modified), sorted by the bytes of the keys as object stores list them."""
+        """Return (key, size, etag, modified), sorted by the bytes of the keys as in object stores."""
         rows = self._rows("SELECT key, length(body), etag, modified FROM objects WHERE bucket=?", bucket)
         return sorted((row for row in rows if row[0].startswith(prefix)), key=lambda row: row[0].encode())
 
     def remove_object(self, bucket: str, key: str) -> None:
         self._run("DELETE FROM objects WHERE bucket=? AND key=?", bucket, key)
 
-    # The log of calls
+    # Call log
 
     def log(self, verb: str, type: str, id: str, urn: str, error: str | None = None) -> None:
         self._run(

@@ -1,7 +1,7 @@
-"""Generates every output that the SDK declares, for a resource or a function, in the right type and visibly synthetic.
+"""Generates clearly synthetic values for all declared outputs of a resource or a function, in the right type.
 
-An input comes back under the same name. Other outputs are generated from their type and name; the same resource gets the
-same values every time. An optional output whose input is absent is absent, as in the cloud.
+An output with the name of an input returns the input. Other outputs are generated from their type and name, and are
+stable for each resource. As in the cloud, an optional output is missing if its input is missing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields, members
 
 _MOMENT = "2026-01-01T00:00:00Z"
-"""The creation time of every resource, the same in every rehearsal."""
+"""The creation time of every resource in every rehearsal."""
 
 _DEPTH = 3
-"""Depth of nested values. Nested types refer to each other and to themselves; below this depth, lists and maps are empty."""
+"""Maximum depth of nested values. Nested types can be recursive. Below this depth, lists and maps are empty."""
 
 
 def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], about: Subject) -> dict[str, Any]:
-    """Every declared output. `taken` are the declared inputs."""
+    """Return all declared outputs. `taken` contains the declared inputs."""
     made: dict[str, Any] = {}
     for name, prop in _of(declared, about.inputs):
         given = about.inputs.get(name)
@@ -40,7 +40,7 @@ def outputs(declared: Mapping[str, Property], taken: Mapping[str, Property], abo
 
 
 def _of(declared: Mapping[str, Property], inputs: Mapping[str, Any]) -> list[tuple[str, Property]]:
-    """The declared properties; without a declaration, those that were given."""
+    """Return the declared properties, or the given properties if there is no declaration."""
     given = [(name, declared[name]) for name in inputs if name in declared and not name.startswith("__")]
     return list(declared.items()) or given
 
@@ -48,7 +48,7 @@ def _of(declared: Mapping[str, Property], inputs: Mapping[str, Any]) -> list[tup
 def unknown(
     declared: Mapping[str, Property], inputs: Mapping[str, Any], taken: Mapping[str, Property]
 ) -> dict[str, Any]:
-    """The outputs of a resource in a preview: the inputs, and the rest unknown."""
+    """Return the outputs of a resource in a preview: the inputs, with all other outputs unknown."""
     made = {}
     for name, prop in _of(declared, inputs):
         if inputs.get(name) is not None:
@@ -59,7 +59,7 @@ def unknown(
 
 
 def shaped(given: Any, type: Type) -> Any:
-    """An input in the shape of the output of that name. A list that is read back as a map is unknown."""
+    """Convert an input to the type of the output with that name. A list that is read back as a map is unknown."""
     inner = wire.peel(given)
     if type.kind == "map" and isinstance(inner, list):
         return wire.UNKNOWN
@@ -70,7 +70,7 @@ def shaped(given: Any, type: Type) -> Any:
 
 
 def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
-    """An input as the cloud reads it back: nested objects get the fields that the cloud fills in."""
+    """Return an input as the cloud reads it back. Nested objects get the fields that the cloud fills in."""
     inner = wire.peel(given)
     if inner is not given:
         return (
@@ -87,9 +87,9 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
                 made[key] = _default(key, prop.type, about, (*path, key))
         return made
     if type.kind in ("int", "float") and isinstance(given, str):
-        return float(given) if "." in given else int(given)  # a number in a path is a string among the inputs
+        return float(given) if "." in given else int(given)  # a number in a path is a string in the inputs
     if type.kind == "map" and isinstance(given, list):
-        # Azure's identities are a list among the inputs and a map among the outputs.
+        # Azure's identities are a list in the inputs and a map in the outputs.
         item = type.item or Type("any")
         return {str(one): _value(_singular(path[-1]), item, about, (*path, str(one))) for one in map(wire.peel, given)}
     if type.kind == "list" and isinstance(given, list) and type.item:
@@ -98,7 +98,7 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
 
 
 def _default(name: str, type: Type, about: Subject, path: tuple[str, ...] = ()) -> Any:
-    """The value of an absent input: empty lists and maps, and a generated value elsewhere."""
+    """Return the value for a missing input: empty for lists and maps, otherwise generated."""
     if type.kind == "list":
         return []
     if type.kind == "map":
@@ -148,7 +148,7 @@ def _string(name: str, about: Subject, path: tuple[str, ...]) -> str:
 
 
 def _any(name: str, about: Subject, path: tuple[str, ...]) -> str:
-    """A string in the form that the end of its name suggests, on every cloud."""
+    """Return a string in the format that the suffix of its name suggests. Applies to all clouds."""
     lower = name.lower()
     made = about.digest(path)
     if name == "id":

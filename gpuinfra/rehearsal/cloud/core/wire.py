@@ -1,10 +1,10 @@
 """Property values in Pulumi's protocol, and functions that inspect them.
 
-Properties are sent as a protobuf `Struct`. Values that JSON cannot express (secrets, unknowns, assets) are marked by
-envelopes: objects with one well-known signature key, and one well-known string for an unknown. The signatures are
+Properties are sent as a protobuf `Struct`. Values that JSON cannot represent use envelopes: secrets and assets are
+objects with a well-known signature key, and an unknown is a well-known string. The signatures are
 constants of Pulumi's protocol (`sdk/proto/go`, `sdk/go/common/resource/properties.go`).
 
-Envelopes are kept, so that a secret input is a secret output.
+Envelopes are preserved, so that a secret input becomes a secret output.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OTHER_UNKNOWNS = frozenset(
 
 
 def read(struct: Struct) -> dict[str, Any]:
-    """Properties as plain Python. Whole numbers become `int`, as people wrote them."""
+    """Convert properties to plain Python. Whole numbers become `int`, as the user wrote them."""
     return {key: _read(value) for key, value in struct.fields.items()}
 
 
@@ -58,7 +58,7 @@ def _read(value: Value) -> Any:
 
 
 def write(properties: Mapping[str, Any]) -> Struct:
-    """Properties for the engine."""
+    """Convert properties for the engine."""
     struct = Struct()
     for key, value in properties.items():
         _write(struct.fields[key], value)
@@ -85,7 +85,7 @@ def _write(target: Value, value: Any) -> None:
 
 
 def secret(value: Any) -> dict[str, Any]:
-    """`value` in the envelope of a secret."""
+    """Wrap `value` in a secret envelope."""
     return {SIGNATURE: SECRET, "value": value}
 
 
@@ -102,7 +102,7 @@ def is_asset(value: Any) -> bool:
 
 
 def has_unknown(value: Any) -> bool:
-    """Whether any value inside is known only after the deployment."""
+    """Return whether any nested value is unknown until the deployment."""
     value = peel(value)
     if isinstance(value, Mapping):
         return any(has_unknown(item) for item in value.values())
@@ -120,7 +120,7 @@ def has_secret(value: Any) -> bool:
 
 
 def peel(value: Any) -> Any:
-    """What the outermost envelopes of a secret, an output or a resource hold."""
+    """Remove the outermost envelopes of a secret, an output or a resource."""
     while isinstance(value, Mapping):
         mark = value.get(SIGNATURE)
         if mark == SECRET:
@@ -135,7 +135,7 @@ def peel(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """`value` without envelopes of secrets. Assets are kept."""
+    """Return `value` without secret envelopes. Assets are preserved."""
     value = peel(value)
     if is_asset(value):
         return dict(value)
@@ -147,7 +147,7 @@ def plain(value: Any) -> Any:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every string inside."""
+    """Return all nested strings."""
     value = peel(value)
     if isinstance(value, Mapping):
         for item in value.values():
@@ -160,9 +160,9 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def asset_bytes(value: Mapping[str, Any]) -> bytes:
-    """The content of an asset, or of an archive that is one file.
+    """Return the content of an asset, or of an archive that consists of one file.
 
-    Raises ValueError with the reason where the content is not available, as for a URL: a rehearsal downloads nothing.
+    Raises ValueError with the reason if the content is not available, as for a URL: a rehearsal downloads nothing.
     """
     if value.get("text") is not None:
         return str(value["text"]).encode()
@@ -191,5 +191,5 @@ def _zip(assets: Mapping[str, Any]) -> bytes:
 
 
 def asset_hash(value: Mapping[str, Any]) -> str:
-    """The hash that identifies an asset: the engine's, or that of its content."""
+    """Return the hash of an asset: the hash from the engine, or the hash of its content."""
     return str(value.get("hash") or "") or hashlib.sha256(asset_bytes(value)).hexdigest()
