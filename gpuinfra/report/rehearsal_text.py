@@ -21,12 +21,12 @@ MAX_NODES = 32
 
 
 def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str] = ()) -> list[str]:
-    """The summary of a report; `folder` is the folder of rehearsals, `closing` are the last lines after a failure."""
+    """The summary of a report; `folder` is the folder of rehearsals, `closing` are the last lines."""
     lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
     path = _relative(folder.resolve() / report["stack"] / "report.html")
     lines.append(f"report: {path} (machine-readable: report.json beside it)")
     if report["ok"]:
-        return [*lines, *_retained(report), *_not_shown(report), *_deployment(report)]
+        return [*lines, *_retained(report), *_not_shown(report), *_deployment(report), *closing]
     lines.append(f"{report['action']} failed:")
     for problem in report["problems"]:
         lines += [f"  {line}" for line in problem.splitlines()]

@@ -128,3 +128,4 @@ def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:
         "totals": {"nodes_verified": 0, "nodes": 0, "gpus_verified": 0, "gpus": 0}, "kept": [], "not_shown": [],
     }  # fmt: skip
     assert NOT_DUE_TEXT in summary_lines(report, tmp_path)
+    assert summary_lines(report, tmp_path, ("no effect: --fault",))[-1] == "no effect: --fault"
