@@ -83,10 +83,10 @@ def page() -> str:
     """The expected content of the page."""
     found = list(comparisons())
     lines = [
-        "# Catalogs compared with independent sources",
+        "# Comparison of the catalogs with independent sources",
         "",
-        "`python -m tests.catalog.independent` generates this page from `tests/catalog/independent.json`; a test compares both with",
-        "the current records. vCPUs and GPUs must be equal, memory within 1 %, prices within 2 %. Each difference has a reason.",
+        "`python -m tests.catalog.independent` generates this page from `tests/catalog/independent.json`. A test checks that both match",
+        "the current records. vCPUs and GPUs must be equal. Memory may differ by 1 %, and prices by 2 %. A larger difference requires an explanation.",
         "",
         "| cloud | machine types | prices | compared facts | equal | explained |",
         "|---|---|---|---|---|---|",
