@@ -1,7 +1,7 @@
-"""gpuinfra: one declaration of a GPU cluster, deployed by Pulumi on AWS, Azure or Google Cloud, and verified GPU by GPU.
+"""gpuinfra deploys a GPU cluster from one declaration with Pulumi on AWS, Azure, or Google Cloud, and verifies every GPU.
 
-`GpuCluster` is the component; `ClusterSpec` and its parts are the declaration.
-Public names are imported on first use, so `gpuinfra plan` does not import Pulumi and a program for AWS does not import the SDK of Azure.
+`GpuCluster` is the component, and `ClusterSpec` is the declaration.
+Public names are imported on first use. `gpuinfra plan` therefore does not import Pulumi, and a program for AWS does not import the Azure SDK.
 """
 
 from __future__ import annotations
@@ -63,5 +63,5 @@ __getattr__ = lazy_exports(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    """The public names."""
+    """Return the public names."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""`python -m gpuinfra` is the `gpuinfra` command."""
+"""Runs the `gpuinfra` command as `python -m gpuinfra`."""
 
 from gpuinfra.cli import run
 

@@ -1,7 +1,7 @@
-"""Find the resources that `pulumi destroy` retained, and write the file that `pulumi import --file` reads.
+"""Finds the resources that `pulumi destroy` retained and writes the file for `pulumi import --file`.
 
-Each cloud's `adopt` module finds them with read calls under the names that the program gives them. The engine does the import.
-Resources that the stack's state already holds are left out, so an adoption that was interrupted can be continued.
+Each cloud's `adopt` module looks the resources up by name with read-only calls. The engine does the import.
+Resources that are already in the stack's state are skipped, so you can resume an interrupted adoption.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Retained:
     type: str
     name: str
     parents: Sequence[Key]
-    """Its components, outermost first."""
+    """Components that contain the resource, outermost first."""
     id: str
-    """The id that the engine imports it by."""
+    """ID with which the engine imports the resource."""
 
 
 def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Retained]:
-    """Retained resources of this plan's stack that exist in the account. `token` is the stack's `naming.stack_token`."""
+    """Return the retained resources of the plan's stack that exist in the account. `token` is the stack's `naming.stack_token`."""
     if not has_module(plan.cloud, "adopt"):
         raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
     return retained(module_of(plan.cloud, "adopt").look(plan, token, profile))
 
 
 def retained(found: Iterable[Any]) -> list[Retained]:
-    """What a cloud's `adopt` module found, as rows for `import_file`."""
+    """Convert the results of a cloud's `adopt` module to rows for `import_file`."""
     return [
         Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
         for one in found
@@ -47,15 +47,15 @@ def retained(found: Iterable[Any]) -> list[Retained]:
 
 
 def urns_in(export: Mapping[str, Any]) -> dict[Key, str]:
-    """URN of each resource in a document of `pulumi stack export`."""
+    """Return the URN of each resource in the output of `pulumi stack export`."""
     resources = (export.get("deployment") or {}).get("resources") or []
     return {(str(one["type"]), str(one["urn"]).split("::", 3)[3]): str(one["urn"]) for one in resources}
 
 
 def import_file(retained: Iterable[Retained], state: Mapping[Key, str] | None = None) -> dict[str, Any]:
-    """The document that `pulumi import --file` reads: resources under the components that the program creates them in.
+    """Return the document for `pulumi import --file`, with each resource below the component that the program creates it in.
 
-    `state` has the URNs of resources that the stack's state already holds.
+    `state` contains the URNs of the resources that are already in the stack's state.
     """
     known = state or {}
     table: dict[str, str] = {}
@@ -76,7 +76,7 @@ def import_file(retained: Iterable[Retained], state: Mapping[Key, str] | None = 
 
 
 def _row(key: Key, parent: str) -> dict[str, Any]:
-    # `name` links rows within the file and must be unique there; `logicalName` is the name of the resource.
+    # `name` links rows within the file and must be unique in it. `logicalName` is the name of the resource.
     row: dict[str, Any] = {"type": key[0], "name": _tag(key), "logicalName": key[1]}
     return row | {"parent": parent} if parent else row
 

@@ -1,7 +1,7 @@
-"""The bundle of a pool: an archive with steps, node program and expectation, and the user data that fetches it.
+"""The bundle of a pool (an archive with the bootstrap steps, the node program, and the expectation) and the user data that fetches it.
 
-The same plan gives the same checksum on every machine, because user data contains the checksum and a change of user data
-replaces nodes. The plan chooses the steps, and `bootstrap/` contains them.
+The checksum of a bundle depends only on the plan. User data contains the checksum, and a change of user data
+replaces nodes. The plan selects the steps from `bootstrap/`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from gpuinfra.registry import folder_of
 from gpuinfra.shipped import shipped
 
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service"})
-"""Units that a node runs only if its cloud's profile lists them."""
+"""Units that are installed only if the cloud's profile lists them."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
-"""Unit -> step that enables it. Only nodes that run the step get the unit."""
+"""Unit -> step that enables it. The unit is installed only on nodes that run the step."""
 _UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-metadata.service": "METADATA_GUARDED"}
-"""Unit -> variable of `versions.env` that must be set for a node to get the unit."""
+"""Unit -> variable of `versions.env`. The unit is installed only if the variable is set."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -39,19 +39,19 @@ _MAIN = "import sys\n\nfrom gpuinfra.node.__main__ import main\n\nsys.exit(main(
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """A gzip archive and the checksum of the tar archive in it."""
+    """A gzip archive and the checksum of its uncompressed content."""
 
     data: bytes = field(repr=False)
     sha256: str
-    """SHA-256 of the uncompressed tar archive: releases of zlib compress the same archive to different bytes."""
+    """SHA-256 of the uncompressed tar archive. The compressed bytes differ between zlib releases."""
 
     def key_of(self, cluster: str, pool: str) -> str:
-        """Object key in the evidence bucket. Each pool has its own key, so that clusters that share a foundation do not delete each other's bundles."""
+        """Return the object key in the evidence bucket. Each pool has its own key, so that clusters on the same foundation do not delete each other's bundles."""
         return f"bootstrap/{cluster}/{pool}/{self.sha256}.tar.gz"
 
 
 def build(pool: PoolPlan) -> Bundle:
-    """Build the bundle of one pool: the libraries and steps of `bootstrap/`, `versions.env`, the node program, the expectation and the units."""
+    """Build the bundle of a pool: the libraries and steps in `bootstrap/`, `versions.env`, the node program, the expectation, and the units."""
     scripts = shipped("bootstrap")
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},
@@ -86,7 +86,7 @@ def build(pool: PoolPlan) -> Bundle:
 
 
 def pack(files: Mapping[str, bytes]) -> Bundle:
-    """The bundle of these files. The checksum depends on paths, contents and modes, but not on time, owner or order."""
+    """Pack files into a bundle. The checksum depends on paths, contents, and modes, but not on time, owner, or order."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as target:
         for name, content in sorted(files.items()):
@@ -99,7 +99,7 @@ def pack(files: Mapping[str, bytes]) -> Bundle:
 
 
 def on_disk(built: Bundle) -> Path:
-    """Write the bundle to the cache, because the engine reads binary content from files only."""
+    """Write the bundle to the cache and return its path. The engine reads binary content only from files."""
     folder = cache_folder() / "bundles"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{built.sha256}.tar.gz"
@@ -111,9 +111,9 @@ def on_disk(built: Bundle) -> Path:
 
 
 def user_data(node_config: Mapping[str, object]) -> str:
-    """The script that cloud-init runs at first boot; `node_config` becomes `/etc/gpuinfra/node.json`.
+    """Return the script that cloud-init runs at first boot. The script writes `node_config` to `/etc/gpuinfra/node.json`.
 
-    The result is plain text within the limit of the cloud. It contains no secrets, because every process on a node can read it.
+    The script is plain text within the size limit of the cloud. It contains no secrets, because every process on a node can read user data.
     """
     cloud = str(node_config["cloud"])
     boot = shipped("bootstrap") / "boot"
@@ -121,7 +121,7 @@ def user_data(node_config: Mapping[str, object]) -> str:
     if not fetcher.is_file():
         fetcher = folder_of(cloud) / "fetch.py"
     if not fetcher.is_file():
-        raise GpuinfraError(f"the cloud {cloud!r} has no fetch.py, which fetches the bundle on its nodes")
+        raise GpuinfraError(f"the cloud {cloud!r} has no fetch.py, which nodes require to fetch the bundle")
     text = (boot / "user-data.sh").read_text(encoding="utf-8")
     text = text.replace("@FETCH@", fetcher.read_text(encoding="utf-8").rstrip("\n"))
     text = text.replace("@NODE_JSON@", json.dumps(node_config, sort_keys=True, indent=1))
@@ -136,7 +136,7 @@ def user_data(node_config: Mapping[str, object]) -> str:
 
 
 def versions_env(versions: Mapping[str, str]) -> str:
-    """The software lock as shell variables, quoted for `source`."""
+    """Format the software lock as shell variables, quoted for `source`."""
     lines = []
     for name, value in sorted(versions.items()):
         if not _VARIABLE.fullmatch(name):
@@ -148,9 +148,9 @@ def versions_env(versions: Mapping[str, str]) -> str:
 
 
 def node_program(cloud: str = "") -> bytes:
-    """`gpuinfra/node/` as a zip application, with the `node` module of a cloud that has it in its own package.
+    """Return `gpuinfra/node/` as a zip application, including the `node` module of the cloud if the cloud has one.
 
-    It is not compressed, so that it starts faster and its bytes do not depend on the version of zlib.
+    The archive is not compressed, so that it starts faster and its bytes do not depend on the zlib version.
     """
     files = {"__main__.py": _MAIN.encode(), "gpuinfra/__init__.py": b""}
     for path in sorted(_NODE_PART.rglob("*")):

@@ -1,6 +1,6 @@
-"""`GpuCluster`: one component for one declaration, on the cloud that the declaration names.
+"""`GpuCluster` creates a cluster from a declaration on the cloud that the declaration names.
 
-It checks the spec, makes the plan, and runs the cloud's builder. Only the SDK of that cloud is imported.
+It checks the spec, makes the plan, and runs the cloud's builder. It imports only that cloud's SDK.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from gpuinfra.spec import ClusterSpec, parse_spec
 
 
 class GpuCluster(pulumi.ComponentResource):
-    """A GPU cluster: foundation (audit trail, keys, evidence), site (network, file systems), and verified nodes.
+    """A GPU cluster: a foundation (audit trail, keys, evidence), a site (network, file systems), and verified nodes.
 
-    `destroy` retains resources that hold data, audit records or keys; `kept` lists them with the reason.
-    `existing` passes in resources for a layer that this stack does not create, for example `gpuinfra.clouds.aws.Existing(vpc_id=...)`.
+    `destroy` retains resources that hold data, audit records, or keys. `kept` lists them with the reasons.
+    Use `existing` to pass in resources of a layer that this stack does not create, for example `gpuinfra.clouds.aws.Existing(vpc_id=...)`.
     """
 
     outputs: Mapping[str, Any]
-    """The outputs: ids, names, groups, nodes."""
+    """The outputs: IDs, names, groups, and nodes."""
     kept: list[dict[str, str]]
-    """The resources that `destroy` retains, with the reason."""
+    """The resources that `destroy` retains, with the reasons."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GpuCluster(pulumi.ComponentResource):
             raise pulumi.RunError(reason)
         day = today()
         self.plan = _planned(spec, day, self)
-        """The plan, made before any resource."""
+        """The plan, made before any resource is created."""
         self.kept = [asdict(one) for one in self.plan.kept]
         cloud = module_of(spec.cloud, "components.cluster")
         built = build(
@@ -67,7 +67,7 @@ class GpuCluster(pulumi.ComponentResource):
 
 
 def _planned(spec: ClusterSpec, day: date, component: pulumi.Resource) -> Plan:
-    """The plan of a spec. Findings of level error raise; warnings are logged."""
+    """Return the plan of a spec. Raises an exception for findings of level error and logs warnings."""
     findings = check(spec, day)
     if any(finding.level is Level.ERROR for finding in findings):
         raise SpecError(findings)

@@ -1,7 +1,7 @@
-"""The date that rules, capacity windows and prices are evaluated for.
+"""The date for which rules, capacity windows, and prices are evaluated.
 
-It is the local date, or the value of `GPUINFRA_TODAY`: you can plan and rehearse a cluster for a date on which the window of a capacity
-block is open. Code that calls a real cloud or signs requests uses the system clock instead.
+It is the local date, or the value of `GPUINFRA_TODAY` if set. Set the variable to plan and rehearse a cluster for a date within the
+window of a capacity block. Code that calls a real cloud or signs requests uses the system clock instead.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ VARIABLE = "GPUINFRA_TODAY"
 
 
 def today() -> date:
-    """The date. Raises `UsageError` if the variable is set to something else."""
+    """Return the date. Raises `UsageError` if the variable is not a valid date."""
     named = os.environ.get(VARIABLE)
     return read_day(named, VARIABLE) if named else date.today()
 
 
 def read_day(text: str, where: str) -> date:
-    """Parse a date; `where` names its source in the error."""
+    """Parse a date. `where` names the source in the error message."""
     try:
         return date.fromisoformat(text)
     except ValueError:

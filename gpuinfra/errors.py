@@ -14,7 +14,7 @@
 | 3 | missing prerequisite |
 | 130 | interrupted |
 
-A message states where the problem is, the value, what is allowed and what to change. `--debug` shows the traceback.
+A message contains the location, the value, the allowed values, and the fix. `--debug` prints the traceback.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from gpuinfra.findings import Finding
 
 
 class GpuinfraError(Exception):
-    """An expected failure. Its text is the message for the user."""
+    """An expected failure. The text is the message for the user."""
 
     exit_code = 1
 
 
 class SpecError(GpuinfraError):
-    """A declaration with findings of level error; `findings` holds all findings."""
+    """A declaration with findings of level error. `findings` contains all findings."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
@@ -39,7 +39,7 @@ class SpecError(GpuinfraError):
 
 
 class DeploymentError(GpuinfraError):
-    """The engine, a cloud or a node failed; the text states which, and what to do."""
+    """The engine, a cloud, or a node failed. The text names the cause and the fix."""
 
 
 class UsageError(GpuinfraError):
@@ -49,7 +49,7 @@ class UsageError(GpuinfraError):
 
 
 class EnvironmentMissing(GpuinfraError):
-    """A prerequisite is missing on this machine; the text states which, and how to install it."""
+    """A prerequisite is missing on this machine. The text names it and describes how to install it."""
 
     exit_code = 3
 

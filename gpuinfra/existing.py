@@ -1,7 +1,7 @@
-"""Resources that exist already: passed in by the program, or created by another stack and read from its outputs.
+"""Existing resources, passed in by the program or read from the outputs of another stack.
 
-Each cloud has a typed class for them (`gpuinfra.clouds.aws.Existing`). Its field names are the names of a stack's outputs, so that
-a layer that one stack creates is used by another one under the same names. Ids that exist before the program runs are in the declaration.
+Each cloud has a typed class for them (`gpuinfra.clouds.aws.Existing`). Its fields have the names of stack outputs, so that
+one stack can use a layer of another stack. IDs that are known before the program runs belong in the declaration.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import pulumi
 
 PROGRAM_ONLY = {"program_only": True}
-"""Metadata of a reference that no stack reference fills: it decides which resources are created, so it must be known before the program waits."""
+"""Metadata for a reference that is not read from other stacks. It determines which resources are created, so its value must be known when the program starts."""
 NO_OUTPUT = {"output": False}
-"""Metadata of a reference that is not an output of the stack."""
+"""Metadata for a reference that is not a stack output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Existing:
-    """Base of each cloud's class. None means that the field is not passed."""
+    """Base class of each cloud's `Existing`. None means that the field is not passed in."""
 
 
 E = TypeVar("E", bound=Existing)
@@ -34,13 +34,13 @@ class Layer:
     name: str
     """`foundation` or `site`."""
     stack: str | None
-    """The stack that created it, None if none is named."""
+    """Stack that created the layer, or None."""
     refs: type[Any]
-    """Dataclass of the references that the layer gives to those above it."""
+    """Dataclass of the references from the layer to the layers above it."""
 
 
 def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | None = None) -> E:
-    """`existing`, completed from the outputs of the stacks that `layers` name. A value that the program passes has priority."""
+    """Return `existing` with missing values filled in from the outputs of the stacks that `layers` name. Values that the program passes in take precedence."""
     found: dict[str, Any] = {}
     for layer in layers:
         if layer.stack is None:
@@ -53,7 +53,7 @@ def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | 
 
 
 def references(layer: Layer, existing: Existing) -> Any:
-    """The references of a layer that this stack does not create. Raises `ValueError` if one is missing."""
+    """Return the references of a layer that this stack does not create. Raises `ValueError` if one is missing."""
     values = {one.name: getattr(existing, one.name) for one in _shared(layer.refs, existing)}
     given = {name: value for name, value in values.items() if value is not None}
     missing = [one.name for one in _shared(layer.refs, existing) if one.name not in given and _required(one)]
@@ -66,12 +66,12 @@ def references(layer: Layer, existing: Existing) -> Any:
 
 
 def outputs(refs: Any) -> dict[str, Any]:
-    """The outputs that a layer adds to its stack."""
+    """Return the outputs that a layer adds to its stack."""
     return {one.name: getattr(refs, one.name) for one in fields(refs) if one.metadata.get("output", True)}
 
 
 def _shared(refs: type[Any], existing: Existing) -> list[Field[Any]]:
-    """References that can be passed in or read from a stack."""
+    """Return the references that can be passed in or read from a stack."""
     names = {one.name for one in fields(existing)}
     return [one for one in fields(refs) if one.name in names]
 
@@ -81,7 +81,7 @@ def _required(one: Field[Any]) -> bool:
 
 
 def _read(one: Field[Any], stack: str) -> Callable[[Any], Any]:
-    """Reads one output of another stack. A stack whose `up` failed may lack it, which is an error without a traceback."""
+    """Return a function that reads one output of another stack. A missing output, for example after a failed `up`, raises an error without a traceback."""
 
     def value(known: Any) -> Any:
         if known is None and _required(one):

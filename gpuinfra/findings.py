@@ -1,4 +1,4 @@
-"""Findings: errors, warnings and notes about a declaration."""
+"""Findings about a declaration: errors, warnings, and notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """Severity of a finding. Only an error prevents a plan."""
+    """Severity of a finding. Only errors prevent a plan."""
 
     ERROR = "error"
     WARN = "warn"
@@ -16,17 +16,17 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One problem or note: where it is, the value, what is allowed, and what to change."""
+    """One finding: the location, the value, the allowed values, and the fix."""
 
     level: Level
     path: str
-    """`pools[0].capacity[1].count`; empty for the whole document."""
+    """Path of the field, such as `pools[0].capacity[1].count`. Empty for the whole document."""
     message: str
-    """Continues the path as a sentence: `is 16, but the reservation holds 8`."""
+    """Text that continues the path as a sentence: `is 16, but the reservation holds 8`."""
     hint: str = ""
-    """What to change."""
+    """The fix."""
     rule: str = ""
-    """Name of the rule; `gpuinfra explain` describes it."""
+    """Name of the rule. `gpuinfra explain` describes it."""
     file: str = ""
     line: int | None = None
 
@@ -36,20 +36,20 @@ class Finding:
         return f"{place}{self.level}: {subject}{self.message}" + (f"; {self.hint}" if self.hint else "")
 
     def as_dict(self) -> dict[str, object]:
-        """For `--json`."""
+        """Return the content for `--json`."""
         return asdict(self)
 
 
 def error(path: str, message: str, hint: str = "", *, rule: str = "") -> Finding:
-    """An error. `gpuinfra.rules.check` adds the name of the rule that yields it."""
+    """Return an error. `gpuinfra.rules.check` adds the name of the rule that yields it."""
     return Finding(level=Level.ERROR, path=path, message=message, hint=hint, rule=rule)
 
 
 def warn(path: str, message: str, hint: str) -> Finding:
-    """A warning."""
+    """Return a warning."""
     return Finding(level=Level.WARN, path=path, message=message, hint=hint)
 
 
 def info(path: str, message: str, hint: str = "") -> Finding:
-    """A note."""
+    """Return a note."""
     return Finding(level=Level.INFO, path=path, message=message, hint=hint)

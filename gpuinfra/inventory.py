@@ -1,6 +1,6 @@
-"""The nodes of a stack, read from its state: the only parser of what `NodesReady` writes there.
+"""The nodes of a stack, read from its state. This is the only module that parses the output of `NodesReady`.
 
-It calls no cloud: `pulumi refresh` updates the state, and this module reads it.
+It does not call the cloud. Run `pulumi refresh` to update the state first.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ IDENTIFIED = frozenset({"verified", "failed"})
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One node at the last update or refresh."""
+    """A node at the time of the last update or refresh."""
 
     name: str
-    """Label, such as `gpu-1`: launch order within the pool."""
+    """Label, such as `gpu-1`, numbered by launch order within the pool."""
     id: str
-    """Instance id at the cloud."""
+    """Instance ID in the cloud."""
     pool: str = ""
     group: str = ""
     machine: str = ""
     zone: str = ""
     address: str = ""
-    """Private address; empty while the cloud has assigned none."""
+    """Private address, or empty if the cloud has not assigned one."""
     resource: str = ""
-    """Resource id at the cloud, where tunnels need it (Google, Azure)."""
+    """Resource ID in the cloud, which tunnels require (Google Cloud, Azure)."""
     outcome: str = ""
     gpus: int = 0
     gpu_uuids: tuple[str, ...] = ()
     host_keys: tuple[str, ...] = ()
-    """SSH host keys from signed evidence, as type and key; empty where the signer was not verified."""
+    """SSH host keys from signed evidence, as type and key. Empty if the signer was not verified."""
     evidence_sha256: str = ""
 
     @property
     def verified(self) -> bool:
-        """True when a scheduler may use the node."""
+        """Whether a scheduler may use the node."""
         return self.outcome == "verified"
 
 
 def handovers_of(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The `NodesReady` resources of a state."""
+    """Return the `NodesReady` resources of a state."""
     return [resource for resource in resources if resource.get("type") == TYPE]
 
 
 def nodes_of(resources: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The nodes of every `NodesReady` in a state, or in a part of one."""
+    """Return the nodes of every `NodesReady` resource in a state or part of a state."""
     outputs = [resource.get("outputs") or {} for resource in handovers_of(resources)]
     entries = [entry for one in outputs for entry in one.get("nodes") or []]
     return tuple(_node(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("instanceId"))
@@ -80,5 +80,5 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
 
 
 def _key(line: object) -> str:
-    """Type and key of a public key line. The comment is dropped: the node writes it and could add a line of its own."""
+    """Return the type and key of a public key line. The comment is dropped, because the node controls it and could insert another line."""
     return " ".join(str(line).split()[:2])

@@ -1,4 +1,4 @@
-"""Packages that import their public names on first use, so that a plan imports no SDK and a program imports one cloud's."""
+"""Imports the public names of a package on first use, so that a plan imports no SDK and a program imports only one cloud's SDK."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """`__getattr__` of a package. `homes` maps each public name to the module that defines it."""
+    """Return `__getattr__` for a package. `homes` maps each public name to the module that defines it."""
 
     def exported(name: str) -> object:
         if name in homes:

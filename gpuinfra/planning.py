@@ -1,7 +1,7 @@
 """Makes a plan from a declaration.
 
-The cloud's profile makes the decisions that differ between clouds. The order of pools, file systems and tags in the declaration
-does not change the plan, and another pool changes no name or address of the others.
+The cloud's profile makes the decisions that differ between clouds. The order of pools, file systems, and tags in the declaration
+does not affect the plan. Adding a pool does not change the names or addresses of other pools.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gpuinfra.spec.pool import Pool
 
 
 def make_plan(spec: ClusterSpec, today: date) -> Plan:
-    """The plan of a declaration that has no finding of level error."""
+    """Return the plan of a declaration without findings of level error."""
     cloud = profile_of(spec.cloud)
     known = machines_of(spec)
     machines = {pool.machine: known[pool.machine] for pool in spec.pools}
@@ -152,7 +152,7 @@ def _pool(
 def _file_systems(
     spec: ClusterSpec, cloud: CloudProfile, zoning: Zoning, decisions: list[Decision]
 ) -> tuple[FileSystemPlan, ...]:
-    """The file systems, in the order of their mounts."""
+    """Return the file systems, sorted by mount."""
     plans: list[FileSystemPlan] = []
     for name, entry in named(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default

@@ -1,7 +1,7 @@
-"""The clouds that gpuinfra supports: the one table that names them.
+"""The clouds that gpuinfra supports. This is the only table of clouds.
 
-A cloud is a package. Its pure modules (`profile`, `catalog`, `rules`, ...) import no SDK; its Pulumi components are in `components`.
-A new cloud is one new package, one line here, one extra in `pyproject.toml` and one stack (docs/adding-a-cloud.md).
+Each cloud is a package. Its pure modules (`profile`, `catalog`, `rules`, ...) import no SDK. Its Pulumi components are in `components`.
+To add a cloud, add a package, a line here, an extra in `pyproject.toml`, and a stack (docs/adding-a-cloud.md).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from gpuinfra.errors import UsageError
 
 CLOUDS = {"aws": "gpuinfra.clouds.aws", "azure": "gpuinfra.clouds.azure", "gcp": "gpuinfra.clouds.gcp"}
-"""Name in the spec -> package."""
+"""Cloud name in the spec -> package."""
 
 
 def package_of(cloud: str) -> str:
-    """The package of a cloud. Raises `UsageError` for a cloud that gpuinfra does not support."""
+    """Return the package of a cloud. Raises `UsageError` if gpuinfra does not support the cloud."""
     try:
         return CLOUDS[cloud]
     except KeyError:
@@ -26,7 +26,7 @@ def package_of(cloud: str) -> str:
 
 
 def folder_of(cloud: str) -> Path:
-    """The folder of a cloud's package."""
+    """Return the folder of a cloud's package."""
     spec = importlib.util.find_spec(package_of(cloud))
     assert spec is not None
     assert spec.origin is not None
@@ -34,10 +34,10 @@ def folder_of(cloud: str) -> Path:
 
 
 def has_module(cloud: str, name: str) -> bool:
-    """True if the package of a cloud has this module; imports the package, but not the module."""
+    """Return whether the package of a cloud has a module. Imports the package but not the module."""
     return importlib.util.find_spec(f"{package_of(cloud)}.{name}") is not None
 
 
 def module_of(cloud: str, name: str) -> Any:
-    """A module of a cloud's package, imported."""
+    """Import and return a module of a cloud's package."""
     return importlib.import_module(f"{package_of(cloud)}.{name}")

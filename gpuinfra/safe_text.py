@@ -1,8 +1,8 @@
-"""Text from nodes, clouds and files, made safe for a terminal, a log, a page or an XML document.
+"""Makes text from nodes, clouds, and files safe for a terminal, log, web page, or XML document.
 
-Control characters, escape sequences and marks that change the direction of text are replaced, so nothing acts on what
-shows the text. Escaping for HTML or XML comes on top and belongs to the writer of that format. The node program has its own
-function (`node.outcome`): evidence spells the characters out so that they stay visible to a person who investigates.
+Control characters, escape sequences, and marks that change text direction are replaced, so that the text cannot affect the program that
+displays it. Writers of HTML or XML escape the text in addition. The node program has its own function (`node.outcome`):
+in evidence, these characters are spelled out so that they remain visible during an investigation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ MAX_LINE = 400
 
 
 def printable(value: object, limit: int | None = None) -> str:
-    """The text with line breaks and tabs kept and every other unprintable character replaced; empty for None."""
+    """Return the text with all unprintable characters except line breaks and tabs replaced. Returns an empty string for None."""
     text = "" if value is None else str(value).replace("\r\n", "\n")
     return "".join(c if c.isprintable() or c in "\n\t" else SUBSTITUTE for c in text)[:limit]
 
 
 def one_line(value: object, limit: int = MAX_LINE) -> str:
-    """The text as one printable line of at most `limit` characters."""
+    """Return the text as one printable line of at most `limit` characters."""
     return " ".join(printable(value).split())[:limit]

@@ -1,6 +1,6 @@
-"""Paths of the files that ship with gpuinfra and are not Python modules.
+"""Paths of the non-Python files that ship with gpuinfra.
 
-In a checkout they are next to the package; a wheel contains copies in `gpuinfra/_shipped/`. Other modules get these paths from here.
+In a checkout, the files are next to the package. A wheel contains copies in `gpuinfra/_shipped/`. Other modules get the paths from this one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _NAMES = frozenset({"bootstrap", "engine", "plugin", "stacks"})
 
 
 def shipped(name: str) -> Path:
-    """The folder `bootstrap`, `engine`, `plugin` or `stacks`, as an absolute path.
+    """Return the absolute path of the folder `bootstrap`, `engine`, `plugin`, or `stacks`.
 
-    Raises `FileNotFoundError` if the folder is missing, and `ValueError` for another name.
+    Raises `FileNotFoundError` if the folder is missing, and `ValueError` for any other name.
     """
     if name not in _NAMES:
         raise ValueError(f"{name!r} does not ship with gpuinfra; allowed: {', '.join(sorted(_NAMES))}")

@@ -1,6 +1,6 @@
-"""The declaration in the configuration of the running stack, for Pulumi programs.
+"""Reads the declaration from the configuration of the running stack, for Pulumi programs.
 
-`gpuinfra plan` reads the stack file itself (`gpuinfra.rules.load_stack`).
+`gpuinfra plan` reads the stack file instead (`gpuinfra.rules.load_stack`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpuinfra.spec import ClusterSpec, parse_spec
 
 
 def declared() -> ClusterSpec:
-    """The declaration of the running stack. An invalid declaration ends the program with messages and without a traceback."""
+    """Return the declaration of the running stack. If it is invalid, the program ends with error messages and without a traceback."""
     config = pulumi.Config("gpuinfra")
     value = config.get_object("cluster")
     if value is None:

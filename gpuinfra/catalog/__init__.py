@@ -1,1 +1,1 @@
-"""Catalog records that all clouds share: machine types, GPU models and MIG profiles. Pure data without imports of other packages."""
+"""Catalog records that all clouds share: machine types, GPU models, and MIG profiles. Contains only data and imports no other packages."""

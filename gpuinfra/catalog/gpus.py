@@ -1,6 +1,6 @@
-"""GPU products, one record each, because all clouds sell the same products.
+"""GPU products, one record each. All clouds sell the same products.
 
-Device IDs and minimum drivers come from the device tables of NVIDIA's open kernel modules; names, memory and links come
+Device IDs and minimum drivers come from the device tables of NVIDIA's open kernel modules. Names, memory, and links come
 from published `nvidia-smi` output of running machines.
 """
 

@@ -1,7 +1,7 @@
-"""MIG profiles of each GPU product, and whether a layout fits on one GPU.
+"""MIG profiles of each GPU product, and a check whether a layout fits on one GPU.
 
-A GPU has seven compute slices and eight memory slices. A profile uses some of each, and its number per GPU is limited.
-Profiles with media extensions (`+me`) and graphics (`+gfx`) are left out, because they do not suit training.
+A GPU has seven compute slices and eight memory slices. A profile uses some of each, and the number of its instances per GPU is limited.
+Profiles with media extensions (`+me`) and graphics (`+gfx`) are omitted, because they are not intended for training.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ SOURCE = Source(
     note="read for A100 40 GB and 80 GB; other names follow from eighths of the memory, as the guide and public device plugins write them",
 )
 COMPUTE, MEMORY = 7, 8
-"""Number of compute and memory slices of one GPU."""
+"""Number of compute slices and memory slices per GPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
-    """One size of a MIG instance."""
+    """A MIG profile."""
 
     name: str
-    """Name as nvidia-smi prints it: `3g.40gb`."""
+    """Name in `nvidia-smi` output: `3g.40gb`."""
     compute: int
     """Compute slices that one instance uses."""
     memory: int
@@ -37,7 +37,7 @@ class Profile:
 
 
 def _profiles(one: str, two: str, three: str, full: str) -> tuple[Profile, ...]:
-    """The six profiles of a GPU; the arguments are the size of one, two, four and eight eighths of its memory."""
+    """Return the six profiles of a GPU. The arguments are the sizes of one, two, four, and eight eighths of its memory."""
     sizes = (
         (1, 1, 7, one), (1, 2, 4, two), (2, 2, 3, two), (3, 4, 2, three), (4, 4, 1, three), (7, 8, 1, full),
     )  # fmt: skip
@@ -57,11 +57,11 @@ PROFILES: dict[str, tuple[Profile, ...]] = {
     "B200": _profiles("23", "45", "90", "180"),
     "B300": _profiles("34", "67", "135", "269"),
 }
-"""Key of a GPU product -> its profiles. gpuinfra does not partition other products."""
+"""GPU product key -> profiles. gpuinfra does not partition other products."""
 
 
 def problem(gpu: Gpu | None, layout: Sequence[str]) -> str:
-    """The reason why a GPU cannot have this layout; empty if it can."""
+    """Return the reason why a GPU does not support this layout, or an empty string if it does."""
     known = PROFILES.get(gpu.key, ()) if gpu else ()
     if not known:
         return f"{gpu.key if gpu else 'a machine without GPUs'} does not support MIG in gpuinfra; remove mig"

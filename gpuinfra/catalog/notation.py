@@ -1,4 +1,4 @@
-"""Short forms for the tables of machine types."""
+"""Short notations for the tables of machine types."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpuinfra.catalog.records import CapacityKind, Price
 def price(
     kind: CapacityKind, region: str, usd: float, read: date, *, source: str, term: str = "", note: str = ""
 ) -> Price:
-    """The price of a node for one hour."""
+    """Return the hourly price of a node."""
     return Price(kind=kind, region=region, usd_per_hour=usd, read=read, source=source, term=term, note=note)
 
 
 def zones_by_region(text: str, name: str = "{zone}") -> dict[str, tuple[str, ...]]:
-    """Read `us-central1:a,b eastus2` into region -> zones. A region without a list has no zones; `name` is the form of a zone's name."""
+    """Parse `us-central1:a,b eastus2` into region -> zones. A region without a list has no zones. `name` is the pattern of a zone's name."""
     found: dict[str, tuple[str, ...]] = {}
     for part in text.split():
         region, _, zones = part.partition(":")

@@ -1,8 +1,8 @@
 """The record types of every cloud's catalog.
 
-A record holds facts, each with its source page and the date on which it was read. The plan holds decisions.
-This module imports no cloud SDK and names no cloud, so catalogs can be read and tested anywhere.
-`docs/add-a-machine.md` describes how to add a machine type; a new type of a known family is one record and no code.
+A record contains facts, each with its source page and the date on which it was read. Decisions are in the plan.
+This module imports no cloud SDK and names no cloud, so that catalogs can be read and tested without one.
+To add a machine type, see `docs/add-a-machine.md`. A machine type of a known family requires one record and no code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class CapacityKind(StrEnum):
-    """How a node is bought: the values that the spec, the plan and the price list use."""
+    """Kinds of capacity, as used in the spec, the plan, and the price list."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
@@ -23,12 +23,12 @@ class CapacityKind(StrEnum):
 
     @property
     def is_bounded(self) -> bool:
-        """True if the capacity has a fixed size, so that a node must end before its replacement can start."""
+        """Whether the capacity has a fixed size, so that a node must be terminated before its replacement can start."""
         return self in (CapacityKind.RESERVED, CapacityKind.BLOCK, CapacityKind.FLEX)
 
 
 class OpenModule(StrEnum):
-    """Whether NVIDIA's open kernel module is required, supported or not supported for a GPU."""
+    """Whether a GPU requires, supports, or does not support NVIDIA's open kernel module."""
 
     REQUIRED = "required"
     SUPPORTED = "supported"
@@ -37,7 +37,7 @@ class OpenModule(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """The page and date of a fact."""
+    """The source page of a fact and the date on which it was read."""
 
     page: str
     """URL of a page, or `owner/repository:path`."""
@@ -52,19 +52,19 @@ class Gpu:
     key: str
     """Short name, which `gpuinfra catalog --gpu` accepts: `A100-40GB`."""
     name: str
-    """Product name as `nvidia-smi` prints it."""
+    """Product name in `nvidia-smi` output."""
     arch: str
     """`volta`, `turing`, `ampere`, `ada`, `hopper`, `blackwell`."""
     memory_mib: int
-    """Memory in MiB, `memory.total` of `nvidia-smi`."""
+    """Memory in MiB, as `memory.total` in `nvidia-smi`."""
     pci_ids: tuple[str, ...]
     """PCI IDs as `vendor:device` in lowercase."""
     pcie_gen: int
     pcie_width: int = 16
     nvlinks: int = 0
-    """Number of NVLink links of one GPU; 0 if the product has none."""
+    """Number of NVLink links per GPU, or 0 if the product has none."""
     nvlink_gb_s: float | None = None
-    """Rate of one NVLink link in GB/s, as `nvidia-smi nvlink -s` prints it."""
+    """Rate per NVLink link in GB/s, as reported by `nvidia-smi nvlink -s`."""
     driver_floor: str
     """First driver version that supports the device."""
     open_module: OpenModule = OpenModule.SUPPORTED
@@ -82,13 +82,13 @@ class NicShape:
     card: int
     device: int
     kind: str
-    """Type in the provider's terms: `interface`, `efa`, `efa-only`; `gvnic`, `rdma`; `nic`, `ib`."""
+    """Type in the provider's terms: `interface`, `efa`, `efa-only` (AWS); `gvnic`, `rdma` (Google Cloud); `nic`, `ib` (Azure)."""
     network: str = "main"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NicLimits:
-    """Maximum numbers of network interfaces of one node."""
+    """Maximum numbers of network interfaces per node."""
 
     cards: int
     per_card: int
@@ -96,9 +96,9 @@ class NicLimits:
     fabric: int
     """Maximum number of fabric devices."""
     fabric_free_cards: tuple[int, ...] = ()
-    """Network cards that cannot hold a fabric device (card 0 of p6-b300)."""
+    """Network cards that do not support a fabric device (card 0 of p6-b300)."""
     single_cards: tuple[int, ...] = ()
-    """Network cards that hold only one interface (odd cards of p6e-gb200)."""
+    """Network cards that support only one interface (odd cards of p6e-gb200)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,23 +109,23 @@ class Fabric:
     """`efa`, `infiniband`, `tcpx`, `tcpxo`, `gib`."""
     devices: int
     gbps: float
-    """Bandwidth of all devices together in Gbit/s."""
+    """Total bandwidth of all devices in Gbit/s."""
     generation: str = ""
     older: str = ""
-    """Previous fabric stack, which the machine uses with that stack's own kernel: `tcpx` on A3 High."""
+    """Older fabric provider that the machine supports with a special kernel: `tcpx` on A3 High."""
     gpudirect: bool = True
     rdma_read: bool = True
     rdma_write: bool = True
 
     @property
     def is_rdma(self) -> bool:
-        """True if the fabric can read remote memory without the remote CPU."""
+        """Whether the fabric supports RDMA."""
         return self.rdma_read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """The price of one node for one hour on a given date."""
+    """The hourly price of a node on a given date."""
 
     kind: CapacityKind
     region: str
@@ -133,18 +133,18 @@ class Price:
     read: date
     source: str
     usd_low: float | None = None
-    """Lower bound if only a range is known. `usd_per_hour` is then the upper bound, so that plans do not underestimate."""
+    """Lower bound if only a price range is known. `usd_per_hour` is then the upper bound, so that plans do not underestimate the cost."""
     term: str = ""
-    """`1y` or `3y` for the price of a commitment; empty otherwise."""
+    """Commitment term, `1y` or `3y`. Empty for a price without a commitment."""
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Floor:
-    """The minimum result of a healthy machine in one measurement."""
+    """The minimum result of a healthy machine for one measurement."""
 
     check: str
-    """ID of the check that uses it: `B2`, `B3`, `B5`."""
+    """ID of the check that uses the value: `B2`, `B3`, `B5`."""
     what: str
     at_least: float
     unit: str
@@ -153,7 +153,7 @@ class Floor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MachineType:
-    """One machine type of one cloud."""
+    """A machine type of a cloud."""
 
     name: str
     family: str
@@ -165,35 +165,35 @@ class MachineType:
     arch: str = "x86_64"
     local_disks: int = 0
     local_disk_gb: int = 0
-    """Capacity of all local disks together in GB."""
+    """Total capacity of all local disks in GB."""
     network_gbps: float = 0
     nics: tuple[NicShape, ...] = ()
     """Layout of the network interfaces that gpuinfra creates."""
     ips: int = 1
-    """IP addresses that one node uses in its subnet with that layout."""
+    """Number of IP addresses that a node with that layout uses in its subnet."""
     limits: NicLimits | None = None
     fabric: Fabric | None = None
     nvswitch: bool = False
-    """Whether NVSwitch connects the GPUs, which requires a fabric manager of exactly the driver's version."""
+    """Whether NVSwitch connects the GPUs. NVSwitch requires a fabric manager with exactly the driver's version."""
     numa_nodes: int | None = None
     hypervisor: str = ""
-    """Generation of the provider's platform, such as `nitro-v3`."""
+    """Platform generation of the provider, such as `nitro-v3`."""
     capacity: frozenset[CapacityKind] = frozenset()
     zones: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Region -> zones that are known to offer the machine type; empty if none is known."""
+    """Region -> zones that are known to offer the machine type. Empty if none are known."""
     block_regions: tuple[str, ...] = ()
     prices: tuple[Price, ...] = ()
     quotas: dict[CapacityKind, str] = field(default_factory=dict)
-    """Kind of capacity -> code or name of the quota that applies."""
+    """Kind of capacity -> code or name of the applicable quota."""
     floors: tuple[Floor, ...] = ()
     unit_nodes: tuple[int, ...] = ()
-    """Allowed node counts if the provider sells only whole units: (9, 18)."""
+    """Allowed node counts if the provider sells only whole units, such as (9, 18)."""
     proprietary_module: str = ""
-    """Reason to use the proprietary kernel module on this machine; empty if the open module is used."""
+    """Reason to use the proprietary kernel module on this machine. Empty if the open module is used."""
     notes: tuple[str, ...] = ()
 
     def price(self, kind: CapacityKind, region: str) -> Price | None:
-        """The newest price of this kind in this region, else the newest price for all regions (`*`)."""
+        """Return the newest price of this kind for the region, or for all regions (`*`) if the region has none."""
         known = [p for p in self.prices if p.kind is kind and not p.term and p.region in (region, "*")]
         return max(known, key=lambda p: (p.region == region, p.read), default=None)
 
@@ -203,11 +203,11 @@ class ServicePrice:
     """The price of a service other than nodes on a given date."""
 
     key: str
-    """Service and tier: `nat_hour`, `lustre_gib_month:250`."""
+    """Service and tier, such as `nat_hour` or `lustre_gib_month:250`."""
     unit: str
     region: str
     usd: float
     read: date
     source: str
     certain: bool = True
-    """False for a figure without a primary source."""
+    """False if the price does not come from a primary source."""

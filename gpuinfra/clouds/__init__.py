@@ -1,6 +1,6 @@
-"""A package for each cloud, and the modules that clouds share.
+"""One package per cloud, and the modules that clouds share.
 
-`gpuinfra/registry.py` lists the clouds. `profile.py` is the protocol of a cloud's decisions.
+`gpuinfra/registry.py` lists the clouds. `profile.py` defines the protocol that each cloud's profile implements.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def profile_of(cloud: str) -> CloudProfile:
-    """The profile of a cloud. Imports no SDK. Raises `UsageError` for a cloud that gpuinfra does not support."""
+    """Return the profile of a cloud without importing an SDK. Raises `UsageError` if gpuinfra does not support the cloud."""
     profile: CloudProfile = module_of(cloud, "profile").PROFILE
     return profile
 
 
 def why_not_built(cloud: str) -> str | None:
-    """None if this cloud has components, else the error message."""
+    """Return an error message if the cloud has no components, or None if it has."""
     if has_module(cloud, "components"):
         return None
     built = [name for name in CLOUDS if has_module(name, "components")]
@@ -32,13 +32,13 @@ def why_not_built(cloud: str) -> str | None:
 
 
 def why_not_here(cloud: str) -> str | None:
-    """None if the packages of the extra of this cloud are installed, else the error message with the command to run."""
-    import importlib.metadata  # slow, and a plan does not need it
+    """Return an error message with the install command if packages of the cloud's extra are missing, or None if all are installed."""
+    import importlib.metadata  # slow to import, and not needed for a plan
 
     try:
         required = importlib.metadata.requires("gpuinfra") or []
     except importlib.metadata.PackageNotFoundError:
-        return None  # runs from a checkout; a missing package then fails at its import
+        return None  # in a checkout, importing a missing package fails
     extra = re.compile(rf"""extra\s*==\s*["']{cloud}["']""")
     names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if extra.search(line)]
     absent = [name for name in names if not _installed(name)]

@@ -1,6 +1,6 @@
-"""Builds a cluster on any cloud: the foundation, the site, the cluster, and the handover, in this order.
+"""Builds a cluster on any cloud in this order: foundation, site, cluster, handover.
 
-A cloud implements `ClusterBuilder` in `components/cluster.py`. Order, layers of other stacks, and outputs are the same on all clouds.
+Each cloud implements `ClusterBuilder` in `components/cluster.py`. The order, the references to other stacks, and the outputs are the same on all clouds.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gpuinfra.existing import Existing, Layer, joined, outputs, references
 from gpuinfra.plan.model import Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
-"""Subnet ids by the names in the plan."""
+"""Subnet IDs by the names in the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationRefs:
-    """References from the foundation to the layers above it. Clouds add their own; each field is an output of the stack."""
+    """References from the foundation to the layers above it. Clouds add their own fields. Each field is a stack output."""
 
     evidence_bucket: pulumi.Input[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRefs:
-    """References from the site to the cluster. Clouds add their own; each field is an output of the stack."""
+    """References from the site to the cluster. Clouds add their own fields. Each field is a stack output."""
 
     subnet_ids: SubnetIds
     file_systems: FileSystems = ()
@@ -43,11 +43,11 @@ class Pools:
 
     pools: Sequence[BaseNodePool[Any]]
     node_role: pulumi.Input[str] | None = None
-    """The identity that evidence must be signed by."""
+    """Identity that must have signed the evidence."""
     evidence_owner: pulumi.Input[str] | None = None
-    """Unique id of that identity, where the rules of the store name the writer by it."""
+    """Unique ID of that identity, for stores whose access rules require it."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """Outputs of the cluster, beside its groups and the handover."""
+    """Outputs of the cluster, in addition to its groups and the handover."""
 
 
 F = TypeVar("F", bound=FoundationRefs)
@@ -55,59 +55,59 @@ S = TypeVar("S", bound=SiteRefs)
 
 
 class ClusterBuilder(ABC, Generic[F, S]):
-    """What each cloud implements."""
+    """Interface that each cloud implements."""
 
     existing_type: ClassVar[type[Existing]]
-    """The cloud's class of resources that a program passes in."""
+    """The cloud's class of existing resources that a program passes in."""
     scope_type: ClassVar[type[Any] | None] = None
-    """The cloud's class of scopes, None if `prepare` is overridden."""
+    """The cloud's scope class, or None if `prepare` is overridden."""
     foundation_refs: ClassVar[type[Any]]
     site_refs: ClassVar[type[Any]]
 
     def __init__(self, parent: pulumi.Resource, plan: Plan, existing: Any) -> None:
-        """`opts` are the options of every component that the builder creates."""
+        """`opts` applies to every component that the builder creates."""
         self.plan = plan
         self.existing = existing
         self.opts = pulumi.ResourceOptions(parent=parent)
         self.prepare(parent)
 
     def prepare(self, parent: pulumi.Resource) -> None:
-        """Called before the first layer: reads the account into `self.scope`."""
+        """Read the account into `self.scope`. Called before the first layer is created."""
         if self.scope_type is None:
             return
         plan = self.plan
         self.scope: Any = self.scope_type.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
-        self.opts = self.scope.options(self.opts)  # for resources of the cluster that are in no other component
+        self.opts = self.scope.options(self.opts)  # for resources that are direct children of the cluster
 
     @abstractmethod
     def foundation(self) -> F:
-        """Create audit trail, keys, evidence store and budget."""
+        """Create the audit trail, keys, evidence store, and budget."""
 
     @abstractmethod
     def site(self, foundation: F) -> S:
-        """Create network and file systems."""
+        """Create the network and file systems."""
 
     @abstractmethod
     def cluster(self, foundation: F, site: S) -> Pools:
-        """Create the identity of the nodes and the pools."""
+        """Create the node identity and the pools."""
 
     def outputs(self) -> dict[str, Any]:
-        """Outputs of every stack of this cloud."""
+        """Return the outputs that every stack of this cloud has."""
         return {}
 
     def passed_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
-        """Id and subnets of a network that the program passes in, None without one. `field` is the field of `existing` with the id."""
+        """Return the ID and subnets of a network that the program passes in, or None. `field` is the field of `existing` with the ID."""
         id_ = getattr(self.existing, field)
         if id_ is not None:
             if self.existing.subnet_ids is None:
-                raise ValueError(f"existing has {field} and no subnet_ids; pass both")
+                raise ValueError(f"existing has {field} but no subnet_ids; pass both")
             return id_, self.existing.subnet_ids
         if self.plan.network is None:
             raise ValueError("the plan has a site and no network")
         return None
 
     def existing_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
-        """Id and subnets of a network that the program or the declaration passes in, None if this stack creates one."""
+        """Return the ID and subnets of an existing network from the program or the declaration, or None if this stack creates the network."""
         network = self.plan.network
         if (found := self.passed_network(field)) or network is None or network.existing_id is None:
             return found
@@ -123,7 +123,7 @@ def build(
     foundation_stack: str | None,
     site_stack: str | None,
 ) -> dict[str, Any]:
-    """Create everything in the plan as children of `parent` and return the outputs of the cluster."""
+    """Create all resources of the plan as children of `parent` and return the outputs of the cluster."""
     given = builder.existing_type() if existing is None else existing
     if not isinstance(given, builder.existing_type):
         raise TypeError(
@@ -167,7 +167,7 @@ def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: Si
 
 
 def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluster: str) -> dict[str, Any]:
-    """The arguments of a pool that are the same on all clouds."""
+    """Return the pool arguments that are the same on all clouds."""
     return {
         "plan": pool,
         "bucket": foundation.evidence_bucket,
@@ -177,7 +177,7 @@ def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluste
 
 
 def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
-    """The id of a subnet of the site, which another stack may have created for other machine types."""
+    """Return the ID of a subnet of the site. Another stack may have created the site for other machine types."""
 
     def found(known: Mapping[str, Any]) -> Any:
         if name not in known:
@@ -189,5 +189,5 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
 
     if isinstance(site.subnet_ids, pulumi.Output):
         return site.subnet_ids.apply(found)
-    # A plain mapping: the pool depends on its own subnet and not on all of them.
+    # A plain mapping makes the pool depend on its own subnet only, not on all of them.
     return found(site.subnet_ids)

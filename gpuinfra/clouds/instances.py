@@ -1,4 +1,4 @@
-"""Instances of components that all clouds have, for the tables of resources. Pure. `cloud` is the part of a component's type."""
+"""Component instances that all clouds have, for the resource tables. Pure. `cloud` is the cloud's part of a component type."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ DATA = "holds data"
 
 
 def top(plan: Plan, **values: str) -> Instance:
-    """The cluster."""
+    """Return the instance of the cluster."""
     return Instance(component=plan.name, parents=(("gpuinfra:index:GpuCluster", plan.name),), values=values)
 
 
 def inside(cloud: str, above: Instance, type_: str, part: str, **values: str) -> Instance:
-    """A component below another one; it inherits the values."""
+    """Return the instance of a component inside another one, with the values of the outer instance."""
     name = naming.logical(above.component, part)
     parents = (*above.parents, (f"gpuinfra:{cloud}:{type_}", name))
     return Instance(component=name, parents=parents, values={**above.values, **values})
 
 
 def foundations(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
-    """The foundation, if this stack creates it."""
+    """Yield the foundation if this stack creates it."""
     if "foundation" in plan.layers:
         yield inside(cloud, top(plan, **values), "Foundation", "foundation")
 
 
 def audit_trails(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
-    """The audit trail."""
+    """Yield the audit trail."""
     if plan.audit.trail:
         for above in foundations(cloud, plan):
             yield inside(cloud, above, "AuditTrail", "audit", **values)
 
 
 def keys(cloud: str, plan: Plan) -> Iterator[Instance]:
-    """Customer keys of the audit trail and of data."""
+    """Yield the customer-managed keys for the audit trail and for data."""
     for above in audit_trails(cloud, plan):
         yield inside(cloud, above, "Key", "key", purpose="audit")
     for above in foundations(cloud, plan):
@@ -47,24 +47,24 @@ def keys(cloud: str, plan: Plan) -> Iterator[Instance]:
 
 
 def evidence(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
-    """The evidence store."""
+    """Yield the evidence store."""
     for above in foundations(cloud, plan, **values):
         yield inside(cloud, above, "Evidence", "evidence")
 
 
 def budgets(plan: Plan) -> Iterator[Instance]:
-    """The monthly budget."""
+    """Yield the monthly budget."""
     if "foundation" in plan.layers and plan.budget:
         yield Instance(component=naming.logical(plan.name, "foundation", "budget"))
 
 
 def bucket(cloud: str, above: Instance, part: str, purpose: str, why: str) -> Instance:
-    """A private bucket of a component, retained because of `why`."""
+    """Return a private bucket of a component. `why` is the reason for retaining it."""
     return inside(cloud, above, "PrivateBucket", part, purpose=purpose, why=why)
 
 
 def buckets(cloud: str, plan: Plan, file_systems: Iterable[tuple[FileSystemPlan, Instance]]) -> Iterator[Instance]:
-    """Private buckets: audit records, evidence, and data of file systems."""
+    """Yield the private buckets for audit records, evidence, and file system data."""
     for above in audit_trails(cloud, plan):
         if plan.audit.existing_bucket is None:
             yield bucket(cloud, above, "records", "audit", AUDIT)

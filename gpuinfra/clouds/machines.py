@@ -1,4 +1,4 @@
-"""The machine types of a declaration: the cloud's catalog, and the types that the declaration describes."""
+"""The machine types of a declaration: those in the cloud's catalog and those that the declaration defines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.spec.pool import Pool
 
 
 def machines_of(spec: ClusterSpec) -> dict[str, MachineType]:
-    """Machine types by name. A description never replaces a type of the catalog."""
+    """Return the machine types by name. A definition never overrides a catalog record."""
     known = dict(profile_of(spec.cloud).machines)
     for record in spec.machines:
         base = known.get(record.like)
@@ -23,7 +23,7 @@ def machines_of(spec: ClusterSpec) -> dict[str, MachineType]:
 
 
 def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
-    """Path, pool and machine type of each pool; a pool of an unknown machine type is left out."""
+    """Yield the path, pool, and machine type of each pool. Pools with an unknown machine type are skipped."""
     machines = machines_of(spec)
     for index, pool in enumerate(spec.pools):
         if pool.machine in machines:
@@ -31,12 +31,12 @@ def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
 
 
 def entries_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, Capacity]]:
-    """Path, pool and entry of each kind of capacity that a pool requests."""
+    """Yield the path, pool, and capacity of each capacity entry."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             yield f"pools[{i}].capacity[{j}]", pool, entry
 
 
 def nearest_value(allowed: tuple[int, ...], value: int) -> int:
-    """The allowed value closest to `value`, for a hint."""
+    """Return the allowed value closest to `value`, for a hint."""
     return min(allowed, key=lambda one: abs(one - value))

@@ -1,6 +1,6 @@
-"""The part of a node pool that all clouds share: the bundle, `node.json`, and what the handover expects.
+"""The parts of a node pool that all clouds share: the bundle, `node.json`, and the values that the handover expects.
 
-A cloud's `NodePool` adds upload, image and groups; each group of the plan becomes one group of the cloud.
+A cloud's `NodePool` adds the upload, the image, and the groups. Each group of the plan becomes one group in the cloud.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str,
 
 @dataclass(frozen=True, kw_only=True)
 class BaseNodePoolArgs:
-    """Arguments of a pool on every cloud."""
+    """Arguments of a pool that all clouds have."""
 
     plan: PoolPlan
     bucket: pulumi.Input[str]
-    """Object store of the bundle and of the evidence."""
+    """Object store for the bundle and the evidence."""
     evidence_prefix: str
-    """Folder of the evidence in that store."""
+    """Folder for evidence in that store."""
     file_systems: FileSystems = ()
     """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningGroup:
-    """One group of a pool, as the handover needs it."""
+    """One group of a pool, as input for the handover."""
 
     plan: Group
     group: pulumi.Output[str]
-    """The cloud's name or id of the group."""
+    """The cloud's name or ID of the group."""
     template_version: pulumi.Output[Any]
-    """The version that its nodes must run."""
+    """Version that the group's nodes must run."""
     resources: tuple[pulumi.Resource, ...]
-    """The resources that launch its nodes."""
+    """Resources that launch the group's nodes."""
     template_id: pulumi.Output[str] | None = None
 
 
@@ -56,7 +56,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
     """Nodes of one machine type."""
 
     group_names: dict[str, pulumi.Output[str]]
-    """The cloud's names of the groups, by the names in the plan."""
+    """The cloud's group names, by group name in the plan."""
     bundle_sha256: str
     """Checksum of the bundle that the nodes run at boot."""
 
@@ -68,7 +68,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         built = bundle.build(args.plan)
         self.bundle_sha256 = built.sha256
         self.groups = self._create(built)
-        """The groups, in the order of the plan."""
+        """The groups in plan order."""
         self.group_names = {one.plan.name: one.group for one in self.groups}
         self.register_outputs({"group_names": self.group_names, "bundle_sha256": self.bundle_sha256})
 
@@ -77,7 +77,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         """Upload the bundle and create the groups."""
 
     def _user_data(self, cloud: str, scope: BaseScope, key: pulumi.Input[str], **more: Any) -> pulumi.Output[str]:
-        """User data of the nodes. It holds `node.json` (docs/formats.md); `more` are its fields that only this cloud has."""
+        """Return the user data of the nodes. It contains `node.json` (docs/formats.md). `more` adds fields that only this cloud has."""
         evidence = {"bucket": self._args.bucket, "prefix": self._args.evidence_prefix, **more.pop("evidence", {})}
         config = {
             "schema": "gpuinfra.node/1",
@@ -95,7 +95,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
     def ready(
         self, *, node_role: pulumi.Input[str] | None = None, evidence_owner: pulumi.Input[str] | None = None
     ) -> PoolReady:
-        """What the handover expects of the pool."""
+        """Return the values that the handover expects of the pool."""
         return PoolReady(
             name=self.plan.name,
             machine=self.plan.machine,

@@ -1,4 +1,4 @@
-"""The last step of every cluster: wait until its nodes are verified."""
+"""The last step of a deployment: waits until the nodes are verified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def wait_for_nodes(
     depends_on: Sequence[pulumi.Resource],
     opts: pulumi.ResourceOptions,
 ) -> dict[str, Any]:
-    """Create `NodesReady` after `depends_on` and return the outputs that it adds to the cluster's."""
+    """Create `NodesReady` after `depends_on` and return the outputs that it adds to the cluster."""
     ready = NodesReady(
         naming.logical(plan.name, "ready"),
         NodesReadyArgs(

@@ -1,7 +1,7 @@
-"""The minimum permissions to deploy one stack, as policies or roles of its cloud. Pure.
+"""The minimum permissions to deploy a stack, as policies or roles of its cloud. Pure.
 
-The module `permissions` of each cloud returns the documents; this module holds the shared part.
-A rehearsal can run under the same documents (`gpuinfra rehearse --under-least-permissions`): the stand-in cloud denies all other requests.
+Each cloud's `permissions` module returns the documents. This module contains the shared code.
+`gpuinfra rehearse --under-least-permissions` rehearses a stack under these documents: the stand-in cloud denies all other requests.
 Permissions to read and write the Pulumi state are not included, because a stack does not define its backend.
 """
 
@@ -22,12 +22,12 @@ SCHEMA = "gpuinfra.permissions/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """One action, and its uses."""
+    """One action and its uses."""
 
     action: str
     """`ec2:CreateVpc`, `Microsoft.Network/virtualNetworks/write`, `compute.networks.create`."""
     uses: tuple[tuple[str, str], ...]
-    """(resource type, operation), (resource type, "update of INPUT") if only a change of that input needs the action, or (request of the program, "")."""
+    """(resource type, operation); (resource type, "update of INPUT") if only a change of that input requires the action; or (request of the program, "")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +37,14 @@ class Permissions:
     cloud: str
     needs: tuple[Need, ...]
     documents: tuple[Mapping[str, Any], ...]
-    """Documents in the format of the cloud: IAM policies, a role definition."""
+    """Documents in the format of the cloud, such as IAM policies or a role definition."""
     notes: tuple[str, ...]
-    """How to use the documents, and their limits."""
+    """Instructions for the documents, and their limitations."""
     source: str
     """Sources of the actions."""
 
     def as_dict(self, stack: str) -> dict[str, Any]:
-        """The output of `--json`."""
+        """Return the content for `--json`."""
         return {
             "schema": SCHEMA,
             "stack": stack,
@@ -68,10 +68,10 @@ def uses_of(
     requests: Mapping[str, tuple[str, ...]],
     unset: frozenset[str] = frozenset(),
 ) -> dict[str, list[tuple[str, str]]]:
-    """Action -> its uses: the resources of a plan by type, and the requests of the program itself.
+    """Return the uses of each action: resource types of the plan, and requests that the program itself makes.
 
-    A retained resource is not deleted. Inputs in `unset` are not set in this plan.
-    Raises KeyError for a type of the cloud without a row: an incomplete list would not be sufficient.
+    Retained resources require no permission to delete. Inputs in `unset` are not set in this plan.
+    Raises `KeyError` if a resource type has no row, because the list would be incomplete.
     """
     uses: dict[str, list[tuple[str, str]]] = defaultdict(list)
     planned = list(resources)
@@ -82,7 +82,7 @@ def uses_of(
         for operation in OPERATIONS:
             for action, _, given in (word.partition("?") for word in actions[type_].of(operation)):
                 if given not in unset and (operation != "delete" or type_ in deleted):
-                    # The rehearsal must not report an action as unused if it never changes that input.
+                    # If the rehearsal does not change this input, it must not report the action as unused.
                     of = f" of {given.removeprefix('-')}" if given and operation == "update" else ""
                     uses[action].append((type_, operation + of))
     for purpose, requested in requests.items():
@@ -92,7 +92,7 @@ def uses_of(
 
 
 def permissions_of(plan: Plan) -> Permissions:
-    """The minimum permissions for a plan. Raises `UsageError` for a cloud without a module `permissions`."""
+    """Return the minimum permissions for a plan. Raises `UsageError` if the cloud has no `permissions` module."""
     if not has_module(plan.cloud, "permissions"):
         raise UsageError(f"where.cloud is {plan.cloud}, for which gpuinfra has no list of permissions")
     found = module_of(plan.cloud, "permissions").permissions(plan)
@@ -101,5 +101,5 @@ def permissions_of(plan: Plan) -> Permissions:
 
 
 def collect(uses: Mapping[str, list[tuple[str, str]]]) -> tuple[Need, ...]:
-    """The needs, sorted by action, each use once."""
+    """Return the needs sorted by action, without duplicate uses."""
     return tuple(Need(action=action, uses=tuple(dict.fromkeys(uses[action]))) for action in sorted(uses))

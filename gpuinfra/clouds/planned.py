@@ -1,8 +1,8 @@
-"""The table of a cloud's resources: one row for each kind of resource, and the resources that a plan creates from it. Pure.
+"""The resource table of a cloud, with one row per kind of resource, and the resources that a plan creates. Pure.
 
-A row states everything that is known about a kind: its type, its logical name, what `destroy` does with it, what it costs, which permissions
-it needs, and how `adopt` finds it. Components take logical name and lifetime from the row; the resource count, `gpuinfra permissions`,
-`gpuinfra adopt` and the tests read the same row.
+A row contains all facts about a kind of resource: type, logical name, behavior on `destroy`, price, permissions,
+and how `adopt` finds it. Components read the logical name and lifetime from the row. The resource count,
+`gpuinfra permissions`, `gpuinfra adopt`, and the tests read the same row.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from gpuinfra.plan.model import Kept, Plan
 from gpuinfra.plan.model import Lifetime as DataLifetime
 
 Parents = tuple[tuple[str, str], ...]
-"""Type and logical name of components, outermost first."""
+"""Types and logical names of components, outermost first."""
 
 K = TypeVar("K")
-"""The key that a cloud's `adopt` looks a resource up by."""
+"""The key with which a cloud's `adopt` module looks up a resource."""
 
 
 @dataclass(frozen=True)
 class Actions:
-    """Permissions by operation, as words. `action?input` is needed if that input is set, and on an update if it changes."""
+    """Permissions by operation, separated by spaces. `action?input` applies if the input is set and, for updates, if it changes."""
 
     create: str
     read: str
@@ -33,90 +33,90 @@ class Actions:
     delete: str = ""
 
     def of(self, operation: str) -> tuple[str, ...]:
-        """The words of one operation."""
+        """Return the permissions for an operation."""
         return tuple(getattr(self, operation).split())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lifetime:
-    """What `destroy` does with a resource."""
+    """Whether `destroy` deletes or retains a resource."""
 
     retained: str | None
-    """Why the resource is retained, None if it is removed. A pattern over the values of the instance."""
+    """Reason for retaining the resource, or None if it is deleted. A pattern that is filled with the values of the instance."""
     with_data: bool = False
-    """True if the resource is retained only where its instance holds data that the plan retains."""
+    """True if the resource is retained only where its instance contains retained data."""
 
 
 REMOVED = Lifetime(retained=None)
 
 
 def retained(reason: str, *, with_data: bool = False) -> Lifetime:
-    """Left in the account by `destroy`, always or only together with retained data."""
+    """Return a lifetime that retains the resource, always or only if it contains retained data."""
     return Lifetime(retained=reason, with_data=with_data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """Whether the price of a cluster counts a resource."""
+    """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """The price item that counts it: `node`, `disk_gib_month`, `lustre_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`."""
+    """Price item that includes the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`."""
     reason: str = ""
-    """Why the price does not count it."""
+    """Reason why the resource is not included."""
 
 
 FREE = Price(item=None, reason="free of charge")
-BY_USAGE = Price(item=None, reason="billed by use, which a plan does not know")
+BY_USAGE = Price(item=None, reason="billed by use, which a plan cannot predict")
 
 
 def priced(item: str) -> Price:
-    """Counted as a price item."""
+    """Include the resource in a price item."""
     return Price(item=item)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One place in a plan where a row creates one resource."""
+    """One resource that a row creates in a plan, before its name is formatted."""
 
     component: str
     """Logical name of the component or of the group of resources."""
     parents: Parents = ()
     """Components around the resource, outermost first."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What fills the patterns of the row: `subnet`, `index`, `purpose`."""
+    """Values for the patterns of the row: `subnet`, `index`, `purpose`."""
     data: bool = False
-    """True if the plan retains data in it."""
+    """True if the plan retains data in the resource."""
 
 
 @dataclass(frozen=True)
 class ResourceKind(Generic[K]):
-    """One row: a kind of resource that a component creates."""
+    """One row of the table: a kind of resource that a component creates."""
 
     type: str
     """Pulumi type."""
     name: str
     """Pattern of the logical name: `{component}-{subnet}-gateway`."""
     each: Callable[[Plan], Iterable[Instance]]
-    """The instances in a plan."""
+    """Function that returns the instances in a plan."""
     lifetime: Lifetime
     price: Price
     actions: Actions
     lookup: Callable[[Instance], K] | None = None
-    """How `adopt` finds a retained resource. None where creating the resource again has the same result."""
+    """Function that returns the `adopt` key of a retained resource. None if the resource can be created again instead."""
 
     def logical(self, component: str, **values: str | int) -> str:
-        """The logical name of one resource."""
+        """Return the logical name of a resource."""
         return self.name.format(component=component, **values)
 
     def retains(self, *, data: bool | None = None) -> bool:
-        """Whether `destroy` leaves the resource. A row that depends on data requires `data`, and no other row takes it."""
+        """Return whether `destroy` retains the resource. `data` is required if the lifetime depends on data, and not allowed otherwise."""
         if self.lifetime.with_data is (data is None):
             expected = "requires data=" if self.lifetime.with_data else "does not depend on data"
             raise ValueError(f"the lifetime of {self.type} {self.name} {expected}")
         return self.lifetime.retained is not None and data is not False
 
     def planned(self, instance: Instance) -> PlannedResource[K]:
-        """The resource of one instance."""
+        """Return the resource of an instance."""
         kept = self.retains(data=instance.data if self.lifetime.with_data else None)
         reason = (self.lifetime.retained or "").format(**instance.values) if kept else None
         return PlannedResource(
@@ -137,29 +137,29 @@ class PlannedResource(Generic[K]):
     name: str
     """Logical name."""
     retained: str | None = None
-    """Why `destroy` leaves it, None if it is removed."""
+    """Reason why `destroy` retains the resource, or None if it is deleted."""
     parents: Parents = ()
-    """Components around a retained resource, outermost first; `adopt` imports it below the same components."""
+    """Components that contain a retained resource, outermost first. `adopt` imports the resource into the same components."""
     lookup: K | None = None
-    """How `adopt` finds it."""
+    """Key with which `adopt` finds the resource."""
     kind: ResourceKind[K] | None = None
-    """Its row."""
+    """Row of the resource."""
 
 
 def rows(module: Mapping[str, Any]) -> tuple[ResourceKind[Any], ...]:
-    """The rows that a module defines, in their order."""
+    """Return the rows that a module defines, in order of definition."""
     return tuple(value for value in module.values() if isinstance(value, ResourceKind))
 
 
 def planned(table: Iterable[ResourceKind[K]], plan: Plan) -> Iterator[PlannedResource[K]]:
-    """The resources that a plan creates."""
+    """Yield the resources that a plan creates."""
     for kind in table:
         for instance in kind.each(plan):
             yield kind.planned(instance)
 
 
 def retained_subnets(plan: Plan) -> frozenset[str]:
-    """Subnets that hold retained Lustre file systems, by the names in the plan. A cloud deletes no network that is in use."""
+    """Return the plan's names of subnets that contain retained Lustre file systems. Clouds reject the deletion of a network that is in use."""
     created = "site" in plan.layers
     return frozenset(
         one.subnet
@@ -169,46 +169,46 @@ def retained_subnets(plan: Plan) -> frozenset[str]:
 
 
 def pools(plan: Plan) -> Iterator[Instance]:
-    """Pools of nodes."""
+    """Yield the node pools."""
     for pool in plan.pools if "cluster" in plan.layers else ():
         yield Instance(component=naming.logical(plan.name, pool.name))
 
 
 def groups(plan: Plan) -> Iterator[Instance]:
-    """Groups of nodes."""
+    """Yield the node groups."""
     for pool in plan.pools if "cluster" in plan.layers else ():
         for group in pool.groups:
             yield Instance(component=naming.logical(plan.name, group.name))
 
 
 def nodes_ready(plan: Plan) -> Iterator[Instance]:
-    """`NodesReady` waits for the nodes of a cluster."""
+    """Yield the `NodesReady` resource, which waits for the nodes of a cluster."""
     if "cluster" in plan.layers and plan.pools:
         yield Instance(component=plan.name)
 
 
 def count(resources: Iterable[PlannedResource[Any]]) -> dict[str, int]:
-    """Resources by type."""
+    """Return the number of resources per type."""
     return dict(sorted(Counter(one.type for one in resources).items()))
 
 
 def kept(resources: Iterable[PlannedResource[Any]]) -> tuple[Kept, ...]:
-    """The resources that `destroy` leaves, with the reason, sorted by name."""
+    """Return the resources that `destroy` retains, with reasons, sorted by name."""
     found = (Kept(what=one.name, type=one.type, why=one.retained) for one in resources if one.retained)
     return tuple(sorted(found, key=lambda one: (one.what, one.type)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found(Generic[K]):
-    """A retained resource that is in the account."""
+    """A retained resource that exists in the account."""
 
     resource: PlannedResource[K]
     id: str
-    """The id that the engine imports it by."""
+    """ID with which the engine imports the resource."""
 
 
 def find_retained(resources: Iterable[PlannedResource[K]], find: Callable[[K], str | None]) -> list[Found[K]]:
-    """The retained resources that `find` finds in the account."""
+    """Return the retained resources that `find` locates in the account."""
     found = []
     for one in resources:
         if one.lookup is not None and (id_ := find(one.lookup)):

@@ -1,6 +1,6 @@
-"""The protocol of a cloud's profile: fields for facts that differ between clouds, methods for decisions that differ.
+"""The protocol of a cloud's profile: fields for facts and methods for decisions that differ between clouds.
 
-A profile is pure: it imports no SDK and makes no calls. Plan, rules, cost and components read the profile and do not compare names of clouds.
+A profile is pure: it imports no SDK and makes no calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
-"""A rule: takes a declaration and the day, and yields findings."""
+"""A rule is a function that takes a declaration and the date and yields findings."""
 
 
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    """The rules of a module, which are its own public functions, in their order: `RULES = rules_in(vars())`."""
+    """Return the public functions that a module defines, in order of definition: `RULES = rules_in(vars())`."""
     return tuple(
         one
         for name, one in module.items()
@@ -49,7 +49,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class BilledCapacity:
-    """The capacity in the declaration, and the capacity that the cloud bills, in GiB."""
+    """Capacity in the declaration and capacity that the cloud bills, in GiB."""
 
     requested: int
     billed: int
@@ -57,7 +57,7 @@ class BilledCapacity:
 
 
 class CloudProfile(Protocol):
-    """One cloud."""
+    """The profile of a cloud."""
 
     name: str
     title: str
@@ -66,78 +66,78 @@ class CloudProfile(Protocol):
     capacity_kinds: frozenset[CapacityKind]
     service_prices: tuple[ServicePrice, ...]
     software: CloudSoftware
-    """Facts that decide about software on nodes."""
+    """Facts that determine the software on nodes."""
     user_data_limit: int
-    """User data must have fewer bytes than this, before base64."""
+    """Upper limit for user data, exclusive, in bytes before base64 encoding."""
     node_units: frozenset[str]
-    """Units of `bootstrap/units` that only nodes of this cloud run."""
+    """Units in `bootstrap/units` that only nodes of this cloud run."""
     region_setting: str | None
-    """Setting of the Pulumi provider that holds the region, such as `aws:region`; None if it has none."""
+    """Pulumi provider setting for the region, such as `aws:region`, or None."""
     tag_limit: int
     storage_kinds: frozenset[str]
     """Kinds of storage that gpuinfra creates on this cloud."""
 
     metadata_to_guard: tuple[str, ...]
-    """Addresses of the metadata service that nodes block for containers; empty if the cloud has a hop limit."""
+    """Addresses of the metadata service that nodes block for containers. Empty if the cloud has a hop limit."""
 
     def zone_number(self, zone: str) -> int:
-        """Number of a zone in its region, from which names and addresses are derived."""
+        """Return the number of a zone in its region. Names and addresses are derived from it."""
         ...
 
     def first_zone(self, region: str) -> str:
-        """The zone for machine types without zones in the catalog."""
+        """Return the zone for machine types that have no zones in the catalog."""
         ...
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """The region of a zone, None if the cloud has no such zone. If every region has the same zones, the result is `region`."""
+        """Return the region of a zone, or None if the cloud has no such zone. Returns `region` if zone names are the same in every region."""
         ...
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """Maximum number of nodes in one group of this machine type, None for no limit."""
+        """Return the maximum number of nodes in a group of this machine type, or None if there is no limit."""
         ...
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """The network interfaces of a node."""
+        """Return the network interfaces of a node."""
         ...
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        """The image of a pool, and the reason."""
+        """Return the image of a pool and the reason for the choice."""
         ...
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
-        """The root disk of a node."""
+        """Return the root disk of a node."""
         ...
 
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """The groups of a pool, and a decision about the placement of each."""
+        """Return the groups of a pool, with a decision about the placement of each group."""
         ...
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """The network of the site: addresses, subnets and egress."""
+        """Return the network of the site: addresses, subnets, and egress."""
         ...
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """Networks that belong to the cluster and not to its site; empty on most clouds."""
+        """Return the networks that belong to the cluster instead of its site. Empty on most clouds."""
         ...
 
     def subnet(self, zone: str) -> str:
-        """Name of the subnet of a zone's nodes."""
+        """Return the name of the node subnet in a zone."""
         ...
 
     def lustre(self, entry: Lustre) -> BilledCapacity:
-        """The capacity that the cloud bills for a Lustre file system."""
+        """Return the capacity that the cloud bills for a Lustre file system."""
         ...
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
-        """The plan of one file system."""
+        """Return the plan of a file system."""
         ...
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """Pulumi type -> number of resources that the plan creates."""
+        """Return the number of resources in a plan by Pulumi type."""
         ...
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """Resources that destroy retains."""
+        """Return the resources that `destroy` retains."""
         ...

@@ -1,6 +1,6 @@
-"""Values that become ready later than the resource they come from.
+"""Values that are ready only after other resources exist.
 
-A bucket's name is usable when its settings are in force, and a security group's id when its rules exist.
+For example, a bucket name is ready after the bucket's settings are applied, and a security group ID after its rules exist.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ import pulumi
 
 
 def ready_after(value: pulumi.Input[str], resources: Iterable[pulumi.Resource]) -> pulumi.Output[str]:
-    """`value`, for inputs of resources that are created after `resources` and deleted before them."""
+    """Return `value` with dependencies on `resources`. Resources that use it are created after `resources` and deleted before them."""
     return pulumi.Output.all(value, *(resource.urn for resource in resources)).apply(lambda known: str(known[0]))

@@ -1,6 +1,6 @@
-"""The price of the same nodes with each kind of capacity, and its break-even point against on-demand.
+"""Compares the price of the same nodes across kinds of capacity, with the break-even point against on-demand.
 
-On-demand, spot and flex are billed by hours of use. A commitment, a reservation and a block are billed in full, used or not.
+On-demand, spot, and flex nodes are billed by hours of use. Commitments, reservations, and blocks are billed in full, even if unused.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _BILLED_IN_FULL = (CapacityKind.RESERVED, CapacityKind.BLOCK)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """All nodes of a plan with one kind of capacity."""
+    """The price of all nodes of a plan with one kind of capacity."""
 
     way: str
-    """Kind of capacity and term: `on_demand`, `on_demand 1y`, `spot`, `block`."""
+    """Kind of capacity and term, such as `on_demand`, `on_demand 1y`, `spot`, or `block`."""
     usd_per_hour: float
     usd_per_month: float
     break_even_hours: float | None
-    """Hours of use per month above which it costs less than on-demand; None if it is billed by use."""
+    """Hours of use per month above which this kind costs less than on-demand. None if it is billed by use."""
     read: date
     source: str
     note: str
 
 
 def compare(plan: Plan, today: date) -> tuple[Row, ...]:
-    """Every kind of capacity for which all machines of the plan have a price, the highest monthly price first."""
+    """Return each kind of capacity that has a price for every machine type of the plan, highest monthly price first."""
     machines = profile_of(plan.cloud).machines
     nodes = {
         pool.machine: sum(group.max_count for group in pool.groups)
@@ -49,7 +49,7 @@ def compare(plan: Plan, today: date) -> tuple[Row, ...]:
 
 
 def _ways(prices: tuple[Price, ...], region: str) -> dict[str, Price]:
-    """The newest price of each kind and term in this region."""
+    """Return the newest price for each kind and term in this region."""
     newest: dict[str, Price] = {}
     for one in prices:
         if one.region not in (region, "*"):

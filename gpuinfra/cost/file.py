@@ -1,4 +1,4 @@
-"""Your own price file, which overrides the prices of the catalog.
+"""A price file with your own prices, which override the prices of the catalog.
 
 read: 2026-11-01
 source: our agreement of November
@@ -24,7 +24,7 @@ from gpuinfra.spec.shown import shown
 
 @dataclass(frozen=True, kw_only=True)
 class PriceFile:
-    """The prices of a price file."""
+    """The content of a price file."""
 
     read: date
     source: str
@@ -32,14 +32,14 @@ class PriceFile:
     services: dict[str, float]
 
     def node(self, machine: str, kind: CapacityKind, region: str) -> Price | None:
-        """The price of one node for one hour, None if the file has none."""
+        """Return the hourly price of a node, or None if the file has none."""
         usd = self.machines.get(machine, {}).get(kind)
         if usd is None:
             return None
         return Price(kind=kind, region=region, usd_per_hour=usd, read=self.read, source=self.source, note="your price")
 
     def service(self, key: str, region: str) -> ServicePrice | None:
-        """The price of a service, None if the file has none."""
+        """Return the price of a service, or None if the file has none."""
         usd = self.services.get(key)
         if usd is None:
             return None
@@ -47,7 +47,7 @@ class PriceFile:
 
 
 def load(path: Path) -> PriceFile:
-    """Read a price file. Raises `SpecError` with all mistakes at once."""
+    """Read a price file. Raises `SpecError` with all errors in the file."""
     document = read(path)
     found: list[Finding] = []
 

@@ -1,4 +1,4 @@
-"""The price of a plan, line by line; each price has a date and a source, and unknown prices are listed."""
+"""The price of a plan as line items. Each price has a date and a source, and unknown prices are listed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from datetime import date
 from typing import Any
 
 HOURS_PER_MONTH = 730
-"""Hours of a year divided by twelve, as all three clouds calculate."""
+"""Hours in a year divided by twelve. All three clouds use this value."""
 STALE_DAYS = 100
-"""Age above which a price is reported as stale; prices of Capacity Blocks change every quarter."""
+"""Age in days above which a price is reported as stale. Prices of Capacity Blocks change every quarter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """One billed item."""
+    """A billed item."""
 
     what: str
-    """`gpu: 2 x p4d.24xlarge, reserved`."""
+    """Description, such as `gpu: 2 x p4d.24xlarge, reserved`."""
     quantity: float
     unit: str
     usd_per_unit_hour: float | None
-    """None if no price is known."""
+    """Price, or None if unknown."""
     kind: str = ""
-    """Kind of capacity, or `storage`, `network` or `disk`."""
+    """Kind of capacity, or `storage`, `network`, or `disk`."""
     pool: str = ""
     read: date | None = None
     source: str = ""
@@ -33,26 +33,26 @@ class Line:
 
     @property
     def usd_per_hour(self) -> float | None:
-        """Price of the line for one hour."""
+        """Hourly price of the line."""
         return None if self.usd_per_unit_hour is None else self.quantity * self.usd_per_unit_hour
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The price of one plan."""
+    """The price of a plan."""
 
     lines: tuple[Line, ...]
     unknown: tuple[str, ...]
-    """Billed items without a price, each with the reason."""
+    """Billed items without a known price, each with the reason."""
     oldest: date | None
-    """Date of the oldest price in the sum."""
+    """Date of the oldest price in the total."""
     as_of: date | None = None
-    """The day on which the plan was priced."""
+    """Date for which the plan was priced."""
     duration_hours: int | None = None
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Items whose price is older than `STALE_DAYS`."""
+        """Items with a price older than `STALE_DAYS`."""
         if self.as_of is None:
             return ()
         old = [line for line in self.lines if line.read and (self.as_of - line.read).days > STALE_DAYS]
@@ -60,7 +60,7 @@ class Cost:
 
     @property
     def usd_per_hour(self) -> float:
-        """Sum of the lines with a known price."""
+        """Total of the lines with a known price."""
         return sum(line.usd_per_hour or 0.0 for line in self.lines)
 
     @property
@@ -70,7 +70,7 @@ class Cost:
 
     @property
     def usd_rest_of_month(self) -> float | None:
-        """Price from the start of this day to the end of its calendar month at continuous use."""
+        """Price from the start of this day to the end of the calendar month, with continuous use."""
         if self.as_of is None:
             return None
         days = monthrange(self.as_of.year, self.as_of.month)[1] - self.as_of.day + 1
@@ -78,29 +78,29 @@ class Cost:
 
     @property
     def usd_for_duration(self) -> float | None:
-        """Price for the declared duration, None if none is declared."""
+        """Price for the declared duration, or None if no duration is declared."""
         return None if self.duration_hours is None else self.usd_per_hour * self.duration_hours
 
     @property
     def complete(self) -> bool:
-        """True if every line has a price."""
+        """Whether every line has a price."""
         return all(line.usd_per_unit_hour is not None for line in self.lines)
 
     @property
     def nodes_priced(self) -> bool:
-        """False if a node price is unknown; the sum of the other lines is then no estimate for the cluster."""
+        """Whether all node prices are known. If not, the total of the other lines is not an estimate for the cluster."""
         return all(line.usd_per_unit_hour is not None for line in self.lines if line.pool)
 
     @property
     def in_words(self) -> str:
-        """The hourly price as part of a sentence, marked as a minimum if a price is unknown."""
+        """Return the hourly price as text for a sentence, marked as a minimum if a price is unknown."""
         known = f"{self.usd_per_hour:,.2f} USD an hour"
         if not self.nodes_priced:
             return "an unknown amount, because the price of its nodes is unknown"
         return known if self.complete else f"at least {known}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json` and the report."""
+        """Return the content for `--json` and the report."""
         return {
             "currency": "USD",
             "usd_per_hour": round(self.usd_per_hour, 2),

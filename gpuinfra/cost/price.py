@@ -1,4 +1,4 @@
-"""Prices a plan from the catalog, or from your own price file, which takes precedence."""
+"""Calculates the price of a plan from the catalog and from your own price file, which takes precedence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BY_USE = (
 
 
 def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_hours: int | None = None) -> Cost:
-    """The price of a plan. `prices` is your own price file."""
+    """Return the price of a plan. `prices` is your own price file."""
     lines = tuple(_lines(plan, prices))
     dates = [line.read for line in lines if line.read]
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
@@ -71,7 +71,7 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
 def node_price(
     machine: MachineType, kind: CapacityKind, region: str, prices: PriceFile | None = None
 ) -> tuple[Price | None, str]:
-    """The price of one node for one hour, and a note about it."""
+    """Return the hourly price of a node and a note about it."""
     if prices and (own := prices.node(machine.name, kind, region)):
         return own, own.note
     if found := machine.price(kind, region):

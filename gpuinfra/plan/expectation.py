@@ -1,6 +1,6 @@
-"""The values of a healthy node of a pool: the content of `expectation.json` (docs/formats.md).
+"""The expected values of a healthy node in a pool: the content of `expectation.json` (docs/formats.md).
 
-They come from the catalog record and the software lock. `REQUIRED` decides which checks a node runs; `gpuinfra.node` contains the checks.
+The values come from the catalog record and the software lock. `REQUIRED` determines which checks a node runs. The checks are in `gpuinfra.node`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuinfra.software.lock import Lock, flavour
 
 
 class Facts(NamedTuple):
-    """Facts that decide whether a check applies."""
+    """Facts that determine whether a check applies."""
 
     machine: MachineType
     fabric: bool
@@ -25,9 +25,9 @@ class Facts(NamedTuple):
     burn_in: int = 1
     home: bool = False
     lnet_efa: int = 0
-    """EFA devices that Lustre uses."""
+    """Number of EFA devices that Lustre uses."""
     guarded: bool = False
-    """Nodes block containers from the metadata service."""
+    """Whether nodes block containers from the metadata service."""
 
 
 def _always(_: Facts) -> bool:
@@ -43,12 +43,12 @@ def _switch(f: Facts) -> bool:
 
 
 def _blackwell(f: Facts) -> bool:
-    """The machine type has a fourth-generation NVSwitch, which needs a subnet manager."""
+    """Whether the machine type has a fourth-generation NVSwitch, which requires a subnet manager."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch == "blackwell"
 
 
 def _partitioned(f: Facts) -> bool:
-    """GPUs are partitioned with MIG."""
+    """Whether GPUs are partitioned with MIG."""
     return f.mig
 
 
@@ -65,17 +65,17 @@ def _fabric(f: Facts) -> bool:
 
 
 def _provider(*names: str) -> Callable[[Facts], bool]:
-    """The fabric provider is one of these."""
+    """Return a condition that is true for these fabric providers."""
     return lambda f: bool(f.fabric and f.machine.fabric and f.machine.fabric.provider in names)
 
 
 def _several_gvnics(f: Facts) -> bool:
-    """The node has gVNICs for the fabric or a second host network, in addition to its primary interface."""
+    """Whether the node has gVNICs for the fabric or a second host network, in addition to its primary interface."""
     return f.fabric and gvnics(f.machine) > 1
 
 
 def gvnics(machine: MachineType) -> int:
-    """Number of gVNICs of the machine type; 0 on clouds other than Google Cloud."""
+    """Return the number of gVNICs of the machine type, which is 0 on clouds other than Google Cloud."""
     return sum(1 for nic in machine.nics if nic.kind == "gvnic")
 
 
@@ -96,7 +96,7 @@ def _guarded(f: Facts) -> bool:
 
 
 def _fabric_state(f: Facts) -> bool:
-    """Hopper and later GPUs report a fabric state."""
+    """Whether the GPUs report a fabric state. Hopper and later GPUs do."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
 
 
@@ -133,7 +133,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
 }
-"""Check -> condition under which a node runs it. Other checks (N5, B2 to B5, M1) run on request, and the report lists them as not checked."""
+"""Check -> condition under which nodes run it. Other checks (N5, B2 to B5, M1) run on request, and the report lists them as not checked."""
 
 
 def expectation(
@@ -151,7 +151,7 @@ def expectation(
     burn_in: int = 1,
     guarded: tuple[str, ...] = (),
 ) -> dict[str, object]:
-    """The content of `expectation.json` for one pool."""
+    """Return the content of `expectation.json` for a pool."""
     facts = Facts(
         machine=machine,
         fabric=fabric,
@@ -226,7 +226,7 @@ def _software(lock: Lock) -> dict[str, object]:
 
 
 def _skips(machine: MachineType, *, mig: bool) -> dict[str, str]:
-    """Checks that can be skipped on this machine type, with the reason."""
+    """Return the checks that can be skipped on this machine type, with the reasons."""
     skips: dict[str, str] = {}
     if machine.nvswitch and machine.gpu:
         if machine.gpu.arch == "ampere":

@@ -1,6 +1,6 @@
-"""The data model of a plan, which components, bundle, cost and report read.
+"""The data model of a plan. Components, bundle, cost, and report read it.
 
-A plan holds no Pulumi inputs and no cloud objects, so you can print, compare and test it without a cloud.
+A plan contains no Pulumi inputs and no cloud objects, so you can print, compare, and test it without a cloud.
 `gpuinfra/planning.py` makes a plan from a declaration.
 """
 
@@ -12,24 +12,24 @@ from enum import StrEnum
 
 
 class Lifetime(StrEnum):
-    """Whether destroy deletes a resource."""
+    """Whether destroy deletes or retains a resource."""
 
     ENDS = "ends"
     """Destroy deletes it."""
     KEPT = "kept"
-    """Destroy retains it, because it holds data, audit records or a key. `gpuinfra adopt` takes it back."""
+    """Destroy retains it, because it holds data, audit records, or a key. `gpuinfra adopt` imports it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nic:
-    """One network interface of a node."""
+    """A network interface of a node."""
 
     card: int
     device: int
     kind: str
-    """The term of the provider: `interface`, `efa`, `efa-only` on AWS; `gvnic`, `rdma` on Google Cloud; `nic`, `ib` on Azure."""
+    """Type in the provider's terms: `interface`, `efa`, `efa-only` on AWS; `gvnic`, `rdma` on Google Cloud; `nic`, `ib` on Azure."""
     network: str = "main"
-    """The network of the plan that it is in."""
+    """Network of the plan that the interface is in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,57 +49,57 @@ class Image:
     """The image of a node."""
 
     source: str
-    """`ssm` (an SSM public parameter), `id` (an AMI or image id), `family` (a Google image family), `urn` (an Azure marketplace image)."""
+    """`ssm` (an SSM public parameter), `id` (an AMI or image ID), `family` (a Google image family), `urn` (an Azure marketplace image)."""
     ref: str
     os: str
     """`ubuntu-22.04`, `ubuntu-24.04`, `cos`."""
     arch: str
     """`x86_64` or `arm64`."""
     prebuilt: bool
-    """True if the image contains the driver and the fabric software; false for a plain distribution."""
+    """Whether the image contains the driver and the fabric software. False for a plain distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """One Auto Scaling group, scale set or managed instance group: nodes of one pool and one kind of capacity."""
+    """An Auto Scaling group, scale set, or managed instance group: nodes of one pool with one kind of capacity."""
 
     name: str
-    """Index-based logical suffix, `gpu-reserved-0`; part of the public contract."""
+    """Logical suffix with an index, such as `gpu-reserved-0`. Part of the public contract."""
     pool: str
     kind: str
     """`on_demand`, `spot`, `reserved`, `block`, `flex`."""
     count: int
-    """Number of nodes now; `max_count` includes nodes that start later."""
+    """Number of nodes that start immediately. `max_count` includes nodes that start later."""
     max_count: int
     zone: str
     reservation_id: str | None = None
     reservation_group_arn: str | None = None
     reservation_preference: str | None = None
-    """AWS: `capacity-reservations-only` with a target, `capacity-reservations-first` with on-demand overflow."""
+    """AWS: `capacity-reservations-only` with a target, or `capacity-reservations-first` with on-demand overflow."""
     placement_group: str | None = None
-    """Name of the placement group, None for none; `placement_reason` is the reason."""
+    """Name of the placement group, or None. `placement_reason` is the reason."""
     placement_existing: bool = False
-    """True if the placement group already exists, because a reservation is in it."""
+    """Whether the placement group already exists, because a reservation is in it."""
     placement_reason: str = ""
     spot_strategy: str | None = None
     max_price_usd: float | None = None
     starts_at: str | None = None
     ends_at: str | None = None
     max_run_s: int | None = None
-    """Google: maximum run time of a flex node."""
+    """Google Cloud: maximum run time of a flex node."""
     single_fabric: bool = False
-    """Azure: the group is one InfiniBand fabric, a uniform scale set with a single placement group."""
+    """Azure: whether the group is a single InfiniBand fabric (a uniform scale set with a single placement group)."""
     provisioning: str | None = None
-    """Google: provisioning model of its nodes: `STANDARD`, `SPOT`, `FLEX_START`, `RESERVATION_BOUND`."""
+    """Google Cloud: provisioning model of the nodes: `STANDARD`, `SPOT`, `FLEX_START`, `RESERVATION_BOUND`."""
     fault_domains: int | None = None
-    """Azure: number of fault domains; None lets Azure choose."""
+    """Azure: number of fault domains, or None to let Azure choose."""
     terminate_first: bool = False
-    """True if a node is deleted before its replacement starts, because the capacity is full."""
+    """Whether a node is deleted before its replacement starts, because the capacity is full."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One bootstrap step."""
+    """A bootstrap step."""
 
     id: str
     """File name without suffix, such as `30-driver`."""
@@ -110,7 +110,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan:
-    """One pool of nodes."""
+    """A pool of nodes."""
 
     name: str
     machine: str
@@ -121,45 +121,45 @@ class PoolPlan:
     disk: Disk
     steps: tuple[Step, ...]
     expectation: dict[str, object]
-    """The content of `expectation.json` (docs/formats.md), a file format and therefore a mapping."""
+    """Content of `expectation.json` (docs/formats.md). A mapping, because it is a file format."""
     versions: dict[str, str]
-    """The content of `versions.env`: the software lock as shell variables."""
+    """Content of `versions.env`: the software lock as shell variables."""
     metadata_hop_limit: int = 1
     subnet: str = ""
-    """Name of the subnet of its nodes."""
+    """Name of the subnet for the nodes."""
     ssh_keys: tuple[str, ...] = ()
     """Public SSH keys that the cloud adds to nodes."""
     canary: int = 1
-    """Number of nodes that are renewed first and must be verified before the others follow."""
+    """Number of nodes that are replaced first and must be verified before the others are replaced."""
     at_once_percent: int = 20
-    """Maximum percentage of the pool that is renewed at the same time."""
+    """Maximum percentage of the pool that is replaced at the same time."""
     tags: dict[str, str] = field(default_factory=dict)
     """Tags of this pool's nodes, in addition to the tags of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subnet:
-    """One subnet."""
+    """A subnet."""
 
     name: str
-    """Index-based logical suffix, `private-0`."""
+    """Logical suffix with an index, such as `private-0`."""
     zone: str
-    """AWS: zone id such as `use1-az4`, because zone names differ between accounts."""
+    """AWS: zone ID such as `use1-az4`, because zone names differ between accounts."""
     cidr: str
     role: str
-    """`nodes` (private), `nat` (public, for the NAT gateway only), `storage`, `fabric`, `endpoints` or `bastion`."""
+    """`nodes` (private), `nat` (public, for the NAT gateway only), `storage`, `fabric`, `endpoints`, or `bastion`."""
     network: str = "main"
-    """The network of the plan that it is in."""
+    """Network of the plan that the subnet is in."""
     existing_id: str | None = None
-    """Id of an existing subnet; None if the plan creates the subnet."""
+    """ID of an existing subnet, or None if the plan creates the subnet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtraNetwork:
-    """A further network of the site for interfaces that cannot share the main network (Google Cloud)."""
+    """An additional network of the site for interfaces that cannot share the main network (Google Cloud)."""
 
     name: str
-    """`data-0`, `host-1`, `roce`; the `network` of interfaces and subnets on it."""
+    """`data-0`, `host-1`, `roce`. Interfaces and subnets reference it in `network`."""
     mtu: int
     profile: str | None = None
     """Network profile, such as `us-central1-a-vpc-roce`."""
@@ -167,10 +167,10 @@ class ExtraNetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnNetwork:
-    """A network that belongs to the cluster and not to its site (RDMA networks of Google Cloud, which are zonal)."""
+    """A network that belongs to the cluster instead of its site (RDMA networks of Google Cloud, which are zonal)."""
 
     name: str
-    """`roce`; the `network` of interfaces and subnets on it."""
+    """`roce`. Interfaces and subnets reference it in `network`."""
     mtu: int
     profile: str
     """Network profile, such as `us-central1-a-vpc-roce`."""
@@ -186,28 +186,28 @@ class NetworkPlan:
     egress: str
     """`nat` or `endpoints`."""
     existing_id: str | None = None
-    """Id of an existing network; None if the plan creates the network."""
+    """ID of an existing network, or None if the plan creates the network."""
     gateway_endpoints: tuple[str, ...] = ()
     """AWS: services with a gateway endpoint, such as `s3`."""
     interface_endpoints: tuple[str, ...] = ()
     extra: tuple[ExtraNetwork, ...] = ()
     service_range: str | None = None
-    """Google: range of the peering with file system services."""
+    """Google Cloud: address range for peering with file system services."""
     mtu: int | None = None
     ssh_from: tuple[str, ...] = ()
-    """Networks that can reach port 22 of nodes; empty by default."""
+    """Networks that can reach port 22 of the nodes. Empty by default."""
     dns_zones: dict[str, str] = field(default_factory=dict)
-    """Azure: private DNS zones of an existing network, name -> id."""
+    """Azure: private DNS zones of an existing network, name -> ID."""
     flow_log_interval_s: int = 60
     flow_log_retention_days: int = 90
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystemPlan:
-    """One shared file system."""
+    """A shared file system."""
 
     name: str
-    """Index-based logical suffix, `scratch-0`."""
+    """Logical suffix with an index, such as `scratch-0`."""
     kind: str
     """`lustre`, `home`, `object`."""
     mount: str
@@ -217,18 +217,18 @@ class FileSystemPlan:
     throughput_mb_s_per_tib: int | None
     subnet: str
     zone: str | None = None
-    """Google: the zone of its servers."""
+    """Google Cloud: zone of the file servers."""
     version: str | None = None
     metadata_mode: str | None = None
     metadata_iops: int | None = None
     efa: bool = False
     bucket: str | None = None
-    """`auto` (created with the file system), the name of a bucket, or None for no bucket."""
+    """`auto` (created with the file system), the name of an existing bucket, or None."""
     bucket_prefix: str = ""
     bucket_path: str = "/"
-    """Path in the file system where the bucket appears."""
+    """Path in the file system at which the bucket appears."""
     importer_id: str | None = None
-    """Azure: object id of the service principal that imports from the container."""
+    """Azure: object ID of the service principal that imports from the container."""
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
@@ -250,12 +250,12 @@ class AuditPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidencePlan:
-    """Who can read evidence."""
+    """Principals and networks that can read evidence."""
 
     operators: tuple[str, ...] = ()
-    """Principals, by the id of the provider; empty for the deploying principal only."""
+    """Principals by provider ID. Empty for only the deploying principal."""
     reached_from: tuple[str, ...] = ()
-    """Azure: public address ranges that can read evidence."""
+    """Azure: public address ranges from which evidence can be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +266,7 @@ class BudgetPlan:
     recipients: tuple[str, ...]
     thresholds_percent: tuple[int, ...] = (50, 80, 100)
     derived: bool = True
-    """True if the limit is derived from the price of the plan."""
+    """Whether the limit is derived from the price of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +281,7 @@ class HandoverPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """One resource that destroy retains."""
+    """A resource that destroy retains."""
 
     what: str
     """Logical name of the resource."""
@@ -292,7 +292,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One decision with its reason, for `gpuinfra plan --why`."""
+    """A decision and its reason, for `gpuinfra plan --why`."""
 
     path: str
     chosen: str
@@ -301,7 +301,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The plan of one stack."""
+    """The plan of a stack."""
 
     name: str
     cloud: str
@@ -318,11 +318,11 @@ class Plan:
     tags: dict[str, str]
     evidence: EvidencePlan = EvidencePlan()
     own_networks: tuple[OwnNetwork, ...] = ()
-    """Networks that belong to the cluster and not to its site."""
+    """Networks that belong to the cluster instead of its site."""
     registry: str | None = None
     """Private container registry from which nodes pull images."""
     project: str | None = None
-    """Google: the project of the declaration; None for the project of the provider."""
+    """Google Cloud: project in the declaration, or None for the provider's project."""
     kept: tuple[Kept, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
     """Pulumi type token -> number of resources that the plan creates."""
@@ -331,5 +331,5 @@ class Plan:
 
     @property
     def nodes(self) -> int:
-        """Nodes of all pools."""
+        """Number of nodes in all pools."""
         return sum(pool.count for pool in self.pools)

@@ -1,4 +1,4 @@
-"""Divides the nodes of a pool into groups: one for each kind of capacity, and more if a group reaches its limit."""
+"""Divides the nodes of a pool into groups: one per kind of capacity, or several if the group size is limited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuinfra.spec.pool import Pool
 
 
 def shares(pool: Pool, limit: int | None) -> Iterator[tuple[Capacity, str, int]]:
-    """Capacity, name and number of nodes of each group. Names are numbered within a kind of capacity."""
+    """Yield the capacity, name, and number of nodes of each group. Groups are numbered per kind of capacity."""
     numbers: dict[str, int] = {}
     for entry in pool.capacity:
         for count in _divide(entry.count, limit):
@@ -19,7 +19,7 @@ def shares(pool: Pool, limit: int | None) -> Iterator[tuple[Capacity, str, int]]
 
 
 def _divide(count: int, limit: int | None) -> list[int]:
-    """Full groups first, so that growth changes only the last group."""
+    """Fill groups in order, so that growth changes only the last group."""
     if limit is None or count <= limit:
         return [count]
     full, rest = divmod(count, limit)

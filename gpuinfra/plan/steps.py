@@ -1,7 +1,7 @@
-"""Chooses the bootstrap steps of a pool, with their time limits.
+"""Selects the bootstrap steps of a pool and their time limits.
 
-Ids are file names in `bootstrap/`. The kernel comes first, because driver, fabric and Lustre modules are built for it.
-A prebuilt image runs the same steps, which verify its software and skip the installation.
+IDs are file names in `bootstrap/`. The kernel comes first, because the driver, fabric, and Lustre modules are built for it.
+On a prebuilt image, the same steps verify the installed software and skip the installation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpuinfra.software.lock import Lock
 def steps(
     machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bool = False, metadata: bool = False
 ) -> tuple[Step, ...]:
-    """The steps of one pool, in order. `metadata` is true if nodes control access to the metadata service."""
+    """Return the steps of a pool in order. `metadata` is true if nodes restrict access to the metadata service."""
     chosen = [
         Step(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"

@@ -1,4 +1,4 @@
-"""Names of file systems, and the number of EFA devices that Lustre uses on a node."""
+"""Names of file systems, and the number of EFA devices that Lustre uses per node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 
 def named(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str, Lustre | Home | ObjectMount]]:
-    """Name and declaration of each file system. A name is derived from the mount, such as `scratch-0`."""
+    """Yield the name and declaration of each file system. Names are derived from mounts, such as `scratch-0`."""
     names: dict[str, int] = {}
     for entry in sorted(storage, key=lambda entry: entry.mount):
         stem = re.sub(r"[^a-z0-9]+", "-", entry.mount.lower()).strip("-") or entry.kind
@@ -21,7 +21,7 @@ def named(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str,
 
 
 def lnet_efa_devices(file_systems: Iterable[FileSystemPlan], machine: MachineType, *, fabric: bool) -> int:
-    """Number of EFA devices that Lustre uses on a machine: 8 of 32, otherwise up to 2; 0 over TCP.
+    """Return the number of EFA devices that Lustre uses on a machine: 8 of 32, at most 2 on other machines, 0 over TCP.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html, read 2026-11-21.
     """

@@ -1,6 +1,6 @@
 """Chooses the zone of each pool.
 
-A fabric does not cross zones, and traffic between zones is billed, so all pools share one zone unless the declaration sets others.
+A fabric does not span zones, and traffic between zones is billed. All pools therefore share one zone unless the declaration sets others.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Zoning:
 
 
 def offered(machine: MachineType, region: str) -> tuple[str, ...]:
-    """Zones of a region where the catalog lists the machine type; empty if it lists none."""
+    """Return the zones of a region in which the catalog lists the machine type. Empty if there are none."""
     return machine.zones.get(region, ())
 
 
 def choose(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> Zoning:
-    """Choose zones. `fallback` is the first zone of the region, for machine types without zones in the catalog."""
+    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog."""
     declared = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
     if spec.where.zone:
         default, why = spec.where.zone, "set in where.zone"
@@ -42,7 +42,7 @@ def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
 
 
 def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> tuple[str, str]:
-    """The first zone that offers every machine type; otherwise the first zone of the machine type with the most GPUs."""
+    """Return the first zone that offers every machine type, or the first zone of the machine type with the most GPUs if there is none, with the reason."""
     known = [(pool, machines[pool.machine]) for pool in spec.pools if not pool.zone and pool.machine in machines]
     lists = [set(offered(machine, spec.where.region)) for _, machine in known if offered(machine, spec.where.region)]
     if not lists:

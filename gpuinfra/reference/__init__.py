@@ -1,1 +1,1 @@
-"""Reference documentation that is generated from the code: `gpuinfra explain` and the JSON schema of a declaration."""
+"""Reference documentation generated from the code: `gpuinfra explain` and the JSON schema of a declaration."""

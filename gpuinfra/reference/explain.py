@@ -1,6 +1,6 @@
-"""Explains fields, rules, node checks, bootstrap steps and Xids.
+"""Explains fields, rules, node checks, bootstrap steps, and Xids.
 
-Every text comes from the code or table that it describes, so that help cannot differ from behavior.
+All text comes from the code or table that it describes, so that the help matches the behavior.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
 _MAX_COMMAND = 160
-"""Characters of a probe's command that are shown; the nvidia-smi query has 40 columns."""
+"""Maximum number of characters shown of a probe's command. The nvidia-smi query has 40 columns."""
 _SEVERITY = {
     "block": "the node is not handed over",
     "drain": "the node gets no new work until you act",
-    "warn": "look into it; work continues",
+    "warn": "investigate; work continues",
     "info": "for information only",
 }
 
 
 def explain(name: str) -> str:
-    """Every meaning of a name. Raises `UsageError` with the nearest known name if it has none."""
+    """Return all meanings of a name. If there are none, raises `UsageError` with the nearest known name."""
     clean = re.sub(r"\[\d*\]", "", name).strip(".")
     fields, rules, checks, steps = all_fields(), known_rules(), known_checks(), known_steps()
-    # A full path means one field, a shorter one every field whose path ends with it.
+    # A full path matches one field. A partial path matches every field whose path ends with it.
     paths = [clean] if clean in fields else [path for path in fields if path.endswith(f".{clean}")]
     found = ["\n".join(field.lines()) for path in paths for field in fields[path]]
     for table, key in ((rules, clean), (checks, clean.upper()), (checks, clean), (steps, clean.removesuffix(".sh"))):
@@ -50,7 +50,7 @@ def explain(name: str) -> str:
 
 @cache
 def known_rules() -> dict[str, str]:
-    """Name of a rule -> its text."""
+    """Return the description of each rule by name."""
     from gpuinfra.rules.run import all_rules
     from gpuinfra.rules.stack import region_agrees_with_provider
 
@@ -61,7 +61,7 @@ def known_rules() -> dict[str, str]:
 
 @cache
 def known_checks() -> dict[str, str]:
-    """ID and name of a check -> its text."""
+    """Return the description of each check by ID and by name."""
     from gpuinfra.node.checks import ALL
 
     return {key: _check(check) for check in ALL.values() for key in (check.id, check.name)}
@@ -69,7 +69,7 @@ def known_checks() -> dict[str, str]:
 
 @cache
 def known_steps() -> dict[str, str]:
-    """Name of a bootstrap step, with and without its number -> the header of its script."""
+    """Return the header of each bootstrap script by step name, with and without the number."""
     from gpuinfra.shipped import shipped
 
     steps = {}
@@ -108,7 +108,7 @@ def _xid(number: int) -> str:
 
 
 def _entry(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A title and labeled rows, in the layout of `FieldHelp.lines`."""
+    """Format a title and labeled rows in the layout of `FieldHelp.lines`."""
 
     def lines() -> Iterator[str]:
         yield title

@@ -1,7 +1,7 @@
-"""Every field of a declaration with its meaning, unit, limits, default and an example, read from the models' JSON schema.
+"""Describes every field of a declaration: meaning, unit, limits, default, and example, read from the models' JSON schema.
 
-Meaning comes from the docstring below the field, the unit from `base.Unit`, the example from `Field(examples=...)`
-or, where the allowed values are a fixed list, from that list. `gpuinfra explain` prints the result.
+The meaning is the docstring below the field, the unit comes from `base.Unit`, and the example from `Field(examples=...)`,
+or from the list of allowed values. `gpuinfra explain` prints the result.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class FieldHelp:
-    """One field of one kind of section."""
+    """A field of a section. A section can have several kinds."""
 
     path: str
     """Path without indices: `pools.capacity.count`."""
     tag: str = ""
-    """Field that selects the kind of the section: `kind` or `cloud`; empty if the section has one kind."""
+    """Field that selects the kind of the section: `kind` or `cloud`. Empty if the section has only one kind."""
     kinds: tuple[str, ...] = ()
-    """Kinds of the section that have this field: `lustre`, `home`."""
+    """Kinds of the section that have this field, such as `lustre` and `home`."""
     meaning: str
     type: str
     unit: str
     limits: str
     default: str
     example: str
-    """One line of YAML: `count: 2`."""
+    """A line of YAML: `count: 2`."""
     fields: str = ""
-    """Fields of the section that the field holds."""
+    """Fields of the nested section."""
 
     def lines(self) -> Iterator[str]:
-        """The text that `gpuinfra explain` prints."""
+        """Yield the lines that `gpuinfra explain` prints."""
         yield self.path + (f" ({self.tag}: {', '.join(self.kinds)})" if self.kinds else "")
         for label in ("meaning", "type", "unit", "limits", "default", "example", "fields"):
             if value := getattr(self, label):
@@ -49,7 +49,7 @@ class FieldHelp:
 
 @cache
 def all_fields() -> dict[str, tuple[FieldHelp, ...]]:
-    """Path without indices -> the field in each kind that has it; kinds with the same text are merged."""
+    """Return the fields by path without indices, one entry per kind that has the field. Kinds with equal text are merged."""
     schema = ClusterSpec.model_json_schema()
     found: dict[str, list[FieldHelp]] = {}
     for field in _section(schema, schema["$defs"], ""):
@@ -84,12 +84,12 @@ def _section(section: Schema, models: Schema, prefix: str) -> Iterator[FieldHelp
 
 
 def _branches(schema: Schema) -> list[Schema]:
-    """The alternatives of a schema without null."""
+    """Return the alternatives of a schema, except null."""
     return [one for one in schema.get("anyOf") or schema.get("oneOf") or [schema] if one.get("type") != "null"]
 
 
 def _models(schema: Schema, models: Schema) -> Iterator[Schema]:
-    """The sections that a field holds, directly or as entries of a list."""
+    """Yield the sections that a field contains, directly or as list entries."""
     for one in _branches(schema):
         if "$ref" in one:
             yield models[one["$ref"].rsplit("/", 1)[-1]]
@@ -98,7 +98,7 @@ def _models(schema: Schema, models: Schema) -> Iterator[Schema]:
 
 
 def _kind(model: Schema) -> tuple[str, str]:
-    """The field that selects the kind of a section, and its value; empty if the section has one kind."""
+    """Return the field that selects the kind of a section and its value. Both are empty if the section has only one kind."""
     for name in ("kind", "cloud"):
         if "const" in model["properties"].get(name, {}):
             return name, model["properties"][name]["const"]
@@ -167,7 +167,7 @@ def _default(name: str, schema: Schema, section: Schema) -> str:
 
 
 def _example(schema: Schema, models: Schema) -> Any:
-    """The declared example; for a fixed list of values and for sections, one made from them."""
+    """Return the declared example. For sections and for fields with fixed values, build one from the schema."""
     if schema.get("examples"):
         return schema["examples"][0]
     one = _branches(schema)[0]
@@ -186,7 +186,7 @@ def _example(schema: Schema, models: Schema) -> Any:
 
 
 def flow(value: Any) -> str:
-    """A value in YAML's flow style, on one line."""
+    """Format a value in YAML flow style on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

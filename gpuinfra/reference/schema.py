@@ -1,7 +1,7 @@
-"""The JSON schema of a stack file, generated from the models, for editors and other programs.
+"""Generates the JSON schema of a stack file from the models, for editors and other programs.
 
-Stack files reference the generated `gpuinfra/spec/schema.json`; a test compares the two. The schema describes a
-stack file with the declaration in `config` under `gpuinfra:cluster`. The declaration alone is `#/$defs/ClusterSpec`.
+Stack files reference the generated `gpuinfra/spec/schema.json`, which a test compares with the models. The schema describes a
+stack file with the declaration in `config` under `gpuinfra:cluster`. The schema of the declaration is `#/$defs/ClusterSpec`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ID = "https://gpuinfra.dev/schema/stack-1.json"
 
 
 def schema() -> dict[str, Any]:
-    """The schema of a stack file."""
+    """Return the schema of a stack file."""
     spec = ClusterSpec.model_json_schema(ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = spec.pop("$defs")
     spec["allOf"] = [condition for cloud in CLOUDS for condition in _only(cloud)]
@@ -45,12 +45,12 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The schema as JSON text."""
+    """Return the schema as JSON text."""
     return json.dumps(schema(), indent=2, sort_keys=True) + "\n"
 
 
 def _one_or_many(field: dict[str, Any]) -> None:
-    """Allow a single capacity entry without a list."""
+    """Allow a single capacity entry instead of a list."""
     branches = field.pop("anyOf", None) or [
         {key: field.pop(key) for key in ("type", "items", "minItems", "maxItems") if key in field}
     ]
@@ -59,7 +59,7 @@ def _one_or_many(field: dict[str, Any]) -> None:
 
 
 def _only(cloud: str) -> list[dict[str, Any]]:
-    """Conditions that allow only the regions, kinds of capacity and machine types of one cloud."""
+    """Return the conditions that allow only the regions, kinds of capacity, and machine types of a cloud."""
     profile = profile_of(cloud)
     kinds = sorted(kind.value for kind in profile.capacity_kinds)
     entry = {"properties": {"kind": {"enum": kinds}}}
@@ -72,7 +72,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
     machine = {"machine": {"enum": sorted(profile.machines)}}
     return [
         {"if": here, "then": {"properties": {**place, "pools": {"items": {"properties": capacity}}}}},
-        # A declaration with its own machine types can use their names.
+        # A declaration that defines machine types can use their names.
         {
             "if": {"allOf": [here, {"not": {"required": ["machines"]}}]},
             "then": {"properties": {"pools": {"items": {"properties": machine}}}},
@@ -81,7 +81,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write `schema.json`: `python -m gpuinfra.reference.schema`."""
+    """Write `schema.json`. Run as `python -m gpuinfra.reference.schema`."""
     FILE.write_text(text(), encoding="utf-8")
 
 

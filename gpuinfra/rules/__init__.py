@@ -1,7 +1,7 @@
-"""Rules: small pure functions that check a declaration, each named after what it checks.
+"""Rules check a declaration. Each rule is a small pure function named after the condition that it checks.
 
-Every rule runs, so that one run reports all findings. Quota, capacity and images need an account and are not checked here.
-This package holds the rules that apply to every cloud; the rules of one cloud are in `gpuinfra/clouds/<cloud>/rules`.
+Every rule runs, so that one run reports all findings. Rules do not check quota, capacity, or images, which require an account.
+This package contains the rules for all clouds. The rules of a cloud are in `gpuinfra/clouds/<cloud>/rules`.
 """
 
 from gpuinfra.rules.run import check

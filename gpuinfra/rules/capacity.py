@@ -1,4 +1,4 @@
-"""Rules about capacity on every cloud: reservations, block windows, fallback candidates, spot."""
+"""Rules about capacity on all clouds: reservations, block windows, fallback candidates, and spot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.spec.model import ClusterSpec
 
 
 def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The window of a block ends after it starts, and has not ended."""
+    """The end of a block is after its start and has not passed."""
     for path, _, entry in entries_of(spec):
         if not isinstance(entry, Block):
             continue
@@ -43,7 +43,7 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A reservation holds at least as many nodes as the entry requests."""
+    """A reservation has at least as many nodes as the entry requests."""
     for path, pool, entry in entries_of(spec):
         if isinstance(entry, Reserved) and entry.holds is not None and entry.count > entry.holds and not entry.overflow:
             yield error(
@@ -62,7 +62,7 @@ def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A fallback candidate replaces reserved capacity, because a reservation does not move to another zone."""
+    """A fallback candidate defines capacity to replace reserved capacity, because a reservation cannot move to another zone."""
     for i, pool in enumerate(spec.pools):
         bound = any(entry.kind in ("reserved", "block") for entry in pool.capacity)
         for j, candidate in enumerate(pool.fallback):
@@ -78,7 +78,7 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def spot_price_limit_is_unset(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A spot price limit adds interruptions and saves no money."""
+    """No spot price limit is set. A limit adds interruptions and does not reduce the cost."""
     for path, _, entry in entries_of(spec):
         if entry.kind == "spot" and entry.max_price_usd is not None:
             yield info(

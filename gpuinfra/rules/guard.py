@@ -1,4 +1,4 @@
-"""Rules about security: addresses, inbound and outbound access, the audit trail."""
+"""Rules about security: addresses, inbound and outbound access, and the audit trail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.spec.shown import shown
 
 
 def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The network has a private IPv4 range from /16 to /20, without host bits."""
+    """The network has a private IPv4 range from /16 to /20 without host bits."""
     if spec.network.existing:
         return
     try:
@@ -39,7 +39,7 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Without internet access, nodes use a prebuilt image or a mirror, because steps cannot download from vendors."""
+    """Without internet access, nodes use a prebuilt image or a mirror, because bootstrap steps cannot download from vendors."""
     if spec.network.egress != "endpoints" or spec.software.mirror_url:
         return
     for path, pool, machine in pools_of(spec):
@@ -59,16 +59,16 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
         try:
             network = ipaddress.ip_network(cidr, strict=False)
         except ValueError:
-            yield error(path, f"is {shown(cidr)}; allowed: a network such as 203.0.113.0/24", "fix the network")
+            yield error(path, f"is {shown(cidr)}; allowed: a network such as 203.0.113.0/24", "correct the CIDR block")
             continue
         if network.prefixlen == 0:
-            yield error(path, f"is {network}, which is every address", "list the networks of your operators")
+            yield error(path, f"is {network}, which includes every address", "list the networks of your operators")
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
             yield warn(path, f"is {network}, which is very large", "list smaller networks")
 
 
 def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A compliance lock, which cannot be shortened, needs confirm_compliance."""
+    """A compliance lock, which cannot be shortened, requires confirm_compliance."""
     audit = spec.audit
     if audit.lock_mode == "compliance" and not audit.confirm_compliance:
         what = f"is compliance, so audit records cannot be deleted for {audit.lock_days} days, not even by the account owner"
@@ -76,13 +76,13 @@ def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def audit_trail_is_enabled(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The foundation has an audit trail; a declaration without one gets a warning."""
+    """The foundation has an audit trail. A declaration without one causes a warning."""
     if "foundation" in spec.made_layers and spec.audit.trail == "none":
         yield warn("audit.trail", "is none, so actions in the account are not recorded", "use create or existing")
 
 
 def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A setting that protects less than its default is reported, and allowed."""
+    """A setting that protects less than its default is allowed, but reported."""
     audit, usual = spec.audit, Audit()
     own_network = "site" in spec.made_layers and spec.network.existing is None
     if own_network and spec.access.ssh_from:

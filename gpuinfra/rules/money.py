@@ -15,7 +15,7 @@ from gpuinfra.spec.model import ClusterSpec
 
 
 def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Every node has a known price; a budget limit that is derived from the plan leaves out nodes without one."""
+    """Every node has a known price. A budget limit that is derived from the plan excludes nodes without one."""
     derived = spec.budget.limit_usd_per_month is None and "foundation" in spec.made_layers
     if spec.where.region not in profile_of(spec.cloud).regions:
         return
@@ -30,7 +30,7 @@ def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield warn(path, f"has no known price: {note}", hint)
             else:
                 yield info(
-                    path, f"has no known price: {note}", "add your own price to a file and pass it with --prices"
+                    path, f"has no known price: {note}", "add the price to a price file and pass the file with --prices"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Rules about regions, zones and machine types: they exist, and the machine type is offered in the zone."""
+"""Rules about regions, zones, and machine types: they exist, and the zone offers the machine type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.spec.shown import shown
 
 
 def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The region is a region of the cloud."""
+    """The region exists in the cloud."""
     known = list(profile_of(spec.cloud).regions)
     if spec.where.region not in known:
         near = nearest(spec.where.region, known)
@@ -30,7 +30,7 @@ def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each zone is in the region."""
+    """Each zone is in the declared region."""
     cloud = profile_of(spec.cloud)
     if spec.where.region not in cloud.regions:
         return
@@ -46,14 +46,14 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         known = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
         near = nearest(zone, known)
         first = cloud.first_zone(spec.where.region)
-        # A cloud that picks a zone by itself numbers its zones.
+        # If the cloud can choose the zone, zones are numbers.
         like = (
             first if cloud.region_of_zone(first, spec.where.region) else "1, 2 or 3; remove it to let the cloud choose"
         )
         hint = f"did you mean {near}?" if near else f"use a zone such as {like}"
-        # AWS shows the zone name `us-east-1a` beside the id. The nearest id is a different zone.
+        # The AWS console shows the zone name `us-east-1a` next to the ID. The nearest ID belongs to a different zone.
         if zone[:-1] == spec.where.region and not first.startswith(spec.where.region):
-            hint = f"use a zone id such as {first}, because zone letters differ between accounts; `aws ec2 describe-availability-zones` lists the ids"
+            hint = f"use a zone ID such as {first}, because zone letters differ between accounts; `aws ec2 describe-availability-zones` lists the IDs"
         what = f"is in {region}" if region else f"is not a zone of {cloud.title}"
         yield error(path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 
@@ -78,7 +78,7 @@ def _other_machine(spec: ClusterSpec, name: str, known: Iterable[str]) -> str:
 
 
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine type that the declaration describes is not in the catalog, and is based on one that is."""
+    """A declared machine type has a name that is not in the catalog and is based on a machine type in the catalog."""
     known = profile_of(spec.cloud).machines
     for i, record in enumerate(spec.machines):
         if record.name in known:
@@ -90,7 +90,7 @@ def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The cloud offers this kind of capacity, and offers it for the machine type."""
+    """The cloud offers this kind of capacity for the machine type."""
     machines = machines_of(spec)
     cloud = profile_of(spec.cloud)
     for path, pool, entry in entries_of(spec):
@@ -106,7 +106,7 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The catalog lists the machine type in the zone of the pool."""
+    """The catalog lists the machine type in the pool's zone."""
     region = spec.where.region
     for path, pool, machine in pools_of(spec):
         if not machine.zones or region not in profile_of(spec.cloud).regions:
@@ -124,7 +124,7 @@ def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The vCPUs of the pool are within `quota_vcpus`; nodes in blocks do not count."""
+    """The vCPUs of the pool are within `quota_vcpus`. Nodes in blocks do not count."""
     for path, pool, machine in pools_of(spec):
         if pool.quota_vcpus is None:
             continue

@@ -26,7 +26,7 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
 
 def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
-    """Every finding of the common rules and of the cloud's rules: errors first, then in the order of the declaration."""
+    """Return all findings of the common rules and the cloud's rules: errors first, then in the order of the declaration."""
     hidden = _hidden(spec)
     unique = {
         (finding.path, finding.message): replace(_redacted(finding, hidden), rule=rule.__name__)
@@ -37,21 +37,21 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
 
 
 def cloud_rules(cloud: str) -> tuple[Rule, ...]:
-    """The rules that only this cloud has."""
+    """Return the rules that apply only to this cloud."""
     rules: tuple[Rule, ...] = module_of(cloud, "rules").RULES
     return rules
 
 
 def all_rules() -> dict[str, Rule]:
-    """The rules of every cloud by name, for `gpuinfra explain` and the tests."""
+    """Return the rules of all clouds by name, for `gpuinfra explain` and the tests."""
     rules = [*COMMON, *(rule for cloud in CLOUDS for rule in cloud_rules(cloud))]
     return {rule.__name__: rule for rule in rules}
 
 
 def _hidden(spec: ClusterSpec) -> dict[str, str]:
-    """Texts of the declaration that a message must not show, longest first, with their replacement.
+    """Return the texts of the declaration that messages must not show, longest first, with their replacements.
 
-    Rules quote the declaration. This protects secrets in a rule that does not use `shown`.
+    Messages quote the declaration. This function protects secrets if a rule does not use `shown`.
     """
     texts = {text for text in _texts(spec.model_dump()) if len(text) > 3 and shown(text) != repr(text)}
     return {text: shown(text) for text in sorted(texts, key=len, reverse=True)}

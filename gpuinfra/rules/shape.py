@@ -1,4 +1,4 @@
-"""Rules about names, mounts, layers, the floor of the handover, and tags."""
+"""Rules about names, mounts, layers, the handover floor, and tags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSTEM = (
 
 
 def names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Pool names are unique, and mounts are neither equal nor inside each other."""
+    """Pool names are unique, and mounts do not overlap."""
     seen: dict[str, int] = {}
     for i, pool in enumerate(spec.pools):
         if pool.name in seen:
@@ -53,7 +53,7 @@ def mount_is_not_a_system_path(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack with the cluster layer has pools, and a stack without it has none."""
+    """A stack with the cluster layer has pools. A stack without it has none."""
     if "cluster" in spec.made_layers and not spec.pools:
         yield error("pools", "is empty, but this stack creates the cluster layer", "add a pool, or set layers")
     if spec.layers is not None and "cluster" not in spec.layers and spec.pools:
@@ -65,7 +65,7 @@ def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each layer below the cluster is created by this stack or named in `use`, and not both."""
+    """Each layer below the cluster is either created by this stack or named in `use`."""
     made = spec.made_layers
     for layer in ("foundation", "site"):
         used = getattr(spec.use, layer)
@@ -81,7 +81,7 @@ def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack with storage has the site layer, which creates file systems, or the cluster layer, which mounts them."""
-    # A cluster that uses another stack's site repeats the site's storage, because its steps and checks depend on it.
+    # A cluster on another stack's site repeats the site's storage, because the bootstrap steps and checks depend on it.
     if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
         what = "is not empty, but this stack creates neither a site nor nodes"
         yield error("storage", what, "move it to the stack that creates the site")
@@ -91,11 +91,11 @@ _INSTEAD = {
     "home": "mount your own shared file system on the nodes",
     "object": "mount the bucket on the nodes yourself",
 }
-"""Kind of storage -> alternative until gpuinfra supports it."""
+"""Kind of storage -> workaround until gpuinfra supports it."""
 
 
 def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The kind of storage is one that gpuinfra creates on this cloud and mounts on the nodes."""
+    """gpuinfra supports the kind of storage on this cloud."""
     cloud = profile_of(spec.cloud)
     for i, entry in enumerate(spec.storage):
         if entry.kind in cloud.storage_kinds:
@@ -107,14 +107,14 @@ def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A cluster on another stack's site lists the file systems that its nodes mount, because a plan reads no other stack."""
+    """A cluster on another stack's site lists the file systems that its nodes mount, because a plan does not read other stacks."""
     if spec.use.site and spec.pools and not spec.storage:
         what = "is empty, so nodes mount no file system of use.site"
         yield info("storage", what, "repeat the storage of the site to mount it")
 
 
 def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`floor` is required if and only if `wait` is `floor`, and is at most the number of nodes."""
+    """`floor` is required if and only if `wait` is `floor`, and is not greater than the number of nodes."""
     handover = spec.handover
     if handover.wait == "floor" and handover.floor is None:
         yield error(
@@ -133,7 +133,7 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Tags are within the limit of the cloud and use no reserved prefix."""
+    """The number of tags is within the limit of the cloud, and no tag has a reserved prefix."""
     limit = profile_of(spec.cloud).tag_limit - OWN_TAGS
     for i, pool in enumerate(spec.pools):
         together = {**spec.tags, **pool.tags}

@@ -1,4 +1,4 @@
-"""Rules about software versions: combinations that are known to fail, before anything is bought."""
+"""Rules about software versions. They report incompatible versions before you pay for nodes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _NEEDED_MINUTES = {
     3: math.ceil((_STEPS_S + LEVELS[3][1] + HEAT_S) / 60),
     4: math.ceil((_STEPS_S + LEVELS[4][1] + HEAT_S) / 60),
 }
-"""Burn-in level -> minutes from the first boot of a node to its evidence, at most. Every deadline covers level 1."""
+"""Burn-in level -> maximum minutes from the first boot of a node to its evidence. Every deadline covers level 1."""
 
 
 def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Driver, fabric manager, CUDA, NCCL, frameworks, fabric and Lustre client are compatible with each other and with the machine type."""
+    """Driver, fabric manager, CUDA, NCCL, frameworks, fabric, and Lustre client are compatible with each other and with the machine type."""
     cloud = profile_of(spec.cloud)
     for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
@@ -56,7 +56,7 @@ def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The handover deadline is long enough for the burn-in level."""
+    """The handover deadline is sufficient for the burn-in level."""
     level, needed = LEVELS[spec.handover.burn_in][0], _NEEDED_MINUTES[spec.handover.burn_in]
     if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
         yield error(

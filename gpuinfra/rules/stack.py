@@ -1,4 +1,4 @@
-"""A stack's declaration, read and checked."""
+"""Reads and checks the declaration of a stack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.spec.shown import shown
 
 
 def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
-    """Read, parse and check a stack. Raises `SpecError` with every finding if one of them is an error."""
+    """Read, parse, and check a stack. If there are errors, raises `SpecError` with all findings."""
     stack = read_stack(name_or_path)
     found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
@@ -26,7 +26,7 @@ def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
 
 
 def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
-    """Every finding about a parsed stack, with the line of its file."""
+    """Return all findings for a parsed stack, each with its line in the file."""
     found = (
         with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
         for finding in check(stack.spec, today)
@@ -45,7 +45,7 @@ def _route(path: str) -> tuple[str | int, ...]:
 
 
 def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
-    """The region in the provider's configuration is the region of the declaration."""
+    """The region in the provider's configuration matches the region of the declaration."""
     cloud = profile_of(stack.spec.cloud)
     key = cloud.region_setting
     given, declared = stack.config.get(key) if key else None, stack.spec.where.region
@@ -56,7 +56,7 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     if declared in known:
         hint = f"write {declared} here too, or change where.region" if given in known else f"did you mean {declared}?"
     elif given in known:
-        return  # A rule already rejects where.region, which is the only value to change.
+        return  # Another rule already reports where.region.
     else:
         near = nearest(given, list(known))
         what = f"which is not a region of {cloud.title}"

@@ -1,6 +1,6 @@
-"""The software lock: one version of each software package of a pool, with the reason.
+"""The software lock: one version of each software package for a pool, with the reason.
 
-`tables.py` lists compatible versions, `lock.py` chooses or checks versions, `environment.py` writes them for the bootstrap steps.
+`tables.py` lists compatible versions, `lock.py` selects or checks versions, and `environment.py` writes them for the bootstrap steps.
 """
 
 from gpuinfra.software.environment import environment

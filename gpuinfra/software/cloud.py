@@ -1,4 +1,4 @@
-"""Facts of a cloud that decide about software on its nodes. Each cloud's `software.py` fills them in."""
+"""Facts about a cloud that affect the software on its nodes. Each cloud's `software.py` provides them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ GENERIC_KERNELS: Final = {"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LustreRelease:
-    """The Lustre client for one release of an operating system."""
+    """The Lustre client for a release of an operating system."""
 
     packages: str
-    """Packages to install; `@KERNEL@` stands for the running kernel."""
+    """Packages to install. `@KERNEL@` stands for the running kernel."""
     version: str = "kernel"
-    """Version of the client; `kernel` if the repository has a package for each kernel."""
+    """Version of the client, or `kernel` if the repository has a package per kernel."""
     kernel_series: tuple[str, ...] = ()
-    """Kernel series with published modules; empty if there are modules for every kernel of the cloud's images."""
+    """Kernel series with published modules. Empty if every kernel of the cloud's images has modules."""
     kernel_flavour: str = ""
-    """Kernel flavour that the modules require, if it is not the flavour of the cloud's images."""
+    """Kernel flavor that the modules require, if it differs from the flavor of the cloud's images."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LustreClient:
-    """The repository with a cloud's Lustre client."""
+    """The package repository of a cloud's Lustre client."""
 
     repository: str
     """`{suite}` stands for the code name of the operating system's release, here and in `suite`."""
@@ -39,16 +39,16 @@ class LustreClient:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CloudSoftware:
-    """Facts of one cloud. The defaults fit a cloud that boots Ubuntu's generic images and has no storage service."""
+    """Facts about a cloud. The defaults suit a cloud that uses Ubuntu's generic images and has no storage service."""
 
     kernels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: GENERIC_KERNELS)
-    """OS -> kernel series that its images boot, such as `6.8`."""
+    """OS -> kernel series of the cloud's images, such as `6.8`."""
     kernel_flavour: str = "generic"
-    """Flavour in the names of kernel packages, such as `linux-image-aws`."""
+    """Flavor in the names of kernel packages, such as `linux-image-aws`."""
     local_disk_model: str = ""
-    """Model of local disks (`/sys/block/*/device/model`), a pattern for the whole name."""
+    """Model of local disks (`/sys/block/*/device/model`), as a pattern that matches the full name."""
     local_disk_mount_of_image: str = ""
-    """Directory where the cloud's GPU images mount local disks."""
+    """Directory in which the cloud's GPU images mount local disks."""
     home_options: str = ""
     """Mount options of home file systems."""
     lustre: LustreClient | None = None

@@ -1,4 +1,4 @@
-"""The content of `versions.env`: the lock of one pool as shell variables for the bootstrap steps."""
+"""The content of `versions.env`: the software lock of a pool as shell variables for the bootstrap steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuinfra.software.lock import Choice, Lock, flavour, lustre_release
 from gpuinfra.software.version import key
 
 ROOT_FREE_GIB = 50
-"""Free space in GiB that driver, CUDA toolkit and container images need on the root disk."""
+"""Free space in GiB that the driver, CUDA toolkit, and container images require on the root disk."""
 
 
 def environment(
@@ -23,7 +23,7 @@ def environment(
     lnet_efa: int = 0,
     guarded: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Variables for the steps of one pool, sorted by name. Containers cannot reach the addresses in `guarded`."""
+    """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`."""
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
     values = {
@@ -93,7 +93,7 @@ def environment(
 
 
 def _version(prefix: str, choice: Choice) -> dict[str, str]:
-    """The version to install, and the range that an image can bring."""
+    """Return the version to install and the range of versions that is accepted from an image."""
     return {
         f"{prefix}_VERSION": choice.version,
         f"{prefix}_RANGE_MIN": choice.low,
@@ -102,7 +102,7 @@ def _version(prefix: str, choice: Choice) -> dict[str, str]:
 
 
 def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
-    """Where the step fetches the client for the running kernel; `@KERNEL@` stands for that kernel."""
+    """Return the variables with which the step fetches the client. `@KERNEL@` stands for the running kernel."""
     client, release = cloud.lustre, lustre_release(cloud, os)
     if client is None or release is None:
         raise GpuinfraError(f"there is no Lustre client for {os} on this cloud; add it to the software.py of the cloud")
@@ -116,14 +116,14 @@ def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
 
 
 def _known(value: str, what: str) -> str:
-    """A fact of the cloud. Raises `GpuinfraError` if the cloud's profile leaves it out."""
+    """Return a fact about the cloud. Raises `GpuinfraError` if the cloud's profile does not set it."""
     if not value:
         raise GpuinfraError(f"the profile of this cloud lacks {what}; set it in its software.py")
     return value
 
 
 def _fabric(machine: MachineType, chosen: Lock) -> dict[str, str]:
-    """Variables of the InfiniBand, gIB, TCPXO or TCPX software."""
+    """Return the variables of the InfiniBand, gIB, TCPXO, or TCPX software."""
     if doca := chosen.choice("doca_ofed"):
         row = tables.DOCA[chosen.os]
         values = _version("DOCA", doca)
@@ -154,7 +154,7 @@ def _google(prefix: str, suite: str) -> dict[str, str]:
 
 
 def _images(prefix: str, registry: str, row: tables.Gpudirect) -> dict[str, str]:
-    """Both images in your registry."""
+    """Return the variables of both images in your registry."""
     folder = f"{registry}/{row.folder}"
     return {
         f"{prefix}_PLUGIN": f"{folder}/{tables.PLUGIN_IMAGE}:{row.plugin}",

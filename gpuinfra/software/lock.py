@@ -1,7 +1,7 @@
-"""The software lock: one version of each software package of a pool, with the reason.
+"""The software lock: one version of each software package for a pool, with the reason.
 
-Inputs are the machine type, the image and the requested versions; results are versions, reasons and conflicts.
-Versions that an image brings within the accepted range are verified and kept; the bootstrap step rejects others.
+The inputs are the machine type, the image, and the requested versions. The results are versions, reasons, and conflicts.
+If the version in an image is within the accepted range, the bootstrap step verifies and keeps it. Other versions are rejected.
 `environment.py` writes the lock to `versions.env`.
 """
 
@@ -17,16 +17,16 @@ from gpuinfra.software.version import at_least, key
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """The version of one software package, and the reason for it."""
+    """The version of a software package and the reason for it."""
 
     name: str
     """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `dcgm`, `kernel`."""
     version: str
     why: str
     low: str = ""
-    """Lowest version that an image can bring."""
+    """Lowest version that is accepted from an image."""
     high: str = ""
-    """Version below which an image's version must be."""
+    """Upper limit, exclusive, of the versions that are accepted from an image."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class Conflict:
     """A combination of versions that is known not to work."""
 
     name: str
-    """Package whose version conflicts: a name of `Choice`, a framework or `registry`."""
+    """Package with the conflicting version: a name of `Choice`, a framework, or `registry`."""
     message: str
     hint: str
 
@@ -46,28 +46,28 @@ class _Conflicts(list[Conflict]):
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """All choices for one pool."""
+    """All versions for a pool."""
 
     os: str
     choices: tuple[Choice, ...]
     conflicts: tuple[Conflict, ...]
     holds: tuple[str, ...]
-    """Patterns of packages that upgrades must not change."""
+    """Name patterns of packages that upgrades must not change."""
     fabric: str | None = None
-    """Fabric provider of the nodes: the machine's own, or the older one that the declared kernel supports."""
+    """Fabric provider of the nodes: the default of the machine, or an older one that the declared kernel supports."""
     registry: str = ""
     """Your registry, from which nodes pull images."""
     kernel_series: tuple[str, ...] = ()
-    """Kernel series for which every module of the lock is published; empty if any series works."""
+    """Kernel series for which all modules in the lock are published. Empty if any series works."""
 
     def choice(self, name: str) -> Choice | None:
-        """The choice for a package, None if the pool does not need it."""
+        """Return the choice for a package, or None if the pool does not need the package."""
         return next((choice for choice in self.choices if choice.name == name), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockRequest:
-    """Requested versions of one pool; the lock chooses those that are None."""
+    """Requested versions for a pool. The lock selects the versions that are None."""
 
     cloud: CloudSoftware
     os: str
@@ -84,7 +84,7 @@ class LockRequest:
     registry: str | None = None
     fabric: bool = True
     kinds: frozenset[str] = frozenset()
-    """Kinds of capacity of the pool: `on_demand`, `spot`, `reserved`, `flex`."""
+    """Kinds of capacity in the pool: `on_demand`, `spot`, `reserved`, `flex`."""
 
 
 _FABRIC_HOLDS = {
@@ -94,11 +94,11 @@ _FABRIC_HOLDS = {
     "tcpxo": ["dmabuf-import-helper", "google-compute-engine*", "google-guest-agent*"],
     "gib": ["nccl-gib*"],
 }
-"""Fabric provider -> packages whose upgrade would break it."""
+"""Fabric provider -> packages that must not be upgraded, because an upgrade would break the fabric."""
 
 
 def lock(machine: MachineType, request: LockRequest) -> Lock:
-    """Choose or check the version of every package for one pool."""
+    """Select or check the version of every package for a pool."""
     choices: list[Choice] = [_kernel(request)]
     conflicts = _Conflicts()
     holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{request.cloud.kernel_flavour}*"]
@@ -140,7 +140,7 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
 
 
 def fabric_provider(machine: MachineType, request: LockRequest) -> str | None:
-    """The fabric provider of the nodes; Google's kernel for TCPX selects the machine's older provider."""
+    """Return the fabric provider of the nodes. Google's kernel for TCPX selects the older provider of the machine."""
     if machine.fabric is None or not request.fabric:
         return None
     if machine.fabric.older and request.kernel and machine.fabric.older in request.kernel:
@@ -149,17 +149,17 @@ def fabric_provider(machine: MachineType, request: LockRequest) -> str | None:
 
 
 def needs_subnet_manager(machine: MachineType) -> bool:
-    """True for machines with fourth-generation NVSwitch, which requires NVIDIA's NVLink subnet manager."""
+    """Return whether the machine has fourth-generation NVSwitch, which requires NVIDIA's NVLink subnet manager."""
     return machine.nvswitch and machine.gpu is not None and machine.gpu.arch == "blackwell"
 
 
 def lustre_release(cloud: CloudSoftware, os: str) -> LustreRelease | None:
-    """The Lustre client of a cloud, None if it has none for this operating system."""
+    """Return the Lustre client of a cloud, or None if there is none for this operating system."""
     return cloud.lustre.releases.get(os) if cloud.lustre else None
 
 
 def flavour(machine: MachineType) -> str:
-    """The flavor of NVIDIA's kernel module for this machine: `open` or `proprietary`."""
+    """Return the flavor of NVIDIA's kernel module for this machine: `open` or `proprietary`."""
     if machine.proprietary_module or (machine.gpu and machine.gpu.open_module is OpenModule.UNSUPPORTED):
         return "proprietary"
     return "open"

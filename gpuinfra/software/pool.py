@@ -1,4 +1,4 @@
-"""The software lock of one pool of a declaration."""
+"""The software lock of a pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuinfra.spec.pool import Pool
 def pool_lock(
     spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudSoftware, *, os: str, prebuilt: bool
 ) -> Lock:
-    """The versions for one pool; `os` and `prebuilt` describe the pool's image."""
+    """Return the versions for a pool. `os` and `prebuilt` describe the pool's image."""
     software = spec.software
     return lock(
         machine,

@@ -1,6 +1,6 @@
-"""Compatible versions of drivers, CUDA, NCCL, frameworks, EFA, DOCA-OFED and the container toolkit.
+"""Compatible versions of drivers, CUDA, NCCL, frameworks, EFA, DOCA-OFED, and the container toolkit.
 
-This module holds facts, each with its source; `lock.py` chooses between them. A new release is one line here.
+This module contains facts with their sources. `lock.py` selects from them. To add a release, add one line here.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ LOCK_DATE = date(2026, 11, 20)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
-    """One branch of NVIDIA's data-center driver."""
+    """A branch of NVIDIA's data center driver."""
 
     branch: int
     newest: str
     end_of_life: date | None
     ended: bool = False
     pin: str = ""
-    """Version that gpuinfra installs from this branch; empty if it installs none."""
+    """Version that gpuinfra installs from this branch. Empty if it does not install from this branch."""
     floor: str = ""
-    """Lowest version of the branch that an image can bring."""
+    """Lowest version of the branch that is accepted from an image."""
     why: str = ""
 
 
@@ -61,13 +61,13 @@ DEFAULT_BRANCH = 580
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cuda:
-    """One CUDA toolkit."""
+    """A CUDA toolkit version."""
 
     version: str
     package: str
     min_driver: int
     nccl: str
-    """NCCL package that is built for it."""
+    """NCCL package that was built for it."""
 
 
 CUDA = {
@@ -92,7 +92,7 @@ LAST_BRANCH = {"volta": 580}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """CUDA version in the default wheel of a framework."""
+    """The CUDA version in the default wheel of a framework."""
 
     cuda: str
     min_driver: int
@@ -126,7 +126,7 @@ JAX = {13: 580, 12: 525}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distribution:
-    """One release of Ubuntu: the names of its package suites, and the package that sets up NVIDIA's repository."""
+    """A release of Ubuntu: the names of its package suites, and the package that sets up NVIDIA's repository."""
 
     suite: str
     repository: str
@@ -151,7 +151,7 @@ DISTRIBUTIONS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EfaInstaller:
-    """One release of AWS's EFA installer."""
+    """A release of the AWS EFA installer."""
 
     version: str
     released: date
@@ -163,7 +163,7 @@ EFA_INSTALLER = EfaInstaller(
     version="1.51.0", released=date(2026, 10, 22), libfabric="2.7.0amzn2.0", aws_ofi_nccl="1.22.0"
 )
 EFA_FLOOR = "1.29"
-"""Lowest version for GPUDirect over EFA with the open driver (aws/aws-parallelcluster issue 6015)."""
+"""Lowest version that supports GPUDirect over EFA with the open driver (aws/aws-parallelcluster issue 6015)."""
 EFA_HOST = "https://efa-installer.amazonaws.com"
 EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 """Amazon EC2 User Guide, page `efa-start`."""
@@ -180,17 +180,17 @@ CONTAINER_TOOLKIT_KEY_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 GOOGLE_PACKAGES = "https://us-apt.pkg.dev/projects"
 GOOGLE_KEY_URL = "https://us-apt.pkg.dev/doc/repo-signing-key.gpg"
 GOOGLE_KEY_FINGERPRINT = "35BAA0B33E9EB396F59CA838C0BA5CE6DC6315A3"
-"""Key of Artifact Registry's apt repositories; other vendors that use these repositories publish the fingerprint."""
+"""Key of Artifact Registry's apt repositories. Other vendors that use these repositories publish its fingerprint."""
 
 GIB_PIN = "1.1.0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpudirect:
-    """Google's NCCL plugin for TCP and its receive manager: container images that are released as a pair."""
+    """Google's NCCL plugin for TCP and its receive manager. Both are container images that are released as a pair."""
 
     plugin: str
-    """Tag of the plugin's image, which is its version."""
+    """Tag of the plugin image, which is its version."""
     manager: str
     folder: str
     """Folder of both images in Google's registry and in yours."""
@@ -209,7 +209,7 @@ TCPXO_ARGUMENTS = {"a3-mega": "--num_hops=2 --num_nics=8 --uid= --alsologtostder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doca:
-    """NVIDIA's DOCA-OFED for one release of Ubuntu: the package that sets up its repository."""
+    """NVIDIA's DOCA-OFED for a release of Ubuntu: the package that sets up its repository."""
 
     version: str
     url: str

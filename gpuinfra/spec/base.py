@@ -1,6 +1,6 @@
-"""Types that all parts of a declaration share.
+"""Types that all parts of a declaration use.
 
-Models are frozen and reject unknown fields. Numbers are strict: `true` is not 1 and `"4800 GiB"` is not 4800,
+Models are frozen and reject unknown fields. Numbers are strict: `true` is not accepted as 1, and `"4800 GiB"` is not accepted as 4800,
 because the unit is part of the field's name.
 """
 
@@ -22,7 +22,7 @@ class SpecModel(BaseModel):
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of a number: published in the JSON schema as `x-unit` and shown by `gpuinfra explain`."""
+    """The unit of a number. It is published in the JSON schema as `x-unit` and shown by `gpuinfra explain`."""
 
     name: str
 
@@ -31,11 +31,11 @@ class Unit:
 
 
 FORMATS: dict[str, str] = {}
-"""Pattern of a text field -> the allowed text in words, for messages and `gpuinfra explain`."""
+"""Pattern of a text field -> description of the allowed text, for messages and `gpuinfra explain`."""
 
 
 def text(pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
-    """The constraints of a text field, with its pattern described in words."""
+    """Return the constraints of a text field and register a description of its pattern."""
     FORMATS[pattern] = words
     return StringConstraints(pattern=pattern, min_length=min_length, max_length=max_length)
 
@@ -49,7 +49,7 @@ Name = Annotated[
         max_length=24,
     ),
 ]
-"""A name that every cloud accepts as part of every resource name."""
+"""A name that is valid in resource names on all clouds."""
 
 Line = Annotated[str, text(r"^[^\x00-\x1f\x7f]+$", "one line of text", min_length=1, max_length=256)]
 """One line of text."""

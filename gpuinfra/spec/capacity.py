@@ -1,6 +1,6 @@
-"""How nodes are bought: one class for each kind of capacity.
+"""Kinds of capacity, one class each.
 
-Each cloud's profile lists the kinds that the cloud sells. Rules reject invalid combinations and quote the provider's reason.
+Each cloud's profile lists the kinds that the cloud sells. Rules reject invalid combinations with the provider's reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OnDemand(OnTarget[AnyTarget], SpecModel):
 
 
 class Spot(OnTarget[AnyTarget], SpecModel):
-    """Spot nodes from spare capacity, which the provider can reclaim with two minutes' notice or less."""
+    """Spot nodes, which run on spare capacity. The provider can reclaim them with two minutes' notice or less."""
 
     kind: Literal["spot"] = "spot"
     """Selects spot capacity."""
@@ -34,11 +34,11 @@ class Spot(OnTarget[AnyTarget], SpecModel):
     ] = "price-capacity-optimized"
     """AWS: allocation strategy for spot nodes. Azure and Google Cloud have no such setting and ignore the default."""
     max_price_usd: Annotated[Number, Unit("USD per node and hour")] | None = Field(default=None, gt=0, examples=[8.5])
-    """Maximum price of one node for one hour. If omitted, the on-demand price is the maximum, which causes the fewest interruptions."""
+    """Maximum hourly price of a node. If omitted, the maximum is the on-demand price, which causes the fewest interruptions."""
 
 
 class Reserved(OnTarget[AnyTarget], SpecModel):
-    """Nodes in a reservation that exists already: an AWS capacity reservation or a group of them, an Azure capacity reservation group, or a Google Cloud reservation."""
+    """Nodes in an existing reservation: an AWS capacity reservation or a group of them, an Azure capacity reservation group, or a Google Cloud reservation."""
 
     kind: Literal["reserved"] = "reserved"
     """Selects reserved capacity."""
@@ -57,7 +57,7 @@ class Reserved(OnTarget[AnyTarget], SpecModel):
     placement_group: Line | None = Field(default=None, examples=["gpu-cluster-group"])
     """AWS: name of the placement group in which the reservation was created. If omitted, nodes in the reservation use no placement group."""
     overflow: StrictBool = False
-    """AWS: also start on-demand nodes when the reservation is full."""
+    """AWS: whether to start on-demand nodes when the reservation is full."""
 
 
 class Block(OnTarget[Aws], SpecModel):
@@ -76,7 +76,7 @@ class Block(OnTarget[Aws], SpecModel):
 
 
 class Flex(OnTarget[Gcp], SpecModel):
-    """Nodes from Google Cloud's flex-start: the request is queued until capacity is available, and the run time is limited."""
+    """Nodes from Google Cloud's flex-start. The request is queued until capacity is available, and the run time is limited."""
 
     kind: Literal["flex"] = "flex"
     """Selects flex-start capacity."""

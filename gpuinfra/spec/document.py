@@ -1,6 +1,6 @@
-"""Reads YAML into plain values, with the line number of each value.
+"""Reads YAML into plain values and records the line number of each value.
 
-This module walks the document's nodes itself instead of using a YAML constructor, for three reasons: each value keeps
+This module processes the YAML nodes itself instead of using a YAML constructor, for three reasons: each value keeps
 its line number, aliases cannot expand a small file without limit, and tags cannot create objects.
 """
 
@@ -29,7 +29,7 @@ class Document:
     lines: dict[Route, int] = field(default_factory=dict)
 
     def line(self, route: Route) -> int | None:
-        """The line of a value, or of the nearest enclosing value."""
+        """Return the line of a value, or of the nearest enclosing value that has one."""
         while route:
             if route in self.lines:
                 return self.lines[route]
@@ -87,7 +87,7 @@ class _Walker:
         self.seen = 0
 
     def plain(self, node: object, route: Route, depth: int) -> object:
-        """The plain value of a YAML node."""
+        """Return the plain value of a YAML node."""
         from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
         self.seen += 1

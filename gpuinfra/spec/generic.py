@@ -1,7 +1,7 @@
-"""Generic bases that tie a model to a target, so that a type checker rejects a Capacity Block in a pool on Google Cloud.
+"""Generic base classes that bind a model to a target, so that a type checker rejects, for example, a Capacity Block in a pool on Google Cloud.
 
-At run time the models are not generic: rules reject the same mistakes with a reason, and generic models are slow to build.
-Capacity and pools are contravariant: what is valid on any cloud is valid on one.
+At run time, the models are not generic, because generic models are slow to build. Rules report the same errors with a reason.
+Capacity and pools are contravariant: a value that is valid on all clouds is valid on each cloud.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
     Aws = Azure = Gcp = AnyTarget = Any
 
     class OnTarget:
-        """A base class that ignores its type argument, which only type checkers read."""
+        """A base class that ignores its type argument. Only type checkers read the argument."""
 
         def __class_getitem__(cls, item: object) -> type:
             return cls

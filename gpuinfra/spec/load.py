@@ -1,6 +1,6 @@
-"""Finds a stack's file, reads it and parses the declaration.
+"""Finds and reads the file of a stack and parses the declaration.
 
-A file is either a Pulumi stack file, with the declaration in `config` under `gpuinfra:cluster`, or the declaration alone.
+The file is either a Pulumi stack file with the declaration in `config` under `gpuinfra:cluster`, or contains only the declaration.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ KEY = "gpuinfra:cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedStack:
-    """A stack's declaration and the file that it was read from."""
+    """The declaration of a stack and the file that it was read from."""
 
     name: str
     path: Path
     spec: ClusterSpec
     config: dict[str, object] = field(default_factory=dict)
-    """The other values in the stack file's `config`, such as `aws:region`."""
+    """Other values in the stack file's `config`, such as `aws:region`."""
     findings: tuple[Finding, ...] = ()
-    """Warnings and notes; errors are raised."""
+    """Warnings and notes. Errors are raised as exceptions."""
     document: Document | None = field(default=None, repr=False)
-    """The parsed file, for the line numbers of findings."""
+    """The parsed file, for line numbers in findings."""
     route: Route = ()
     """Path of the declaration in the document."""
 
@@ -47,7 +47,7 @@ def read_stack(name_or_path: str | Path) -> LoadedStack:
 
 
 def parse_spec(value: object, document: Document | None = None, route: Route = ()) -> ClusterSpec:
-    """A declaration from plain values. Raises `SpecError` with all mistakes at once."""
+    """Return the declaration from plain values. Raises `SpecError` with all validation errors."""
     from pydantic import ValidationError
 
     from gpuinfra.spec import messages
@@ -68,7 +68,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
 
 
 def find_stack(name_or_path: str | Path) -> Path:
-    """The file of a stack: the given path, or `Pulumi.<name>.yaml` of the current project, or a stack that ships with gpuinfra."""
+    """Return the file of a stack: the given path, `Pulumi.<name>.yaml` of the current project, or a stack that ships with gpuinfra."""
     text = str(name_or_path)
     given = Path(text)
     try:
@@ -93,7 +93,7 @@ def find_stack(name_or_path: str | Path) -> Path:
 
 
 def stack_name(path: Path) -> str:
-    """`aws-p4d` of `Pulumi.aws-p4d.yaml`."""
+    """Return the stack name of a file: `aws-p4d` for `Pulumi.aws-p4d.yaml`."""
     stem = path.name.rsplit(".", 1)[0]
     return stem.removeprefix("Pulumi.")
 
@@ -125,7 +125,7 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
 
 
 def with_line(finding: Finding, document: Document | None, route: Route) -> Finding:
-    """The finding with the file and line of a place in the document."""
+    """Return the finding with the file and the line of its path."""
     if document is None:
         return finding
     return replace(finding, file=document.file, line=document.line(route))

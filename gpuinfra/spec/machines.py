@@ -1,4 +1,4 @@
-"""Machine types that the catalog lacks, declared as differences from one that it has."""
+"""Machine types that are not in the catalog, defined by their differences from a catalog record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TypeName = Annotated[
 
 
 class Interface(SpecModel):
-    """One network interface in a machine's layout."""
+    """A network interface in a machine's layout."""
 
     card: Annotated[StrictInt, Unit("index from 0")] = Field(ge=0, le=64, examples=[0])
     """Index of the network card that holds the interface."""
@@ -28,26 +28,26 @@ class Interface(SpecModel):
 
 
 class MachineRecord(SpecModel):
-    """A machine type that the catalog lacks. Omitted fields are copied from the type in `like`, except prices, which are unknown unless your price file has them."""
+    """A machine type that is not in the catalog. Omitted fields are copied from the type in `like`, except prices, which are unknown unless your price file contains them."""
 
     name: TypeName = Field(examples=["p4x.24xlarge"])
     """The provider's name of the machine type."""
     like: Line = Field(examples=["p4d.24xlarge"])
-    """Machine type of the catalog that this one resembles. Omitted fields are copied from it."""
+    """Machine type in the catalog that this one is based on. Omitted fields are copied from it."""
     gpus: Gpus | None = Field(default=None, ge=0, le=64, examples=[4])
-    """Number of GPUs of one node. If omitted, it is copied from `like`."""
+    """Number of GPUs per node. If omitted, it is copied from `like`."""
     vcpus: Vcpus | None = Field(default=None, ge=1, le=4096, examples=[48])
-    """Number of vCPUs of one node. If omitted, it is copied from `like`."""
+    """Number of vCPUs per node. If omitted, it is copied from `like`."""
     memory_gib: Gib | None = Field(default=None, ge=1, le=65536, examples=[576])
-    """Memory of one node. If omitted, it is copied from `like`."""
+    """Memory per node. If omitted, it is copied from `like`."""
     fabric_devices: Annotated[StrictInt, Unit("devices")] | None = Field(default=None, ge=0, le=64, examples=[4])
-    """Number of fabric devices, such as EFA devices, of one node. If omitted, it is copied from `like`."""
+    """Number of fabric devices per node, such as EFA devices. If omitted, it is copied from `like`."""
     interfaces: tuple[Interface, ...] | None = Field(default=None, max_length=128)
-    """Layout of the network interfaces of one node. If omitted, it is copied from `like`."""
+    """Layout of the network interfaces of a node. If omitted, it is copied from `like`."""
 
 
 def described(record: MachineRecord, base: MachineType) -> MachineType:
-    """The machine type of a record: `base` with the record's changes."""
+    """Return the machine type of a record: `base` with the changes of the record."""
     fabric = base.fabric
     if fabric is not None and record.fabric_devices is not None:
         each = fabric.gbps / fabric.devices

@@ -1,4 +1,4 @@
-"""Findings for pydantic's validation errors: the path, the given value, the allowed values and the change to make."""
+"""Creates findings from pydantic's validation errors, with the path, the given value, the allowed values, and the fix."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ READING_RULES = {
     "value_is_allowed": "A value has the type and the limits of its field.",
     "price_file": "A price file contains a date and positive prices of known kinds of capacity.",
 }
-"""Rules that findings name before a declaration can be checked -> their meaning, for `gpuinfra explain`."""
+"""Rules for reading a declaration, before the other rules can run -> description for `gpuinfra explain`."""
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
-    """One finding for each mistake, in document order."""
+    """Return one finding per error, in document order."""
     found: dict[str, Finding] = {}
     words: dict[str, Finding] = {}
-    # pydantic also reports a list with invalid entries as too short; the errors of the entries suffice.
+    # pydantic also reports a list with invalid entries as too short. Keep only the errors of the entries.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
-    # pydantic also reports a required field with a misspelled name as missing; the misspelled name suffices.
+    # pydantic also reports a required field with a misspelled name as missing. Keep only the misspelled name.
     meant = {_meant(root, error["loc"]) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
         if error["type"] == "missing" and error["loc"] in meant:
@@ -41,14 +41,14 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
         if error["type"] == "too_short" and error["loc"] in inside:
             continue
         finding = _finding(root, value, error)
-        # pydantic reports a field that takes a word or a mapping once for each; the first report suffices.
+        # For a field that accepts a word or a mapping, pydantic reports an error for each. Keep only the first.
         if error["type"] in _SHAPES and finding.path in found:
             continue
         if error["type"] == "literal_error" and isinstance(error["input"], dict):
             words[finding.path] = finding
             continue
         found.setdefault(finding.path, finding)
-    # A mapping where a word or a mapping is allowed: the errors of the mapping's fields are more specific.
+    # If the value is a mapping, the errors of its fields are more specific.
     for path, finding in words.items():
         if not any(other.startswith(path) for other in found):
             found[path] = finding
@@ -59,7 +59,7 @@ _SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def path_text(route: Loc) -> str:
-    """`pools[0].capacity[1].count`; a key with unusual characters is described instead of shown."""
+    """Format a path as `pools[0].capacity[1].count`. A key with unusual characters is described instead of shown."""
     text = ""
     for part in route:
         if isinstance(part, int):
@@ -71,7 +71,7 @@ def path_text(route: Loc) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str | None:
-    """The known word closest to `word`, None if none is close."""
+    """Return the known word closest to `word`, or None if none is close."""
     if len(word) > 64 or looks_secret(word):
         return None
     lower = {name.lower(): name for name in known}
@@ -82,7 +82,7 @@ def nearest(word: str, known: list[str]) -> str | None:
 
 
 def _distance(word: str, other: str) -> int:
-    """Edit distance between two words: letters added, removed, replaced or swapped with their neighbor."""
+    """Return the edit distance between two words. Swapping adjacent letters counts as one edit."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(word, 1):
@@ -96,14 +96,14 @@ def _distance(word: str, other: str) -> int:
 
 
 def listed(words: list[str], most: int = 12) -> str:
-    """The words as a list with commas; beyond `most`, the number of the rest: `a, b and 3 more`."""
+    """Join words with commas, up to a maximum of `most`, and append the number of omitted words: `a, b and 3 more`."""
     if len(words) <= most:
         return ", ".join(words)
     return f"{', '.join(words[:most])} and {len(words) - most} more"
 
 
 def route_of(root: type[BaseModel], loc: Loc) -> Loc:
-    """The path in the document: pydantic's location without union tags."""
+    """Return the path in the document, which is pydantic's location without union tags."""
     return tuple(part for part, real, _ in _walk(root, loc) if real)
 
 
@@ -116,7 +116,7 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     context: dict[str, Any] = error.get("ctx") or {}
     owner = steps[-2][2] if len(steps) > 1 else root
     field = steps[-1][2] if steps else root
-    # The field that the value belongs to: without indices and without keys of mappings.
+    # Find the field that contains the value, without list indices and mapping keys.
     owners = [root, *(found for _, _, found in steps)]
     named = [
         str(part) for (part, real, _), above in zip(steps, owners, strict=False) if real and _has_field(above, part)
@@ -127,7 +127,7 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
 
 
 def _meant(root: type[BaseModel], loc: Loc) -> Loc | None:
-    """The location of the field that an unknown field name probably stands for."""
+    """Return the location of the field that an unknown name is probably a misspelling of."""
     steps = list(_walk(root, loc))
     near = _near_field(steps[-2][2] if len(steps) > 1 else root, str(loc[-1]))
     return (*loc[:-1], near) if near else None
@@ -211,7 +211,7 @@ def _has_field(annotation: Any, part: int | str) -> bool:
 
 
 def _hint(kind: str, given: object) -> str:
-    """What to change for this kind of error; empty if the allowed values suffice."""
+    """Return the hint for this kind of error, or an empty string if the allowed values are sufficient."""
     if kind in ("int_type", "float_type") and isinstance(given, str):
         if any(ch.isdigit() for ch in given) and not looks_secret(given):
             return "write the number without quotes and without its unit, which the field defines"
@@ -226,7 +226,7 @@ def _hint(kind: str, given: object) -> str:
 
 
 def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
-    """Each element of a location, whether it is in the document, and the type found there."""
+    """Yield each element of a location, whether it is in the document, and the type at that location."""
     here: Any = root
     for part in loc:
         here = _bare(here)

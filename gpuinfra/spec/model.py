@@ -1,8 +1,8 @@
-"""The declaration of one cluster, in terms that all clouds share plus one target.
+"""The declaration of a cluster: settings that all clouds share, and one target cloud.
 
 Every omitted field has a default, which `gpuinfra plan` shows.
-Values are plain: IDs of other resources (a network, a key) are arguments of the component and not part of the declaration.
-`load.py` reads YAML; `gpuinfra.rules` checks a declaration.
+Fields contain plain values. Outputs of other resources (a network, a key) are arguments of the component and not part of the declaration.
+`load.py` reads YAML, and `gpuinfra.rules` checks a declaration.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     storage: tuple[Storage, ...] = Field(default=(), max_length=20)
     """File systems that all nodes mount, such as Lustre."""
     network: Network = Network()
-    """Addresses, outgoing connections and flow logs of the network."""
+    """Addresses, outbound connections, and flow logs of the network."""
     software: Software = Software()
     """Image, driver, CUDA and framework versions."""
     audit: Audit = Audit()
@@ -47,15 +47,15 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     handover: Handover = Handover()
     """Nodes that `up` waits for, and how long it waits."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
-    """Machine types that the catalog does not have yet."""
+    """Machine types that are not in the catalog."""
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
         default=None, min_length=1, max_length=3, examples=[["foundation", "site"]]
     )
-    """Layers that this stack creates. If omitted, it creates every layer that `use` does not name; without pools, it creates foundation and site."""
+    """Layers that this stack creates. If omitted, the stack creates every layer that is not in `use`. Without pools, it creates only the foundation and the site."""
     use: Use = Use()
     """Layers that other stacks create."""
     duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
-    """Planned lifetime of the cluster, for the price. If omitted, only prices per hour and per month are shown."""
+    """Planned lifetime of the cluster, for the total price. If omitted, only prices per hour and per month are shown."""
     tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"team": "research"}])
     """Tags for every resource that supports tags."""
 
@@ -83,12 +83,12 @@ class ClusterSpec(AtPlace[Place], SpecModel):
 
     @property
     def cloud(self) -> str:
-        """The cloud that the cluster runs on: `aws`, `azure` or `gcp`."""
+        """Cloud of the cluster: `aws`, `azure`, or `gcp`."""
         return self.where.cloud
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of all pools."""
+        """Number of nodes in all pools."""
         return sum(entry.count for pool in self.pools for entry in pool.capacity)
 
     @property

@@ -1,4 +1,4 @@
-"""Network, software, audit, budget, access and handover settings. Every field here has a default."""
+"""Settings for network, software, audit, budget, access, and handover. All fields in this module have defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StackReference = Annotated[str, text(r"^[^\s]{1,200}$", "a stack reference witho
 
 
 class ExistingNetwork(SpecModel):
-    """A network that exists already."""
+    """An existing network."""
 
     id: Line = Field(examples=["vpc-0123456789abcdef0"])
     """VPC ID on AWS, resource ID of the virtual network on Azure, network name or path on Google Cloud."""
@@ -45,17 +45,17 @@ class Network(SpecModel):
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
     """Address range of the network: a private IPv4 range from /16 to /20. Each zone has its own part, so adding a pool or zone moves no subnet."""
     egress: Literal["nat", "endpoints"] = "nat"
-    """How nodes reach the outside: `nat` allows outgoing connections to the internet, `endpoints` allows only the cloud's own services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
+    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the cloud's own services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None
     """An existing network to use. If omitted, a network is created."""
     flow_log_days: Days = Field(default=90, ge=1, le=3653, examples=[90])
     """Retention of the network's flow logs."""
     machines: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["a3-megagpu-8g"]])
-    """Google Cloud: machine types that clusters of this site will use, so that the networks for their interfaces are created with the site. If omitted, the machine types of the pools are used."""
+    """Google Cloud: machine types that clusters of this site will use. The networks for their interfaces are created with the site. If omitted, the machine types of the pools are used."""
 
 
 class Framework(SpecModel):
-    """The machine learning frameworks that will run, against which driver and CUDA versions are checked."""
+    """The machine learning frameworks that you plan to use. Driver and CUDA versions are checked for compatibility with them."""
 
     torch: Version | None = Field(default=None, examples=["2.11.0"])
     """Version of PyTorch that you install from PyPI. If omitted, PyTorch is not checked."""
@@ -66,22 +66,22 @@ class Framework(SpecModel):
 
 
 class Software(SpecModel):
-    """The software on the nodes. The software lock chooses every omitted version and states the reason."""
+    """The software on the nodes. The software lock selects omitted versions and reports the reasons."""
 
     image: Literal["default", "plain"] = "default"
-    """Image of the nodes: `default` is the cloud's GPU image where one exists, `plain` is Ubuntu on which the bootstrap steps install everything."""
+    """Image of the nodes: `default` is the cloud's GPU image where one exists, `plain` is Ubuntu without GPU software, which the bootstrap steps install."""
     os: Literal["ubuntu-22.04", "ubuntu-24.04"] | None = None
     """Operating system of the nodes. If omitted, the release that best supports the machine type is used."""
     driver: Version | None = Field(default=None, examples=["580"])
-    """NVIDIA driver, as a branch or a full version. If omitted, the lock chooses the version."""
+    """Branch or full version of the NVIDIA driver. If omitted, the lock selects the version."""
     fabric_manager: Version | None = Field(default=None, examples=["580.173.02"])
     """Version of NVIDIA Fabric Manager, which must equal the driver version. If omitted, the driver version is used."""
     cuda: Version | None = Field(default=None, examples=["13.0"])
-    """CUDA toolkit version to install. If omitted, the lock chooses the version."""
+    """CUDA toolkit version to install. If omitted, the lock selects the version."""
     nccl: Version | None = Field(default=None, examples=["2.28.9"])
-    """NCCL version for programs that you build on the nodes. If omitted, the lock chooses the version."""
+    """NCCL version for programs that you build on the nodes. If omitted, the lock selects the version."""
     framework: Framework = Framework()
-    """Machine learning frameworks that will run on the nodes, for compatibility checks."""
+    """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (
         Annotated[
             str,
@@ -114,22 +114,22 @@ class Software(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["us-central1-docker.pkg.dev/my-project/gpudirect"])
-    """Google Cloud: your container registry with Google's GPUDirect images (`gpudirect-tcpxo/...`). Required for A3 High and A3 Mega, because nodes pull no images from public registries."""
+    """Google Cloud: your container registry with Google's GPUDirect images (`gpudirect-tcpxo/...`). Required for A3 High and A3 Mega, because nodes do not pull images from public registries."""
 
 
 class Audit(SpecModel):
     """The audit trail of API calls in the account."""
 
     trail: Literal["create", "existing", "none"] = "create"
-    """Source of the audit trail: `create` a multi-region trail with a locked bucket, use the account's `existing` trail (AWS allows five per region), or `none`."""
+    """Source of the audit trail: `create` creates a multi-region trail with a locked bucket, `existing` uses the account's trail (AWS allows five per region), `none` uses no trail."""
     bucket: Line | None = Field(default=None, examples=["my-audit-bucket"])
     """Existing bucket for the trail. If omitted, a bucket is created and retained."""
     lock_days: Days = Field(default=365, ge=1, le=36500, examples=[365])
-    """Period during which entries of the trail cannot be deleted."""
+    """Period during which audit records cannot be deleted."""
     lock_mode: Literal["governance", "compliance"] = "governance"
-    """Protection of the locked entries. With `compliance`, no one can shorten the lock, not even the account's root user."""
+    """Protection of the locked records. With `compliance`, no one can shorten the lock, not even the account's root user."""
     confirm_compliance: StrictBool = False
-    """Confirms that the lock cannot be undone. Must be true if `lock_mode` is `compliance`."""
+    """Confirms that the lock is irreversible. Must be true if `lock_mode` is `compliance`."""
     data_events: StrictBool = True
     """Whether the trail also records reads and writes of objects."""
     log_retention_days: Days = Field(default=365, ge=1, le=3653, examples=[365])
@@ -144,7 +144,7 @@ class Budget(SpecModel):
     )
     """Monthly budget of the cluster. If omitted, it is the plan's monthly price plus 10 percent."""
     recipients: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-budget@example.com"]])
-    """Email addresses that receive alerts. If omitted, no one is notified, which is a warning."""
+    """Email addresses that receive alerts. If omitted, no alerts are sent, and a warning is reported."""
     thresholds_percent: tuple[Annotated[Percent, Field(ge=1, le=1000)], ...] = Field(
         default=(50, 80, 100), min_length=1, max_length=5, examples=[[50, 80, 100]]
     )
@@ -155,13 +155,13 @@ class Access(SpecModel):
     """Access to nodes and evidence, in addition to the cloud's own session service."""
 
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
-    """Networks that can connect to port 22 of the nodes. If omitted, no network can; `gpuinfra ssh` uses the cloud's tunnel."""
+    """Networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel."""
     operators: tuple[Line, ...] = Field(
         default=(), max_length=20, examples=[["arn:aws:iam::123456789012:role/gpu-operators"]]
     )
     """Principals that can read evidence: role ARNs on AWS, IAM members on Google Cloud, object IDs on Azure. If omitted on Azure, the deploying identity can read evidence; if set, include that identity."""
     evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
-    """Azure: public IPv4 ranges from which operators read evidence and upload bundles. If omitted, only the cluster's network can, and `up` must run inside it."""
+    """Azure: public IPv4 ranges from which operators can read evidence and upload bundles. If omitted, access is possible only from the cluster's network, and you must run `up` there."""
     ssh_keys: tuple[PublicKey, ...] = Field(
         default=(),
         max_length=20,
@@ -169,7 +169,7 @@ class Access(SpecModel):
     )
     """Azure: public SSH keys that can log in as user `gpuinfra`. If omitted, no key can log in."""
     bastion: StrictBool = False
-    """Azure: create an Azure Bastion host with a public address, through which you reach port 22 of the nodes."""
+    """Azure: whether to create an Azure Bastion host with a public address, through which you connect to port 22 of the nodes."""
 
 
 class Handover(SpecModel):
@@ -182,9 +182,9 @@ class Handover(SpecModel):
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
     """Maximum time that `up` waits for its nodes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
-    """Treatment of nodes that fail verification. Not implemented yet: nodes are kept with either value."""
+    """Action for nodes that fail verification. Not implemented: nodes are kept with either value."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
-    """Diagnostics that each node passes before handover: 1 takes seconds, 2 minutes, 3 up to an hour with stress until temperatures are stable, 4 hours. Nodes are billed meanwhile."""
+    """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, 2 takes minutes, 3 takes up to an hour with a stress test until temperatures are stable, and 4 takes hours. Nodes are billed during this time."""
 
 
 class Use(SpecModel):

@@ -1,4 +1,4 @@
-"""Pools: nodes of one machine type, how they are bought, and which image they boot."""
+"""Pools: nodes of one machine type, their capacity, and their image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CustomImage(SpecModel):
     arch: Literal["x86_64", "arm64"] = "x86_64"
     """CPU architecture that the image was built for."""
     prebuilt: StrictBool = True
-    """Whether the image contains the driver and fabric software. If true, bootstrap steps verify what the image has and install only what is missing."""
+    """Whether the image contains the driver and fabric software. If true, bootstrap steps verify the installed software and install only what is missing."""
     size_gib: Gib | None = Field(default=None, ge=8, le=2048, examples=[100])
     """Size of the image's root snapshot. If set, a smaller root disk is an error; if omitted, the size is not checked."""
 
@@ -46,11 +46,11 @@ class Disk(SpecModel):
     )
     """Provisioned I/O operations per second. If omitted, the default of the volume type is used."""
     throughput_mib_s: Annotated[StrictInt, Unit("MiB/s")] | None = Field(default=None, ge=125, le=2000, examples=[1000])
-    """Provisioned throughput of the root disk. If omitted, it is 500 MiB/s for GPU nodes, so that the disk does not slow down installation."""
+    """Provisioned throughput of the root disk. If omitted, it is 500 MiB/s for GPU nodes, so that the disk does not slow down the installation."""
 
 
 class Candidate(OnTarget[On], SpecModel):
-    """An alternative for a pool that gets no capacity; the whole pool moves to it."""
+    """An alternative for a pool for which no capacity is available. The whole pool moves to it."""
 
     zone: Line | None = Field(default=None, examples=["use1-az6"])
     """Zone to use instead of the pool's zone. If omitted, the pool's zone is used."""
@@ -87,21 +87,21 @@ class Pool(OnTarget[On], SpecModel):
     machine: Line = Field(examples=["p4d.24xlarge", "Standard_ND96amsr_A100_v4", "a3-megagpu-8g"])
     """The provider's name of the machine type. `gpuinfra catalog` lists machine types."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
-    """How the nodes are bought: one entry, or a list of entries with one group of nodes each."""
+    """Capacity of the pool: one entry, or a list of entries with one group of nodes each."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives for a pool that gets no capacity, in order of preference. Not implemented yet: entries are checked and otherwise ignored."""
+    """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: entries are checked and otherwise ignored."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Literal["default", "plain"] | CustomImage | None = None
-    """Image of this pool's nodes: `default` is the cloud's GPU image, `plain` is Ubuntu on which the bootstrap steps install everything, a mapping is your own image. If omitted, `software.image` is used."""
+    """Image of this pool's nodes: `default` is the cloud's GPU image, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines your own image. If omitted, `software.image` is used."""
     disk: Disk = Disk()
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
-    """Whether containers on a bridge network can reach the metadata service and use the node's role. If false, the metadata hop limit (1 instead of 2) on AWS and a packet filter on Azure and Google Cloud prevent it. Containers on the host network can always reach it."""
+    """Whether containers on a bridge network can reach the metadata service and use the node's role. If false, access is blocked by the metadata hop limit (1 instead of 2) on AWS, and by a packet filter on Azure and Google Cloud. Containers on the host network always have access."""
     fabric: Literal["auto", "required", "none"] = "auto"
-    """Use of the machine's fabric network: `auto` uses it where the machine has one, `required` rejects machines without one, `none` leaves it out."""
+    """Use of the machine's fabric network: `auto` uses it if the machine has one, `required` rejects machines without one, `none` does not use it."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
-    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, so jobs on several GPUs slow down."""
+    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, which slows down jobs on several GPUs."""
     renew: Window = Window()
     """How this pool's nodes are replaced when their template changes."""
     quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])
@@ -131,5 +131,5 @@ class Pool(OnTarget[On], SpecModel):
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of all capacity entries."""
+        """Number of nodes in all capacity entries."""
         return sum(entry.count for entry in self.capacity)

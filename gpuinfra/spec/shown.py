@@ -1,7 +1,7 @@
-"""How messages show values of a declaration: short, on one line, and without secrets.
+"""Formats values of a declaration for messages: short, on one line, and without secrets.
 
-A declaration contains no secrets, but you can paste one by mistake, and messages end up in logs.
-A string is therefore shown only if it looks like a plausible value, and described otherwise.
+A declaration contains no secrets, but you can paste one by mistake, and messages appear in logs.
+A string is therefore shown only if it looks like a regular value. Other strings are described.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECRET = re.compile(
 
 
 def shown(value: object) -> str:
-    """The value for a message: `'p4d.24xlarge'`, `-1`, `a list of length 3`, `a string of 64 characters`."""
+    """Return the value for a message: `'p4d.24xlarge'`, `-1`, `a list of length 3`, `a string of 64 characters`."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -34,12 +34,12 @@ def shown(value: object) -> str:
 
 
 def looks_secret(text: str) -> bool:
-    """True for keys, tokens and text that looks as random as one."""
+    """Return whether a text looks like a key or token, or is as random as one."""
     if _SECRET.search(text):
         return True
     for run in re.findall(r"[A-Za-z0-9+/=_]{20,}", text):
         kinds = sum(bool(re.search(pattern, run)) for pattern in ("[a-z]", "[A-Z]", "[0-9]"))
-        # Machine names and IDs of this length mix at most two kinds; `Standard_ND96amsr_A100_v4` passes as short words.
+        # Machine names and IDs of this length contain at most two character classes. `Standard_ND96amsr_A100_v4` passes as several short words.
         if kinds == 3 and not all(len(word) <= 10 for word in run.split("_")):
             return True
     return False

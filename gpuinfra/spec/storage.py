@@ -1,4 +1,4 @@
-"""File systems and buckets that all nodes share."""
+"""File systems and buckets that all nodes mount."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class Lustre(SpecModel):
     mount: Mount = Field(default="/scratch", examples=["/scratch"])
     """Path at which nodes mount the file system."""
     capacity_gib: Gib = Field(ge=1, le=1_000_000_000, examples=[4800])
-    """Usable size of the file system. Each cloud sells fixed steps; the plan rounds up to the next step and reports it."""
+    """Usable size of the file system. Each cloud sells capacity in fixed steps. The plan rounds up to the next step and reports the result."""
     throughput_mb_s_per_tib: Annotated[StrictInt, Unit("MB/s per TiB")] | None = Field(
         default=None, ge=1, le=10_000, examples=[250]
     )
-    """Throughput per TiB of capacity; each cloud sells a few tiers. If omitted, the cloud's middle tier is used."""
+    """Throughput per TiB of capacity. Each cloud sells a few tiers. If omitted, the cloud's middle tier is used."""
     deployment: Literal["persistent_2", "persistent_1", "scratch_2", "scratch_1"] | None = None
     """AWS: FSx deployment type. If omitted, `persistent_2` is used."""
     bucket: Line | None = Field(default=None, examples=["auto"])
-    """Object storage to link to the file system: `auto` creates a bucket, a name links an existing one. If omitted, no bucket is linked."""
+    """Object storage to link to the file system: `auto` creates a bucket, a name links an existing bucket. If omitted, no bucket is linked."""
     importer_id: Line | None = Field(default=None, examples=["00000000-0000-4000-8000-000000000000"])
     """Azure: object ID of your tenant's service principal "HPC Cache Resource Provider", which imports from the container. Required if `bucket` is set."""
     bucket_prefix: Annotated[str, text(r"^[^\x00-\x1f\x7f]*$", "one line of text", max_length=512)] = Field(
         default="", examples=["datasets/imagenet"]
     )
-    """Folder of the bucket to link. If omitted, the whole bucket is linked."""
+    """Folder in the bucket to link. If omitted, the whole bucket is linked."""
     bucket_path: Mount | Literal["/"] = Field(default="/", examples=["/data"])
     """AWS: path in the file system at which the bucket appears."""
     import_events: Events = ("NEW", "CHANGED", "DELETED")
-    """AWS: changes of objects in the bucket that are imported into the file system."""
+    """AWS: changes to objects in the bucket that are imported into the file system."""
     export_events: Events = ("NEW", "CHANGED", "DELETED")
-    """AWS: changes of files in the file system that are exported to the bucket."""
+    """AWS: changes to files in the file system that are exported to the bucket."""
     version: Literal["2.10", "2.12", "2.15"] | None = None
     """AWS: Lustre version of the file servers. If omitted, 2.15 is used."""
     metadata_iops: Annotated[StrictInt, Unit("metadata operations per second")] | None = Field(
@@ -47,7 +47,7 @@ class Lustre(SpecModel):
     )
     """AWS: provisioned metadata performance. If omitted, the service derives it from the capacity."""
     fabric: StrictBool = False
-    """AWS: connect clients over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger steps of capacity."""
+    """AWS: whether clients connect over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger capacity steps."""
     backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
     """Retention of automatic backups. 0 disables them."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
@@ -55,7 +55,7 @@ class Lustre(SpecModel):
 
 
 class Home(SpecModel):
-    """Home directories over NFS, created as Filestore on Google Cloud. Rule `storage_kind_is_supported` rejects this kind on AWS and Azure."""
+    """Home directories over NFS, created as Filestore on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on AWS and Azure."""
 
     kind: Literal["home"] = "home"
     """Selects home directories over NFS."""
@@ -66,7 +66,7 @@ class Home(SpecModel):
 
 
 class ObjectMount(SpecModel):
-    """A bucket mounted as a folder. Not implemented yet: rule `storage_kind_is_supported` rejects it on every cloud."""
+    """A bucket mounted as a folder. Not implemented: the rule `storage_kind_is_supported` rejects it on all clouds."""
 
     kind: Literal["object"] = "object"
     """Selects a bucket that is mounted as a folder."""

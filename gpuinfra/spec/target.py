@@ -1,4 +1,4 @@
-"""Where a cluster runs: one class for each cloud."""
+"""The cloud, region, and zone of a cluster, with one class per cloud."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Aws(SpecModel):
     region: Line = Field(examples=["us-east-1"])
     """AWS Region, such as `us-east-1`."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
-    """Availability Zone ID, such as `use1-az4`; zone letters differ between accounts. If omitted, the plan chooses a zone that offers every machine type."""
+    """Availability Zone ID, such as `use1-az4`, because zone letters differ between accounts. If omitted, the plan selects a zone that offers every machine type."""
 
     if TYPE_CHECKING:
 
@@ -59,7 +59,7 @@ class Gcp(SpecModel):
     region: Line = Field(examples=["us-central1"])
     """Google Cloud region, such as `us-central1`."""
     zone: Line | None = Field(default=None, examples=["us-central1-a"])
-    """Google Cloud zone, such as `us-central1-a`. If omitted, the plan chooses a zone that offers every machine type."""
+    """Google Cloud zone, such as `us-central1-a`. If omitted, the plan selects a zone that offers every machine type."""
 
     if TYPE_CHECKING:
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 else:
 
     def _generic(name: str) -> type[SpecModel]:
-        """The class of a cloud without a class in this module: a region and a zone, which the rules check."""
+        """Return the target class for a cloud without a class in this module. Rules check its region and zone."""
         return create_model(
             name.title(),
             __base__=SpecModel,

@@ -47,7 +47,7 @@ def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Findi
         if network.version != 4:
             yield error(path, f"is {network}; allowed: IPv4 ranges", "use an IPv4 range")
         elif network.prefixlen == 0:
-            yield error(path, f"is {network}, which is every address", "list the public ranges of your operators")
+            yield error(path, f"is {network}, which includes every address", "list the public ranges of your operators")
         elif any(network.overlaps(private) for private in _PRIVATE):
             what = f"is {network}, which is private; clients in the network use the private endpoint"
             yield error(path, what, "remove it, or use the public address behind it")
