@@ -39,7 +39,7 @@ class MachineRecord(SpecModel):
     vcpus: Vcpus | None = Field(default=None, ge=1, le=4096, examples=[48])
     """Number of vCPUs per node. If omitted, it is copied from `like`."""
     memory_gib: Gib | None = Field(default=None, ge=1, le=65536, examples=[576])
-    """Memory per node. If omitted, it is copied from `like`."""
+    """Amount of memory per node. If omitted, it is copied from `like`."""
     fabric_devices: Annotated[StrictInt, Unit("devices")] | None = Field(default=None, ge=0, le=64, examples=[4])
     """Number of fabric devices per node, such as EFA devices. If omitted, it is copied from `like`."""
     interfaces: tuple[Interface, ...] | None = Field(default=None, max_length=128)
