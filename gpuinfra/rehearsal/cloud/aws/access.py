@@ -1,4 +1,4 @@
-"""Who may use a bucket: the caller's IAM policies, the bucket's own policy, and its object lock."""
+"""Decides access to a bucket: the caller's IAM policies, the bucket policy, and object lock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MANAGED = {
     "AmazonS3FullAccess": '{"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}',
     "AmazonS3ReadOnlyAccess": '{"Statement": [{"Effect": "Allow", "Action": ["s3:Get*", "s3:List*"], "Resource": "*"}]}',
 }
-"""AWS's managed policies about buckets. Any other managed policy allows nothing here."""
+"""AWS managed policies for buckets. Other managed policies allow nothing in a rehearsal."""
 
 
 def buckets(store: Store) -> list[str]:
@@ -52,7 +52,8 @@ def bucket_region(store: Store, name: str) -> str:
 def allowed(
     cloud: Cloud, who: Principal, action: str, resource: str, bucket_name: str, context: Mapping[str, str]
 ) -> tuple[bool, str]:
-    """(allowed, reason) by the policies of the caller and the bucket. Raises CloudError where the operator's own policies deny the call."""
+    """Return (allowed, reason) from the policies of the caller and the bucket. Raises CloudError if the operator's own
+    policies deny the call."""
     store = cloud.store
     known = {
         "aws:userid": who.user_id,
@@ -80,7 +81,7 @@ def allowed(
 
 
 def _recorded(rights: Rights, who: Principal, request: AccessRequest, found: tuple[bool, str]) -> tuple[bool, str]:
-    """Record which right a node used, or what it was denied."""
+    """Record the right that a node used or was denied."""
     if found[0]:
         rights.used(_right(who.role, found[1], request.action))
     else:
@@ -89,7 +90,7 @@ def _recorded(rights: Rights, who: Principal, request: AccessRequest, found: tup
 
 
 def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> AccessRequest | None:
-    """The use of the key that an object of an encrypted bucket needs, through S3."""
+    """Return the request through S3 to use the key of an encrypted bucket's object."""
     use = {"s3:GetObject": "kms:Decrypt", "s3:PutObject": "kms:GenerateDataKey"}.get(request.action)
     key = key_of(store, bucket_name) if use else None
     if not use or not key:
@@ -99,7 +100,7 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
 
 
 def rights_of(store: Store, role: str) -> Iterator[str]:
-    """The name of each action of each statement in a role's own policies."""
+    """Return the name of each action in each statement of a role's own policies."""
     for document in role_policies(store, role):
         statements = json.loads(document)["Statement"]
         for statement in statements if isinstance(statements, list) else [statements]:
@@ -113,7 +114,7 @@ def _right(role: str, sid: str, action: str) -> str:
 
 
 def key_of(store: Store, bucket_name: str) -> str | None:
-    """The ARN of the customer managed key that encrypts a bucket's objects; None where there is none."""
+    """Return the ARN of the customer managed key that encrypts a bucket's objects, or None."""
     for kind in _ENCRYPTIONS:
         for one in store.list(kind):
             plain = one.plain
@@ -126,7 +127,7 @@ def key_of(store: Store, bucket_name: str) -> str | None:
 
 
 def role_policies(store: Store, role: str) -> Iterator[str]:
-    """The documents of all policies of a role."""
+    """Return the documents of all policies of a role."""
     found = store.find("aws:iam/role:Role", role)
     if found is None:
         return
@@ -145,7 +146,7 @@ def role_policies(store: Store, role: str) -> Iterator[str]:
 
 
 def put_context(headers: Mapping[str, str]) -> dict[str, str]:
-    """The context keys of an upload that bucket policies test."""
+    """Return the context keys of an upload that bucket policies test."""
     names = {
         "x-amz-server-side-encryption": "s3:x-amz-server-side-encryption",
         "x-amz-server-side-encryption-aws-kms-key-id": "s3:x-amz-server-side-encryption-aws-kms-key-id",
@@ -156,7 +157,7 @@ def put_context(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def lock_of(store: Store, bucket_name: str) -> tuple[str, float] | None:
-    """(mode, seconds) of a bucket's default retention."""
+    """Return (mode, seconds) of a bucket's default retention."""
     for kind in _LOCKS:
         for one in store.list(kind):
             if one.id.split(",")[0] == bucket_name:
@@ -167,6 +168,6 @@ def lock_of(store: Store, bucket_name: str) -> tuple[str, float] | None:
 
 
 def locked(store: Store, bucket_name: str, found: StoredObject | None) -> bool:
-    """Whether an object may not be deleted yet."""
+    """Return whether an object cannot be deleted yet."""
     lock = lock_of(store, bucket_name)
     return bool(found and lock and time.time() < found.modified + lock[1])

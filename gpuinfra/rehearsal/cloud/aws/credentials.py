@@ -1,7 +1,7 @@
-"""Keys that the stand-in issued, and their principals.
+"""Access keys that the stand-in issues, and their principals.
 
-Keys are random, kept in the store, and valid here only. The operator has a fixed pair. An instance gets its role's keys
-from the metadata service, for an hour, and new ones before they end.
+Keys are random, stored in the store, and valid only in the rehearsal. The operator has a fixed pair. An instance gets
+its role's keys from the metadata service, which are valid for an hour and renewed before they expire.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LIFETIME_S = 3600
 _RENEW_S = 600
-"""An instance gets new keys this long before the old ones end, as on EC2 (at least five minutes)."""
+"""How long before expiration an instance gets new keys, as on EC2 (at least five minutes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One pair of keys."""
+    """One key pair."""
 
     id: str
     secret: str
@@ -49,7 +49,7 @@ class Key:
 
 
 def operator(store: Store) -> Key:
-    """The operator's keys."""
+    """Return the operator's keys."""
     with store.change():
         known = store.get("credential", "operator")
         if known is None:
@@ -62,7 +62,7 @@ def operator(store: Store) -> Key:
 
 
 def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, Any]] | None:
-    """(keys of an instance's role, times of issue and end); None where it has no role."""
+    """Return (keys of an instance's role, issue time, expiration time), or None if the instance has no role."""
     role = role_of(store, instance)
     if role is None:
         return None
@@ -81,7 +81,7 @@ def of_instance(store: Store, instance: dict[str, Any]) -> tuple[Key, dict[str, 
 
 
 def by_id(store: Store, key_id: str) -> Key | None:
-    """The pair of keys with this id."""
+    """Return the key pair with this ID."""
     known = store.get("key", key_id)
     if known is None:
         return None
@@ -98,7 +98,7 @@ def by_id(store: Store, key_id: str) -> Key | None:
 
 
 def role_of(store: Store, instance: dict[str, Any]) -> Resource | None:
-    """The role of an instance's profile."""
+    """Return the role of an instance's profile."""
     named = instance["profile"].get("name") or str(instance["profile"].get("arn") or "").rsplit("/", 1)[-1]
     profile = store.find("aws:iam/instanceProfile:InstanceProfile", named) if named else None
     role = profile.plain.get("role") if profile else None

@@ -1,10 +1,10 @@
-"""Derives `replacements.json` from CloudFormation's resource schemas: the inputs that cannot be changed after creation.
+"""Derives `replacements.json` from CloudFormation's resource schemas: the inputs that force replacement.
 
     python -m gpuinfra.rehearsal.cloud.aws.derive
 
-The schemas come with the package cfn-lint; their `createOnlyProperties` are AWS's own statement. CloudFormation and Pulumi
-divide services into types differently and name some properties differently, so only properties that map by name, or by the small
-tables below, are used. `replacements.py` holds the other ones, with their sources.
+The schemas are part of the package cfn-lint and list these inputs as `createOnlyProperties`. CloudFormation and Pulumi
+use different types and property names for some services, so only properties that map by name, or by the small tables
+below, are used. `replacements.py` holds the remaining properties, with their sources.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES = {
 
 
 def derive() -> dict[str, Any]:
-    """Type -> inputs that force a replacement."""
+    """Return the inputs that force replacement, by type."""
     schemas = _schemas()
     aws = sdk("aws")
     table = {}
@@ -100,7 +100,7 @@ def _properties(aws: Sdk, token: str, schema: dict) -> list[str]:
 
 
 def _lower(name: str) -> str:
-    """`VPCZoneIdentifier` as `vpcZoneIdentifier`."""
+    """Convert `VPCZoneIdentifier` to `vpcZoneIdentifier`."""
     run = len(name) - len(name.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
     head = max(1, run - 1) if run < len(name) else run
     return name[:head].lower() + name[head:]

@@ -1,4 +1,4 @@
-"""Auto Scaling groups and launch templates as the fleet sees them."""
+"""Auto Scaling groups and launch templates for the fleet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "aws:autoscaling/group:Group"
 
 
 def template_of(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The launch template that a group names, in either of the two places where it can: id or name, and version."""
+    """Return the launch template (ID or name, and version) from either of the two inputs that can specify it."""
     if mixed := inputs.get("mixedInstancesPolicy"):
         named = (mixed.get("launchTemplate") or {}).get("launchTemplateSpecification") or {}
         return {
@@ -34,7 +34,7 @@ def template_of(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve_template(store: Store, inputs: dict[str, Any], region: str) -> tuple[Resource, int, dict[str, Any]] | None:
-    """(template, number of the version, contents of the version); None where it does not exist."""
+    """Return (template, version number, contents of the version), or None if the template does not exist."""
     named = template_of(inputs)
     found = store.find(TEMPLATE, str(named.get("id"))) if named.get("id") else None
     if found is None and named.get("name"):
@@ -53,24 +53,24 @@ def resolve_template(store: Store, inputs: dict[str, Any], region: str) -> tuple
 
 
 def desired(inputs: dict[str, Any]) -> int:
-    """How many instances a group wants."""
+    """Return the desired number of instances of a group."""
     wanted = inputs.get("desiredCapacity")
     return int(wanted) if wanted is not None else int(inputs.get("minSize") or 0)
 
 
 def tags_of(inputs: dict[str, Any]) -> dict[str, str]:
-    """The group's tags that its instances carry."""
+    """Return the group's tags that propagate to its instances."""
     return {tag["key"]: str(tag["value"]) for tag in inputs.get("tags") or [] if tag.get("propagateAtLaunch")}
 
 
 def cluster_and_pool(group: Resource) -> tuple[str, str]:
-    """Cluster and pool by the group's tags. A group without them is its own pool."""
+    """Return the cluster and the pool from the group's tags. A group without these tags is its own pool."""
     tags = tags_of(group.plain)
     return tags.get("gpuinfra:cluster", "cluster"), tags.get("gpuinfra:pool") or group.id
 
 
 def kind_of(store: Store, group: Resource) -> str:
-    """The capacity kind: reserved, block, on_demand or spot."""
+    """Return the capacity kind: reserved, block, on_demand or spot."""
     inputs = group.plain
     resolved = resolve_template(store, inputs, group.region)
     template = resolved[2] if resolved else {}
@@ -85,7 +85,7 @@ def kind_of(store: Store, group: Resource) -> str:
 
 
 def reservations_of(inputs: dict[str, Any], template: dict[str, Any]) -> list[str]:
-    """Ids of the reservations that the group or its template targets."""
+    """Return the IDs of the reservations that the group or its template targets."""
     own = (inputs.get("capacityReservationSpecification") or {}).get("capacityReservationTarget") or {}
     below = (template.get("capacityReservationSpecification") or {}).get("capacityReservationTarget") or {}
     named = [*(own.get("capacityReservationIds") or []), *(own.get("capacityReservationResourceGroupArns") or [])]
@@ -94,14 +94,14 @@ def reservations_of(inputs: dict[str, Any], template: dict[str, Any]) -> list[st
 
 
 def machine_of(inputs: dict[str, Any], template: dict[str, Any]) -> str:
-    """The machine type: the first override, else the template's."""
+    """Return the machine type: the first override, otherwise the template's machine type."""
     overrides = ((inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}).get("overrides") or []
     chosen = next((one["instanceType"] for one in overrides if one.get("instanceType")), None)
     return str(chosen or template.get("instanceType") or "")
 
 
 def instance_tags(template: dict[str, Any]) -> dict[str, str]:
-    """The tags that a template gives to its instances."""
+    """Return the tags that a template assigns to its instances."""
     found: dict[str, str] = {}
     for spec in template.get("tagSpecifications") or []:
         if spec.get("resourceType") == "instance":
@@ -110,7 +110,7 @@ def instance_tags(template: dict[str, Any]) -> dict[str, str]:
 
 
 class AutoScaling(GroupKind):
-    """AWS's groups, with the texts of EC2 Auto Scaling."""
+    """AWS groups, with the messages of EC2 Auto Scaling."""
 
     cloud = "aws"
     tokens = (GROUP,)
@@ -121,7 +121,8 @@ class AutoScaling(GroupKind):
     lost = "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
-        """By the group's inputs. An instance refresh ends as many instances at once as its minimum of healthy ones allows."""
+        """Return the desired state from the group's inputs. The minimum healthy percentage of an instance refresh
+        limits how many instances are terminated at once."""
         inputs = group.plain
         cluster, pool = cluster_and_pool(group)
         healthy = ((inputs.get("instanceRefresh") or {}).get("preferences") or {}).get("minHealthyPercentage")
@@ -200,7 +201,8 @@ class AutoScaling(GroupKind):
         }
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """During an instance refresh: the instances of another template or version. The refresh ends when none is left."""
+        """During an instance refresh, return the instances of another template or version. The refresh ends when none
+        remain."""
         key = f"{group.region}:{group.id}"
         if cloud.store.get("refresh", key) is None:
             return []
@@ -212,12 +214,12 @@ class AutoScaling(GroupKind):
         return found
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """By the version of the template, oldest first, then the newest instance."""
+        """Order by template version, oldest first, then by the newest instance."""
         return sorted(have, key=lambda one: (one["template_version"], -one["launched"], one["id"]))
 
 
 def _zone(cloud: Cloud, group: Resource, inputs: dict[str, Any], have: Sequence[Instance]) -> tuple[str, str, str]:
-    """(zone name, zone id, subnet) of the next instance: the group's subnets in turn."""
+    """Return (zone name, zone ID, subnet) of the next instance. The group's subnets are used in turn."""
     subnets = inputs.get("vpcZoneIdentifiers") or []
     if not subnets:
         name = (inputs.get("availabilityZones") or [places.zones(group.region)[0][0]])[0]

@@ -1,4 +1,5 @@
-"""Ids and ARNs of AWS resources. A resource that AWS identifies by the name its owner chose (bucket, role, log group) has that name as its id."""
+"""IDs and ARNs of AWS resources. The ID of a resource that AWS identifies by a user-defined name (bucket, role, log
+group) is that name."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from gpuinfra.rehearsal.cloud.core.ids import Count, class_name, counted, fill, 
 ACCOUNT = "000000000000"
 OPERATOR = f"arn:aws:iam::{ACCOUNT}:user/standin-operator"
 
-# EC2-style ids: prefix by type. From the "ID" examples of the EC2, FSx and VPC API references, read 2026-11-21.
+# EC2-style IDs: prefix by type. From the "ID" examples of the EC2, FSx and VPC API references, read 2026-11-21.
 PREFIXES = {
     "aws:ec2/vpc:Vpc": "vpc",
     "aws:ec2/subnet:Subnet": "subnet",
@@ -53,8 +54,8 @@ PREFIXES = {
     "aws:ec2transitgateway/transitGateway:TransitGateway": "tgw",
 }
 
-# Types whose id in pulumi_aws is one of their inputs: the bucket's name, the role's name ... From the "Import"
-# section of each resource's documentation (registry of the AWS provider 7.x), read 2026-11-21.
+# Types whose ID in pulumi_aws is one of their inputs, such as the name of a bucket or a role. From the "Import" section
+# of each resource's documentation (registry of the AWS provider 7.x), read 2026-11-21.
 NAMED = {
     "aws:autoscaling/group:Group": "name",
     "aws:ec2/placementGroup:PlacementGroup": "name",
@@ -80,7 +81,7 @@ NAMED = {
     "aws:dynamodb/table:Table": "name",
 }
 
-# Types whose id is made of inputs ({} = an input), such as that of the resource they belong to. Same source.
+# Types whose ID is composed of inputs ({} = an input), such as the ID of the parent resource. Same source.
 PARTS = {
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
@@ -91,7 +92,7 @@ PARTS = {
     "aws:ec2/vpcEndpointPolicy:VpcEndpointPolicy": "{vpcEndpointId}",
     "aws:kms/keyPolicy:KeyPolicy": "{keyId}",
     "aws:budgets/budget:Budget": ACCOUNT + ":{name}",
-    # Their names are unique in their group only; this is the form of their import ids.
+    # The names are unique only in their group. This is the format of their import IDs.
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",
     "aws:autoscaling/lifecycleHook:LifecycleHook": "{autoscalingGroupName}/{name}",
     "aws:cfg/recorderStatus:RecorderStatus": "{name}",
@@ -99,8 +100,9 @@ PARTS = {
     "aws:ebs/encryptionByDefault:EncryptionByDefault": ACCOUNT,
 }
 
-# ARN by type: service and resource part; {id} is the id, {name} an input, region and account come in by themselves.
-# `g` drops the region (IAM), `b` region and account (S3). AWS service authorization reference, read 2026-11-21.
+# ARN by type: service and resource part. {id} is the ID and {name} an input. Region and account are added
+# automatically. `g` drops the region (IAM), `b` region and account (S3). AWS service authorization reference, read
+# 2026-11-21.
 _ARNS = {
     "aws:s3/bucket:Bucket": ("s3", "{id}", "b"),
     "aws:s3/bucketV2:BucketV2": ("s3", "{id}", "b"),
@@ -136,13 +138,13 @@ _ARN_IDS = frozenset({
     "aws:autoscaling/notification:Notification", "aws:secretsmanager/secret:Secret", "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
     "aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup", "aws:lb/listener:Listener", "aws:sns/topicSubscription:TopicSubscription",
 })  # fmt: skip
-"""Types whose id is their ARN."""
+"""Types whose ID is their ARN."""
 
 _UUIDS = frozenset({"aws:kms/key:Key", "aws:kms/replicaKey:ReplicaKey"})
 
 
 def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
-    """The id of a new AWS resource."""
+    """Return the ID of a new AWS resource."""
     if prefix := PREFIXES.get(token):
         return f"{prefix}-{hexa(count(prefix), 17)}"
     if (key := NAMED.get(token)) and isinstance(inputs.get(key), str):
@@ -160,7 +162,7 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any], region: str, count:
 
 
 def arn_of(token: str, id: str, inputs: Mapping[str, Any], region: str) -> str:
-    """The ARN of an AWS resource."""
+    """Return the ARN of an AWS resource."""
     if id.startswith("arn:"):
         return id
     service, shape, scope = _ARNS.get(token, (module(token), kebab(class_name(token)) + "/{id}", ""))

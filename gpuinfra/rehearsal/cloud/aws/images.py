@@ -1,8 +1,8 @@
-"""Machine images. The store keeps the name by which an id was looked up.
+"""Machine images. The store records the name with which each ID was looked up.
 
-The id of a real image does not describe its content. The result of a lookup (a public parameter, `getAmi`) is stored with the name
-of the lookup, which tells the operating system and whether the image contains driver and fabric.
-An id without a lookup is taken for a plain Ubuntu 22.04.
+The ID of a real image does not describe its content. The result of a lookup (a public parameter, `getAmi`) is stored
+with the name of the lookup, which determines the operating system and whether the image contains driver and fabric. An
+ID without a lookup is treated as a plain Ubuntu 22.04 image.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Image:
 
 
 def image_id(store: Store, name: str, region: str) -> str:
-    """The id of the image that a lookup of `name` returns."""
+    """Return the ID of the image that a lookup of `name` returns."""
     id = "ami-" + hashlib.sha256(f"{region} {name}".encode()).hexdigest()[:17]
     store.put("image", id, {"name": name})
     return id
 
 
 def image_of(store: Store, id: str) -> Image:
-    """The content of an image, by its id."""
+    """Return the content of an image by its ID."""
     known = store.get("image", id) or {}
     name = str(known.get("name") or id.removeprefix("resolve:ssm:"))
     version = re.search(r"ubuntu[-/\w]*?[-/](\d\d\.\d\d)", name)

@@ -1,8 +1,8 @@
 """The calls that the AWS provider makes for an operation, with the resources and context keys that IAM evaluates.
 
-The table is that of the generated policies (`gpuinfra/clouds/aws/resources.py`), so a rehearsal does not prove that the table is right; tests
-compare it with CloudFormation's schemas and botocore's operations. A rehearsal proves that the names, tags, regions and services in the policies
-are those of the resources that are created, and that no operation is made that the plan did not announce.
+The generated policies use the same table (`gpuinfra/clouds/aws/resources.py`), so a rehearsal cannot verify the table.
+Tests compare it with CloudFormation's schemas and botocore's operations. A rehearsal verifies that the names, tags,
+regions and services in the policies match the created resources, and that all operations are part of the plan.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _TAGGED_BY = {
     "ec2/route:Route": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
     "ec2/routeTableAssociation:RouteTableAssociation": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
 }
-"""Types without tags of their own -> the type and the input of the resource whose tags count."""
+"""Maps types without their own tags to the type and the input of the resource whose tags apply."""
 
 
 def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
-    """The calls of an operation. A creation and a change also read the resource."""
+    """Return the calls of an operation. Creations and updates also read the resource."""
     kind = token.removeprefix("aws:")
     row = ACTIONS.get(token)
     if row is None:
@@ -62,7 +62,8 @@ def required(
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
-    """The caller's identity needs no permission. A parameter is read by its name; AWS's own parameters have no account."""
+    """Return the calls of a function. The caller's identity needs no permission. A parameter is read by its name.
+    Public AWS parameters have no account."""
     if token == "aws:ssm/getParameter:getParameter":
         name = str(args.get("name"))
         where = f"{region}:" if name.startswith("/aws/service/") else f"{region}:{ACCOUNT}"
@@ -73,12 +74,12 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
 
 
 def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-    """By the logic of IAM."""
+    """Evaluate the policies as IAM does."""
     return policy.decide(request, documents)
 
 
 def denial(request: AccessRequest, reason: str) -> CloudError:
-    """As the services word it; EC2 has its own code."""
+    """Return the denial in the service's wording. EC2 has its own error code."""
     service, _, call = request.action.partition(":")
     code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
     text = f"User: {request.principal} is not authorized to perform: {request.action} on resource: {request.resource} {reason}"
@@ -86,7 +87,7 @@ def denial(request: AccessRequest, reason: str) -> CloudError:
 
 
 def http(action: str, resource: str, region: str) -> list[AccessRequest]:
-    """A request that an SDK signs with the operator's keys. Objects of an encrypted bucket need the key as well."""
+    """Check a request that an SDK signs with the operator's keys. Objects of an encrypted bucket also require the key."""
     found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
     if action in ("s3:GetObject", "s3:PutObject"):
         use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
@@ -95,7 +96,8 @@ def http(action: str, resource: str, region: str) -> list[AccessRequest]:
 
 
 def _holds(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a word's condition holds: the input is given, or on a change differs. `-tags` means that a tag is removed."""
+    """Return whether the condition of a word holds: the input is present or, on an update, differs. `-tags` means that
+    a tag is removed."""
     _, _, key = word.partition("?")
     if not key:
         return True
@@ -107,7 +109,7 @@ def _holds(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, 
 
 
 def _keys(tags: Any) -> set[str]:
-    """The keys of tags, which Auto Scaling writes as a list."""
+    """Return the tag keys. Auto Scaling writes tags as a list."""
     return {str(one.get("key")) for one in tags} if isinstance(tags, list) else set(tags or {})
 
 
@@ -129,7 +131,7 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
-    """The ARNs of the resources that a call concerns."""
+    """Return the ARNs of the resources that a call concerns."""
     account, where = ACCOUNT, f"{region}:{ACCOUNT}"
     name = str(inputs.get("name") or id)
     if action == "iam:PassRole":
@@ -165,7 +167,7 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
 
 
 def _passed(store: Store, kind: str, inputs: Mapping[str, Any]) -> Iterator[str]:
-    """The roles that an operation passes to a service."""
+    """Return the roles that an operation passes to a service."""
     roles = [inputs.get(key) for key in ("iamRoleArn", "cloudWatchLogsRoleArn") if inputs.get(key)]
     if kind == "iam/instanceProfile:InstanceProfile" and inputs.get("role"):
         roles.append(f"arn:aws:iam::{ACCOUNT}:role/{inputs['role']}")

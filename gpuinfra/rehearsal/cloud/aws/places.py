@@ -1,7 +1,7 @@
 """Zones of AWS regions in the stand-in's account.
 
-Zone ids are the same in all accounts; names differ between accounts. Here the names are shifted by one letter, so that a program
-that takes `us-east-1a` for `use1-az1` fails in a rehearsal.
+Zone IDs are the same in all accounts, but zone names differ. Here the names are shifted by one letter, so that a
+program that assumes `us-east-1a` is `use1-az1` fails in a rehearsal.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from gpuinfra.clouds.aws.regions import PREFIXES
 
 _ZONES = {"us-east-1": 6, "us-west-2": 4, "ap-northeast-1": 4, "ap-northeast-2": 4}
-"""Regions with more than three zones. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html, read 2026-11-21."""
+"""Regions with more than three zones.
+https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html, read 2026-11-21."""
 
 
 def zones(region: str) -> list[tuple[str, str]]:
-    """(name, id) of each zone: `("us-east-1b", "use1-az1")`."""
+    """Return (name, ID) of each zone: `("us-east-1b", "use1-az1")`."""
     count = _ZONES.get(region, 3)
     prefix = PREFIXES.get(region, region.replace("-", ""))
     pairs = [(f"{region}{'abcdef'[number % count]}", f"{prefix}-az{number}") for number in range(1, count + 1)]
@@ -29,7 +30,8 @@ def zone_id(region: str, name: str) -> str | None:
 
 
 def offered(machine: str, region: str) -> list[tuple[str, str]]:
-    """(name, id) of the zones that offer a machine type. A type without a record in the catalog is offered in all zones."""
+    """Return (name, ID) of the zones that offer a machine type. A type without a catalog record is offered in all
+    zones."""
     from gpuinfra.clouds.aws.catalog import MACHINES
 
     record = MACHINES.get(machine)

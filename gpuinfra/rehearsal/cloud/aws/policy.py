@@ -1,9 +1,9 @@
-"""Evaluates IAM policies, as far as nodes and operators need it.
+"""Evaluates the subset of IAM policies that nodes and operators use.
 
-Implemented: Effect, Action, NotAction, Resource, NotResource, Principal, policy variables and the condition operators below. An explicit
-deny wins, and without an allow a request is denied. A condition operator that is not implemented never allows and always denies, so a gap
-shows as a denial. Loopback replaces TLS, so `aws:SecureTransport` is true. Not implemented: permission boundaries, session policies and
-organization policies.
+Implemented: Effect, Action, NotAction, Resource, NotResource, Principal, policy variables and the condition operators
+below. An explicit deny takes precedence. Requests are denied by default. A condition operator that is not implemented
+never allows and always denies, so gaps appear as denials. Loopback replaces TLS, so `aws:SecureTransport` is true. Not
+implemented: permission boundaries, session policies and organization policies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 
 
 def decide(request: AccessRequest, identity: Iterable[str], resource: Iterable[str] = ()) -> tuple[bool, str]:
-    """(allowed, statement or reason), given the policies of the caller and of the resource in JSON."""
+    """Return (allowed, statement or reason) from the caller's and the resource's JSON policies."""
     allowed = ""
     for documents, is_resource in ((identity, False), (resource, True)):
         for document in documents:

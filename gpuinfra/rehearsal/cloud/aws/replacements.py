@@ -1,6 +1,7 @@
-"""Which inputs of AWS resources replace the resource: CloudFormation's statement in `replacements.json`, and where the provider differs from it.
+"""Lists the inputs that force replacement of an AWS resource.
 
-`derive.py` writes `replacements.json`.
+`replacements.json` holds CloudFormation's list, which `derive.py` writes. This module adds the differences in the
+Pulumi provider.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from gpuinfra.rehearsal.cloud.core.sdk import Property
 
 TABLE = Path(__file__).parent / "replacements.json"
 
-# Inputs that replace although CloudFormation's schema does not list them, because CloudFormation names them differently
-# or has no such type. Read from the documentation of the AWS provider 7.x in the installed SDK, and from the API
-# reference where an update call has no such member. Read 2026-11-21.
+# Inputs that force replacement but are not in CloudFormation's schema, because CloudFormation names them differently or
+# has no such type. From the documentation of the AWS provider 7.x in the installed SDK, and from the API reference
+# where an update call has no such member. Read 2026-11-21.
 _FORCED: dict[str, tuple[str, ...]] = {
     "aws:ec2/vpc:Vpc": ("ipv6NetmaskLength",),
     "aws:ec2/eip:Eip": ("domain", "publicIpv4Pool"),
@@ -53,11 +54,12 @@ _FORCED: dict[str, tuple[str, ...]] = {
 
 
 _IN_PLACE = {"aws:ec2/routeTableAssociation:RouteTableAssociation": {"routeTableId"}}
-"""Inputs that CloudFormation replaces and the provider changes in place (ReplaceRouteTableAssociation)."""
+"""Inputs that force replacement in CloudFormation but that the provider updates in place
+(ReplaceRouteTableAssociation)."""
 
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
-    """The inputs of a type whose change replaces the resource."""
+    """Return the inputs of a type whose change replaces the resource."""
     found = {*_derived().get(token, ()), *_FORCED.get(token, ()), *re.findall(r"\{(\w+)\}", PARTS.get(token, ""))}
     if token in NAMED:
         found.add(NAMED[token])

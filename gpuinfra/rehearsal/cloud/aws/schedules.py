@@ -1,8 +1,8 @@
-"""Scheduled actions of Auto Scaling groups: they change the group's sizes at their time.
+"""Scheduled actions of Auto Scaling groups: they change the group's sizes at scheduled times.
 
 The engine does not see this change, as on AWS, so a program with a schedule ignores changes of the capacity.
-Recurrences are not played, because a rehearsal ends before they recur.
-A rehearsal as of another day runs the actions of that day, at the current time of day.
+Recurrences are not simulated, because a rehearsal ends before they recur.
+A rehearsal for another day runs the actions of that day, at the current time of day.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEDULE = "aws:autoscaling/schedule:Schedule"
 
 
 def run_due(store: Store) -> None:
-    """Run every action that is due and has not run."""
+    """Run all actions that are due and have not run."""
     for action in store.list(SCHEDULE):
         start = action.plain.get("startTime")
         if start and _moment(str(start)) <= _now() and _is_new(store, action):
@@ -27,7 +27,7 @@ def run_due(store: Store) -> None:
 
 
 def run(store: Store, name: str) -> bool:
-    """Run an action now, by its name or id. False where none exists."""
+    """Run an action now, by its name or ID. Returns False if it does not exist."""
     found = [one for one in store.list(SCHEDULE) if name in (one.id, one.plain.get("scheduledActionName"))]
     for action in found:
         _apply(store, action)
@@ -35,7 +35,7 @@ def run(store: Store, name: str) -> bool:
 
 
 def _is_new(store: Store, action: Resource) -> bool:
-    """Whether the action has not run with its current inputs. An action with a new time runs again."""
+    """Return whether the action has not yet run with its current inputs. An action with a new time runs again."""
     return store.get("scheduled", f"{action.region}:{action.id}") != action.plain
 
 
@@ -46,7 +46,7 @@ def _apply(store: Store, action: Resource) -> None:
         group = store.find(GROUP, str(wanted.get("autoscalingGroupName")), action.region)
         if group is None:
             return
-        # The provider writes -1 for a size that stays as it is.
+        # The provider writes -1 for a size that does not change.
         change = {
             key: int(wanted[key])
             for key in ("minSize", "maxSize", "desiredCapacity")
@@ -56,7 +56,7 @@ def _apply(store: Store, action: Resource) -> None:
 
 
 def _now() -> float:
-    """The current time of day, on the day of the rehearsal."""
+    """Return the current time of day on the day of the rehearsal."""
     return time.time() + (today() - date.today()).total_seconds()
 
 

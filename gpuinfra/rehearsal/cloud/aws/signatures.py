@@ -1,7 +1,7 @@
-"""Verifies AWS Signature Version 4: botocore signs a received request again, and the signatures have to be equal.
+"""Verifies AWS Signature Version 4: botocore signs a received request again, and the signatures must match.
 
-Both forms are verified: signed headers, and presigned URLs. What botocore does not check is checked here: the date, the session token,
-the scope of the credential, and the body's hash where the client promises one.
+Supports signed headers and presigned URLs. This module also checks what botocore does not: the date, the session token,
+the scope of the credential, and the hash of the body if the client sends one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request
 
 WINDOW_S = 15 * 60
-"""How far the date of a request may be from now, in either direction."""
+"""Maximum difference between the date of a request and the current time, in either direction."""
 
 _HEADER = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^,\s]+),\s*SignedHeaders=([^,\s]+),\s*Signature=([0-9a-f]{64})")
 
@@ -36,7 +36,7 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class _Claim:
-    """What a request says about its signature."""
+    """The signature data in a request."""
 
     credential: str
     signed: list[str]
@@ -48,7 +48,7 @@ class _Claim:
 
 
 def verify(request: Request, find: Callable[[str], Key | None], *, s3: bool = False) -> Verified:
-    """Identify the key that signed a request. Raises CloudError in AWS's words where the signature is not valid."""
+    """Identify the key that signed a request. Raises CloudError with AWS's message if the signature is invalid."""
     claim = _presigned(request) if "X-Amz-Signature=" in request.raw_query else _headed(request)
     parts = claim.credential.split("/")
     if len(parts) != 5 or parts[4] != "aws4_request":
@@ -117,7 +117,7 @@ def _check_date(claim: _Claim, day: str, key: Key) -> None:
 
 
 def _signature(request: Request, claim: _Claim, key: Key, region: str, service: str, s3: bool) -> str:
-    """The signature that botocore gives to this request with this key."""
+    """Return the signature that botocore computes for this request with this key."""
     from botocore import auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
@@ -129,7 +129,7 @@ def _signature(request: Request, claim: _Claim, key: Key, region: str, service: 
         (True, True): auth.S3SigV4QueryAuth,
     }
     signer = kinds[s3, claim.presigned](Credentials(key.id, key.secret), service, region)
-    # Clients escape paths and queries differently on the wire; what they sign is escaped in one way.
+    # Clients escape paths and queries differently in the request. The signed form is always escaped in one way.
     pairs = [part.partition("=")[::2] for part in request.raw_query.split("&") if part]
     again = AWSRequest(
         method=request.method,

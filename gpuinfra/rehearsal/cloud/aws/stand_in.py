@@ -1,4 +1,4 @@
-"""What the stand-in plays differently for AWS."""
+"""AWS extensions of the stand-in."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Aws(StandIn):
     permissions = operator
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
-        """A counted id, an ARN, or the inputs that the id is made of."""
+        """Return a counted ID, an ARN, or the inputs that form the ID."""
         return ids.new_id(token, name, inputs, region, count)
 
     def own_names(self, token: str) -> list[str]:
-        """The one input that is the id, for types that have one."""
+        """Return the one input that is the ID, for types that have one."""
         return [ids.NAMED.get(token, "name")]
 
     def generated_name(self, token: str, name: str, digest: str) -> str:
-        """Aliases of keys have a prefix."""
+        """Return the name. Key aliases have a prefix."""
         made = super().generated_name(token, name, digest)
         return f"alias/{made}" if token == "aws:kms/alias:Alias" else made
 
@@ -55,16 +55,16 @@ class Aws(StandIn):
         return replacements.forced(token, inputs)
 
     def split_import_id(self, id: str) -> tuple[str, str]:
-        """`<id>@<region>`."""
+        """Split `<id>@<region>`."""
         bare, _, region = id.rpartition("@")
         return (bare, region) if bare else (id, "")
 
     def is_real_id(self, id: str) -> bool:
-        """Ids of this stand-in have at least eight zeros after the prefix."""
+        """Return whether an ID is real. Stand-in IDs have at least eight zeros after the prefix."""
         return id.startswith(_ID_PREFIXES) and not re.search(r"-0{8}", id)
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
-        """ARNs, the region and the account."""
+        """Return ARNs, the region and the account."""
         if name == "arn" and len(path) == 1:
             return ids.arn_of(about.token, about.id, about.inputs, about.region)
         if name == "region":
@@ -79,7 +79,8 @@ class Aws(StandIn):
         return None
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Instance metadata; every path without a prefix belongs to S3, STS, EC2 and Auto Scaling, because AWS's SDKs know one endpoint."""
+        """Return the services. Paths without a prefix belong to S3, STS, EC2 and Auto Scaling, because the AWS SDKs use
+        one endpoint."""
         from gpuinfra.rehearsal.cloud.aws.http.metadata import Metadata
         from gpuinfra.rehearsal.cloud.aws.http.objects import Objects
         from gpuinfra.rehearsal.cloud.aws.http.query import Queries
@@ -91,12 +92,12 @@ class Aws(StandIn):
         }
 
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
-        """A pair of keys."""
+        """Return a key pair."""
         key = credentials.operator(cloud.store)
         return {"access_key_id": key.id, "secret_access_key": key.secret}
 
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
-        """Each action of each statement in the policies of the nodes' roles."""
+        """Return each action of each statement in the policies of the nodes' roles."""
         for role in {role.id for one in nodes if (role := credentials.role_of(store, one))}:
             yield from access.rights_of(store, role)
 
@@ -104,7 +105,7 @@ class Aws(StandIn):
         schedules.run_due(cloud.store)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
-        """POST `schedule` `{"name"}`: run a group's scheduled action now."""
+        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now."""
 
         def schedule(asked: dict[str, Any]) -> dict[str, Any]:
             if not schedules.run(cloud.store, str(asked["name"])):

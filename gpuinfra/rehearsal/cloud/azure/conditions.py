@@ -1,8 +1,8 @@
-"""Conditions of role assignments: Azure's attribute-based language, as far as requests about blobs need it.
+"""Conditions of role assignments: the subset of Azure's attribute-based language that blob requests need.
 
 Supported: AND, OR, ! and parentheses, ActionMatches, and comparisons of one @Resource or @Request attribute with one or
-several texts. An attribute that a request does not have compares as false. A condition that cannot be parsed is false,
-so a gap shows as a denial. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, read 2026-11-21.
+several strings. A comparison with a missing attribute is false. A condition that cannot be parsed is false, so gaps
+appear as denials. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, read 2026-11-21.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _TOKEN = re.compile(
 
 
 def holds(condition: str, action: str, attributes: Mapping[str, str]) -> bool:
-    """Whether a condition is true for an action; `attributes` are those of the request (`containers:name`, `blobs:path`)."""
+    """Return whether a condition is true for an action. `attributes` contains the request's attributes
+    (`containers:name`, `blobs:path`)."""
     try:
         return _Reader(condition, action, attributes).whole()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Errors in Azure's words."""
+"""Azure errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError, CreatedButFailed
 
 
 class AzureError(CloudError):
-    """An API of Azure rejected a call."""
+    """An Azure API rejected a call."""
 
     def reported(self, doing: str) -> str:
         """`creating VirtualNetwork (net): Status=409 Code="..." Message="..."`."""
@@ -14,4 +14,4 @@ class AzureError(CloudError):
 
 
 class AzureCreatedButFailed(AzureError, CreatedButFailed):
-    """An operation failed after it had begun: the resource exists, in the state Failed."""
+    """An operation failed after it started. The resource exists in the state Failed."""

@@ -1,14 +1,15 @@
-"""Scale sets as the fleet sees them.
+"""Scale sets for the fleet.
 
 | Azure's term | here |
 | --- | --- |
-| `sku.capacity` | how many machines there should be |
-| the model | `model.py`; each machine records the model that it was brought to |
-| `upgradePolicy.mode` | what happens to machines of an older model: `upgrade.py` |
+| `sku.capacity` | desired number of machines |
+| the model | `model.py`; each machine records the model that was last applied |
+| `upgradePolicy.mode` | how machines with an older model are upgraded: `upgrade.py` |
 | `singlePlacementGroup` | at most 100 machines, one InfiniBand fabric |
 
-Codes and texts of errors from https://learn.microsoft.com/azure/virtual-machines/allocation-failure and from what people
-report (Azure/karpenter-provider-azure#761 and #892, Azure/AKS#1444, MicrosoftDocs/azure-docs#41402), read 2026-11-21; never seen from a real subscription.
+Codes and texts of errors from https://learn.microsoft.com/azure/virtual-machines/allocation-failure and from user
+reports (Azure/karpenter-provider-azure#761 and #892, Azure/AKS#1444, MicrosoftDocs/azure-docs#41402), read 2026-11-21;
+never seen from a real subscription.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RESERVATION = "azure-native:compute:CapacityReservation"
 
 
 def problems(cloud: Cloud, group: Resource) -> list[tuple[str, str, float]]:
-    """(code, text, time) of a scale set's current failures: its newest launch, and a rolling upgrade that stopped."""
+    """Return (code, message, time) of a scale set's current failures: its latest launch, and a stopped rolling upgrade."""
     found = []
     newest = next(iter(cloud.fleet.activities("", group.id)), None)
     if newest and newest["status"] == "Failed":
@@ -40,7 +41,7 @@ def problems(cloud: Cloud, group: Resource) -> list[tuple[str, str, float]]:
 
 
 class ScaleSets(GroupKind):
-    """Azure's groups, with the texts of the activity log. Machines are upgraded in place (`upgrade`)."""
+    """Azure groups, with the messages of the activity log. Machines are upgraded in place (`upgrade`)."""
 
     cloud = "azure"
     tokens = (model.GROUP,)
@@ -51,7 +52,7 @@ class ScaleSets(GroupKind):
     lost = "the machine's host failed, and the machine was deleted"
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
-        """By the inputs of the set; its tags name cluster and pool."""
+        """Return the desired state from the set's inputs. The tags contain the cluster and the pool."""
         inputs = group.plain
         tags = inputs.get("tags") or {}
         return View(
@@ -88,7 +89,7 @@ class ScaleSets(GroupKind):
         return None
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
-        """A machine as Azure describes it. Numbers of a set are never used twice."""
+        """Build a machine as Azure describes it. Machine numbers are never reused within a set."""
         inputs = group.plain
         tags = {key: str(value) for key, value in (inputs.get("tags") or {}).items()}
         serial = cloud.store.next("azure-vm")
@@ -113,11 +114,11 @@ class ScaleSets(GroupKind):
         }
 
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-        """Run scripts, read health and upgrade, as Azure does."""
+        """Run scripts, read the health and upgrade machines, as Azure does."""
         upgrade.tend(cloud, group, have)
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """The newest first, as the default scale-in policy within one zone."""
+        """Order by newest first, as the default scale-in policy does within one zone."""
         return sorted(have, key=lambda one: -one["index"])
 
 
@@ -125,14 +126,15 @@ KIND = ScaleSets()
 
 
 def _size(store: Store, group: str, machine: str) -> int | None:
-    """Machines of a type that the reservations of a reservation group hold; None where none of them was made here."""
+    """Return the number of machines of a type in a reservation group, or None if the rehearsal created none of its
+    reservations."""
     held = [one.plain.get("sku") or {} for one in store.list(RESERVATION) if inside(one.id, group)]
     sizes = [int(sku.get("capacity") or 0) for sku in held if sku.get("name") == machine]
     return sum(sizes) if sizes else None
 
 
 def _base36(number: int) -> str:
-    """Azure ends host names with six digits of base 36."""
+    """Return six base-36 digits, which Azure appends to host names."""
     digits = ""
     for _ in range(6):
         number, rest = divmod(number, 36)

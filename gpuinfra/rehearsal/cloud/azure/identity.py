@@ -1,6 +1,6 @@
-"""Identities on Azure, their access tokens, and what their roles allow them to do with blobs.
+"""Azure identities, their access tokens, and their role-based access to blobs.
 
-Tokens are random and kept in the store. A token is valid for an hour, one audience and one principal.
+Tokens are random and stored in the store. A token is valid for one hour, one audience and one principal.
 Role assignments are evaluated with their conditions (`conditions`).
 """
 
@@ -26,13 +26,14 @@ IDENTITY = "azure-native:managedidentity:UserAssignedIdentity"
 ASSIGNMENT = "azure-native:authorization:RoleAssignment"
 DEFINITION = "azure-native:authorization:RoleDefinition"
 OPERATOR = "00000000-0000-4000-8000-00000000000a"
-"""The operator's object id."""
+"""The operator's object ID."""
 LIFETIME_S = 3600
 _RENEW_S = 300
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
 _ROLES = {
-    # Data actions of Azure's own roles. https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/storage, read 2026-11-21.
+    # Data actions of Azure built-in roles.
+    # https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/storage, read 2026-11-21.
     "ba92f5b4-2d11-453d-a403-e96b0029c9fe": [f"{BLOBS}/{verb}" for verb in ("delete", "read", "write", "move/action", "add/action")],
     "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": [f"{BLOBS}/read"],
     "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": [f"{BLOBS}/*"],
@@ -41,7 +42,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The identity that a token was issued to."""
+    """The identity for which a token was issued."""
 
     object_id: str
     name: str
@@ -49,7 +50,7 @@ class Principal:
 
 
 def operator_secret(store: Store) -> str:
-    """The secret part of the operator's metadata address."""
+    """Return the secret part of the operator's metadata address."""
     with store.change():
         known = store.get("azure", "operator")
         if known is None:
@@ -59,13 +60,13 @@ def operator_secret(store: Store) -> str:
 
 
 def identities_of(store: Store, instance: dict[str, Any]) -> list[Resource]:
-    """The user-assigned identities of a machine."""
+    """Return the user-assigned identities of a machine."""
     wanted = {str(one).lower() for one in instance["identities"]}
     return [one for one in store.list(IDENTITY) if one.id.lower() in wanted]
 
 
 def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float]:
-    """(token, end). The same token is returned until shortly before its end."""
+    """Return (token, expiration time). Returns the existing token until shortly before it expires."""
     place = f"{principal.object_id} {audience.rstrip('/')}"
     with store.change():
         known = store.get("azure-issued", place)
@@ -84,7 +85,7 @@ def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float
 
 
 def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal:
-    """The identity of an Authorization header. Raises CloudError with the codes of Azure's services."""
+    """Return the identity of an Authorization header. Raises CloudError with the codes of the Azure services."""
     kind, _, token = header.partition(" ")
     known = store.get("azure-token", token) if kind == "Bearer" and token else None
     if known is None:
@@ -97,7 +98,7 @@ def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal
 
 
 def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attributes: dict[str, str]) -> bool:
-    """Whether a role of `who` at `place` (an ARM id) or above it allows one of the data actions."""
+    """Return whether a role of `who` at `place` (an ARM ID) or a parent scope allows one of the data actions."""
     for assignment in assignments(cloud.store, who.object_id, place):
         inputs = assignment.plain
         allowed = _data_actions(cloud.store, str(inputs.get("roleDefinitionId") or ""))
@@ -117,7 +118,7 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
 
 
 def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
-    """The role assignments of a principal that apply to a place."""
+    """Return the role assignments of a principal that apply to a scope."""
     for one in store.list(ASSIGNMENT):
         inputs = one.plain
         scope = "/" + str(inputs.get("scope") or "").strip("/")
@@ -130,7 +131,7 @@ def _within(place: str, scope: str) -> bool:
 
 
 def _data_actions(store: Store, definition: str) -> tuple[list[str], list[str]]:
-    """(data actions, excluded data actions) of a built-in or custom role."""
+    """Return (data actions, excluded data actions) of a built-in or custom role."""
     guid = definition.rsplit("/", 1)[-1].lower()
     if guid in _ROLES:
         return _ROLES[guid], []
@@ -149,5 +150,5 @@ def _matches(pattern: str, action: str) -> bool:
 
 
 def tenant() -> str:
-    """The tenant of all resources."""
+    """Return the tenant of all resources."""
     return SUBSCRIPTION

@@ -1,4 +1,4 @@
-"""Paths of Azure resources, built from the inputs that are segments of them."""
+"""Paths of Azure resources, built from the inputs that form their segments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, sdk
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 
-# ARM namespaces and collections whose spelling does not follow from the SDK's names. ARM template reference, read 2026-11-21.
+# ARM namespaces and collections whose spelling cannot be derived from the SDK's names. ARM template reference, read
+# 2026-11-21.
 _NAMESPACES = {
     "monitor": "Insights",
     "keyvault": "KeyVault",
@@ -35,7 +36,7 @@ _COLLECTIONS = {
 
 
 def new_id(token: str, name: str, inputs: Mapping[str, Any]) -> str:
-    """The path of a new Azure resource, as ARM writes it."""
+    """Return the path of a new Azure resource, as ARM writes it."""
     service, kind = module(token), class_name(token)
     parents, own_key = path_inputs(token)
     own = str(inputs.get(own_key) or name)
@@ -60,9 +61,11 @@ _SCOPES = ("scope", "resourceUri", "resourceScope", "resourceId")
 
 @cache
 def path_inputs(token: str) -> tuple[tuple[str, ...], str]:
-    """The inputs that are segments of the path: those of the parents, and the one that names the resource itself.
+    """Return the inputs that form the segments of the path: the inputs of the parents, and the input that names the
+    resource itself.
 
-    A resource's `get` function takes exactly the segments; the resource's own is the one that Pulumi can make up.
+    A resource's `get` function takes exactly these segments. Pulumi can generate only the segment of the resource
+    itself.
     """
     azure, kind = sdk("azure-native"), class_name(token)
     inputs = azure.resource(token).inputs

@@ -1,4 +1,4 @@
-"""The model of a scale set (`virtualMachineProfile` and size), and what a machine takes from it."""
+"""The model of a scale set (`virtualMachineProfile` and size), and the machine fields derived from it."""
 
 from __future__ import annotations
 
@@ -11,68 +11,71 @@ from gpuinfra.rehearsal.cloud.core.interfaces import Instance
 
 GROUP = "azure-native:compute:VirtualMachineScaleSet"
 SINGLE_LIMIT = 100
-"""Machines of one placement group. https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups, read 2026-11-21."""
+"""Machines of one placement group.
+https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups, read
+2026-11-21."""
 
 
 def profile_of(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The model of a scale set's machines."""
+    """Return the model of a scale set's machines."""
     return inputs.get("virtualMachineProfile") or {}
 
 
 def machine_of(inputs: dict[str, Any]) -> str:
-    """The machine type."""
+    """Return the machine type."""
     return str((inputs.get("sku") or {}).get("name") or "")
 
 
 def desired(inputs: dict[str, Any]) -> int:
-    """How many machines a scale set wants."""
+    """Return the desired number of machines of a scale set."""
     return int((inputs.get("sku") or {}).get("capacity") or 0)
 
 
 def above_single_limit(inputs: dict[str, Any], wanted: int) -> str | None:
-    """The text of the error where `wanted` machines do not fit into the set's single placement group."""
+    """Return the error text if `wanted` machines do not fit into the set's single placement group."""
     if inputs.get("singlePlacementGroup") is False or wanted <= SINGLE_LIMIT:
         return None
     return f"The capacity {wanted} of a scale set with a single placement group is above {SINGLE_LIMIT}."
 
 
 def model_hash(inputs: dict[str, Any]) -> str:
-    """Identifies a model by everything that a machine is made from."""
+    """Return a hash of all model fields from which a machine is created."""
     return _digest([profile_of(inputs), machine_of(inputs)])
 
 
 def disk_of(inputs: dict[str, Any]) -> str:
-    """Identifies what a machine's disk is made from. A machine whose model has another one is reimaged."""
+    """Return a hash of the model fields from which a machine's disk is created. A machine whose hash differs is
+    reimaged."""
     storage = profile_of(inputs).get("storageProfile") or {}
     return _digest([storage.get("imageReference"), storage.get("osDisk"), machine_of(inputs)])
 
 
 def kind_of(inputs: dict[str, Any]) -> str:
-    """The capacity kind: reserved, on_demand or spot."""
+    """Return the capacity kind: reserved, on_demand or spot."""
     if profile_of(inputs).get("priority") in ("Spot", "Low"):
         return "spot"
     return "reserved" if reservation_group(inputs) else "on_demand"
 
 
 def reservation_group(inputs: dict[str, Any]) -> str:
-    """The id of the capacity reservation group that the model names; empty where it names none."""
+    """Return the ID of the model's capacity reservation group, or an empty string if it has none."""
     named = (profile_of(inputs).get("capacityReservation") or {}).get("capacityReservationGroup") or {}
     return str(named.get("id") or "")
 
 
 def extension(profile: dict[str, Any], kind: str) -> dict[str, Any] | None:
-    """The model's extension of that type; None where it has none."""
+    """Return the model's extension of that type, or None."""
     every = (profile.get("extensionProfile") or {}).get("extensions") or []
     return next((one for one in every if one.get("type") == kind), None)
 
 
 def identities(inputs: dict[str, Any]) -> list[str]:
-    """The ids of the user-assigned identities."""
+    """Return the IDs of the user-assigned identities."""
     return [str(one) for one in (inputs.get("identity") or {}).get("userAssignedIdentities") or []]
 
 
 def brought_to(inputs: dict[str, Any]) -> Instance:
-    """The fields that a machine takes from a model without a new disk."""
+    """Return the fields that a machine takes from a model without a new disk."""
     profile = profile_of(inputs)
     script = (extension(profile, "CustomScript") or {}).get("settings") or {}
     diagnostics = (profile.get("diagnosticsProfile") or {}).get("bootDiagnostics") or {}
@@ -86,7 +89,7 @@ def brought_to(inputs: dict[str, Any]) -> Instance:
 
 
 def provisioned(inputs: dict[str, Any]) -> Instance:
-    """The fields that a machine takes from the model when its disk is made. Custom data is read only then."""
+    """Return the fields that a machine takes from the model when its disk is created. Custom data is read only then."""
     profile = profile_of(inputs)
     name, system, prebuilt = _image_of(profile)
     return {
@@ -100,10 +103,10 @@ def provisioned(inputs: dict[str, Any]) -> Instance:
 
 
 def _image_of(profile: dict[str, Any]) -> tuple[str, str, bool]:
-    """(name, operating system, whether it contains driver and fabric) of the model's image.
+    """Return (name, operating system, whether it contains driver and fabric) of the model's image.
 
-    The names of marketplace images say both: `microsoft-dsvm:ubuntu-hpc:2204:...` contains the drivers, Canonical's images do not.
-    A custom image is taken for a plain one unless its name contains `hpc`.
+    The names of marketplace images determine both: `microsoft-dsvm:ubuntu-hpc:2204:...` contains the drivers,
+    Canonical's images do not. A custom image is treated as a plain image unless its name contains `hpc`.
     """
     reference = (profile.get("storageProfile") or {}).get("imageReference") or {}
     parts = [str(reference.get(key) or "") for key in ("publisher", "offer", "sku", "version")]

@@ -1,4 +1,5 @@
-"""The actions that Azure requires for an operation, from the table of the generated role definition. The role holds for the whole subscription."""
+"""The actions that Azure requires for an operation, from the table of the generated role definition. The role applies
+to the whole subscription."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ _ARM: tuple[tuple[str, str], ...] = (
     (r".*/virtualMachines/[^/]+/retrieveBootDiagnosticsData", f"{_SETS}/virtualMachines/retrieveBootDiagnosticsData/action"),
     (r".*/virtualMachines/[^/]+/simulateEviction", f"{_SETS}/virtualMachines/simulateEviction/action"),
 )  # fmt: skip
-"""Path of a request to Azure Resource Manager -> its action. Resource provider operations, read 2026-11-21."""
+"""Maps the path of a request to Azure Resource Manager to its action. Resource provider operations, read 2026-11-21."""
 
 
 def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
-    """The actions of an operation."""
+    """Return the actions of an operation."""
     before = old.plain if old else {}
     group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{inputs.get('resourceGroupName', '')}"
     scope = old.id if old else group.removesuffix("/resourceGroups/")
@@ -45,25 +46,25 @@ def required(
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
-    """The action of a function of the SDK. The caller's identity needs none."""
+    """Return the action of an SDK function. Reading the caller's identity requires no action."""
     if "getClient" not in token:
         action = FUNCTIONS.get(token, f"{token} is in no table")
         yield AccessRequest(OPERATOR, action, f"/subscriptions/{SUBSCRIPTION}")
 
 
 def http(place: str) -> list[AccessRequest]:
-    """A request to Azure Resource Manager that gpuinfra itself makes."""
+    """Check a request that gpuinfra itself makes to Azure Resource Manager."""
     return [AccessRequest(OPERATOR, action, place) for path, action in _ARM if re.fullmatch(path, place, re.IGNORECASE)]
 
 
 def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-    """Whether a role definition lists the action. Azure ignores upper and lower case."""
+    """Return whether a role definition lists the action. Azure ignores case."""
     wanted = request.action.lower()
     return any(wanted in {one.lower() for one in listed(text, "Actions", "DataActions")} for text in documents), ""
 
 
 def denial(request: AccessRequest, reason: str) -> CloudError:
-    """As Azure words it."""
+    """Return the denial in Azure's wording."""
     text = (
         f"The client 'standin-operator@example.com' with object id '{request.principal}' does not have authorization to perform action '{request.action}' "
         f"over scope '{request.resource}' or the scope is invalid. If access was recently granted, please refresh your credentials."

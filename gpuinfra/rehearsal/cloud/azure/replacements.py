@@ -1,4 +1,4 @@
-"""Which inputs of Azure resources replace the resource, beyond what the SDK documents: a table, and the segments of the path."""
+"""Lists the inputs that force replacement of an Azure resource, in addition to the SDK's documentation."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ _FORCED: dict[str, tuple[str, ...]] = {
 
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
-    """The inputs of a type whose change replaces the resource."""
+    """Return the inputs of a type whose change replaces the resource."""
     parents, own = path_inputs(token)
     return {*_FORCED.get(token, ()), *({*parents, own} & set(inputs))}

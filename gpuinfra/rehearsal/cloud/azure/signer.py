@@ -1,7 +1,8 @@
-"""The certificate authority of attested documents: a root, an intermediate and a certificate for metadata.azure.com, created once.
+"""The certificate authority of attested documents: a root, an intermediate and a certificate for metadata.azure.com,
+created once.
 
-The handover verifies these documents as it does on Azure, with another root, which a variable of the environment names.
-The keys stay in the rehearsal's folder and have no other use.
+The handover verifies these documents as it does on Azure, with another root, which is set in an environment variable.
+The keys stay in the rehearsal's folder and are used only for this purpose.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import pkcs7
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(hours=6)
-"""How long a document is valid. https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
+"""How long a document is valid.
+https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
 _YEARS = timedelta(days=3650)
 
 
@@ -33,7 +35,7 @@ class Signer:
         self._loaded: tuple[rsa.RSAPrivateKey, x509.Certificate, x509.Certificate] | None = None
 
     def prepare(self) -> Path:
-        """The file with the trusted certificates; created if it does not exist."""
+        """Return the file with the trusted certificates. Creates it if it does not exist."""
         self._load()
         return self.certificates
 

@@ -1,4 +1,4 @@
-"""What the stand-in plays differently for Azure."""
+"""Azure extensions of the stand-in."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class Azure(StandIn):
         return ids.new_id(token, name, inputs)
 
     def own_names(self, token: str) -> list[str]:
-        """The last segment of the path, where it is a name."""
+        """Return the last segment of the path if it is a name."""
         own = ids.path_inputs(token)[1]
         return [own] if own.lower().endswith("name") else []
 
     def generated_name(self, token: str, name: str, digest: str) -> str:
-        """Many names allow no hyphen."""
+        """Return the generated name. Many Azure names do not allow hyphens."""
         return f"{name}{digest[:8]}"
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
         return replacements.forced(token, inputs)
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
-        """The type, and facts that every resource has."""
+        """Return the type and the fields that all resources share."""
         if name == "type" and len(path) == 1:
             provider, _, rest = about.id.partition("/providers/")[2].partition("/")
             return "/".join([provider, *rest.split("/")[::2]]) if rest else "Microsoft.Resources/resourceGroups"
@@ -61,7 +61,7 @@ class Azure(StandIn):
         return {"azureApiVersion": "2026-01-01", "provisioningState": "Succeeded"}.get(name)
 
     def output_name(self, about: Subject) -> str | None:
-        """The last segment of the path."""
+        """Return the last segment of the path."""
         return last(about.id)
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
@@ -70,13 +70,13 @@ class Azure(StandIn):
         return services(cloud)
 
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
-        """The secret part of the operator's metadata address, and the certificates that sign attested documents."""
+        """Return the secret part of the operator's metadata address, and the certificates that sign attested documents."""
         from gpuinfra.rehearsal.cloud.azure.signer import Signer
 
         return {"secret": identity.operator_secret(cloud.store), "certificates": str(Signer(cloud.folder).prepare())}
 
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
-        """The role assignments of the nodes' identities."""
+        """Return the role assignments of the nodes' identities."""
         principals = {str(held.outputs.get("principalId")).lower() for one in nodes for held in identity.identities_of(store, one)}  # fmt: skip
         for one in store.list(identity.ASSIGNMENT):
             if str(one.plain.get("principalId")).lower() in principals:

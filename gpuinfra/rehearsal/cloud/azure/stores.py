@@ -1,7 +1,7 @@
-"""Storage accounts and containers: network rules, places of containers, and immutability.
+"""Storage accounts and containers: network rules, container IDs, and immutability.
 
-An account without public access is reachable by nodes through a private endpoint only. The operator's address is not
-known here: where an account admits some addresses, the operator is assumed to have one of them.
+Nodes can reach an account without public access only through a private endpoint. The operator's address is unknown
+here: if an account allows certain addresses, the operator is assumed to have one of them.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ _DAY_S = 86400.0
 
 
 def account(store: Store, name: str) -> Resource | None:
-    """The storage account of that name. Names are globally unique."""
+    """Return the storage account with that name. Names are globally unique."""
     return next((one for one in store.list(ACCOUNT) if one.id.rsplit("/", 1)[-1] == name), None)
 
 
 def account_id(store: Store, name: str) -> str:
-    """The ARM id of an account, or a placeholder where it does not exist."""
+    """Return the ARM ID of an account, or a placeholder if it does not exist."""
     found = account(store, name)
     return found.id if found else f"/subscriptions/unknown/storageAccounts/{name}"
 
 
 def container_id(store: Store, account_name: str, name: str) -> str | None:
-    """The ARM id of a container; None where it does not exist."""
+    """Return the ARM ID of a container, or None if it does not exist."""
     found = account(store, account_name)
     wanted = f"{found.id}/blobServices/default/containers/{name}".lower() if found else ""
     return next((one.id for one in store.list(CONTAINER) if one.id.lower() == wanted), None)
 
 
 def names_of(container: Resource) -> tuple[str, str]:
-    """(account, container) of a container."""
+    """Return (account, container) of a container."""
     parts = container.id.split("/")
     return parts[-5], parts[-1]
 
 
 def bucket(account_name: str, container: str) -> str:
-    """The store's bucket of a container's blobs."""
+    """Return the store's bucket for a container's blobs."""
     return f"azure:{account_name}/{container}"
 
 
 def reachable(store: Store, name: str, who: Principal) -> None:
-    """Raises AzureError where the account does not exist or its network rules do not admit the caller."""
+    """Raise AzureError if the account does not exist or its network rules deny the caller."""
     found = account(store, name)
     if found is None:
         raise AzureError("ResourceNotFound", f"The host {name}.blob.core.windows.net is not known: there is no such account.", status=404)  # fmt: skip
@@ -68,7 +68,7 @@ def reachable(store: Store, name: str, who: Principal) -> None:
 
 
 def locks(store: Store, account_name: str, container: str) -> tuple[float, bool] | None:
-    """(seconds from creation, whether appending is allowed) of a container's immutability policy; None where it has none."""
+    """Return (seconds from creation, whether appending is allowed) of a container's immutability policy, or None."""
     for one in store.list(LOCK):
         inputs = one.plain
         if inputs.get("accountName") == account_name and inputs.get("containerName") == container:
@@ -78,14 +78,14 @@ def locks(store: Store, account_name: str, container: str) -> tuple[float, bool]
 
 
 def immutable(store: Store, account_name: str, container: str, held: StoredObject) -> None:
-    """Raises AzureError while an immutability policy holds a blob."""
+    """Raise AzureError while an immutability policy protects a blob."""
     lock = locks(store, account_name, container)
     if lock and time.time() < held.modified + lock[0]:
         raise AzureError("BlobImmutableDueToPolicy", "This operation is not permitted as the blob is immutable due to a policy.", status=409)  # fmt: skip
 
 
 def protected(store: Store, account_name: str, container: str) -> bool:
-    """Whether a container has a blob that cannot be deleted yet."""
+    """Return whether a container has a blob that cannot be deleted yet."""
     lock = locks(store, account_name, container)
     blobs = store.objects(bucket(account_name, container))
     return bool(lock) and any(time.time() < modified + lock[0] for *_, modified in blobs) if lock else False

@@ -1,13 +1,19 @@
 """Upgrades of a scale set's machines to a new model, in place.
 
-Azure's own rules, read 2026-11-21 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-policy,
-.../virtual-machine-scale-sets-configure-rolling-upgrades, https://learn.microsoft.com/azure/virtual-machines/custom-data):
+Azure's own rules, read 2026-11-21
+(https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-policy,
+.../virtual-machine-scale-sets-configure-rolling-upgrades,
+https://learn.microsoft.com/azure/virtual-machines/custom-data):
 
-- Manual upgrades no machine, Automatic all at once, Rolling one batch after another, each when the batch before it is healthy.
+- Manual upgrades no machine, Automatic all at once, Rolling one batch after another, each when the batch before it is
+  healthy.
 - A machine gets a new disk only for another image, disk or size; custom data is read when the disk is made.
-- The agent on a machine runs a script extension once for each setting that the machine gets, including the first one, after cloud-init.
-- A machine's upgrade ends with its extensions: health that it reports before its new script ended is that of its old model.
-- Health is what the machine reports, where the model has the health extension. A machine that does not answer is Unknown, which is not healthy.
+- The agent on a machine runs a script extension once for each setting that the machine gets, including the first one,
+  after cloud-init.
+- A machine's upgrade ends with its extensions: health that it reports before its new script ended is that of its old
+  model.
+- Health is what the machine reports, where the model has the health extension. A machine that does not answer is
+  Unknown, which is not healthy.
 
 Here a machine that is not healthy after PATIENCE_S counts as unhealthy; Azure waits longer.
 """
@@ -37,14 +43,14 @@ if TYPE_CHECKING:
 PATIENCE_S = 120.0
 SCRIPT_LIMIT_S = 900.0
 _ASK_S = 1.0
-"""How often the health of a machine is read."""
+"""Interval between two reads of a machine's health."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _running: set[str] = set()
 _asked: dict[str, float] = {}
 
 
 def tend(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-    """One round over a scale set's machines."""
+    """Run one round over a scale set's machines."""
     for one in have:
         _run_agent(cloud, one)
         _read_health(cloud, one)
@@ -52,7 +58,7 @@ def tend(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
 
 
 def problems(store: Store, group: Resource) -> list[tuple[str, str, float]]:
-    """(code, text, time) of an upgrade that stopped."""
+    """Return (code, message, time) of a stopped upgrade."""
     mark = store.get("azure-upgrade", group.id)
     return [(mark["code"], mark["message"], mark["at"])] if mark and mark.get("code") else []
 
@@ -99,7 +105,7 @@ def _roll(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
 
 
 def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
-    """Upgrade one machine to the set's model, with a new disk where that is needed."""
+    """Upgrade one machine to the set's model, with a new disk if required."""
     inputs = group.plain
     fresh = one["disk"] != disk_of(inputs)
     with cloud.store.change():
@@ -117,14 +123,16 @@ def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
 
 
 def _is_healthy(cloud: Cloud, one: Instance) -> bool:
-    """Whether an upgrade may continue after this machine. Without a health extension or without nodes, it always may."""
+    """Return whether an upgrade can continue after this machine. Always true without a health extension or without
+    nodes."""
     return cloud.fleet.host is None or (
         _script_ended(one) and (not one["reports_health"] or one.get("health") == "Healthy")
     )
 
 
 def _is_late(one: Instance) -> bool:
-    """Whether an upgrade stops waiting for this machine: its script never ended, or it is unhealthy after the script."""
+    """Return whether an upgrade stops waiting for this machine, because its script did not end or the machine is
+    unhealthy afterward."""
     if not _script_ended(one):
         return time.time() - one["brought"] > SCRIPT_LIMIT_S
     begun = max(one["brought"], (one.get("agent") or {}).get("at", 0.0))
@@ -132,7 +140,7 @@ def _is_late(one: Instance) -> bool:
 
 
 def _script_ended(one: Instance) -> bool:
-    """Whether the model's script has ended on the machine, with any result."""
+    """Return whether the model's script has ended on the machine, with any result."""
     return not one["script"] or (one.get("agent") or {}).get("script") == _mark(one["script"])
 
 
@@ -141,7 +149,7 @@ def _mark(script: str) -> str:
 
 
 def _run_agent(cloud: Cloud, one: Instance) -> None:
-    """Run the script of the machine's model, unless it has run on this machine."""
+    """Run the script of the machine's model, unless it has already run on this machine."""
     if cloud.fleet.host is None or not one["script"] or one["id"] in _running:
         return
     mark = _mark(one["script"])
@@ -163,7 +171,7 @@ def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
         except KeyError:
             return
         except (RuntimeError, OSError) as error:
-            # The machine is not up yet, or went down meanwhile. The agent runs a script once per machine.
+            # The machine is not yet up, or went down in the meantime. The agent runs a script once per machine.
             if "does not run now" in str(error):
                 time.sleep(0.5)
                 return

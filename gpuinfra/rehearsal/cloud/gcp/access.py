@@ -1,7 +1,7 @@
 """Access to Cloud Storage: roles, grants on the bucket and the project, their conditions, and retention.
 
-Roles and what they allow: https://cloud.google.com/storage/docs/access-control/iam-roles, read 2026-11-21. A role that is neither in
-this table nor created in the rehearsal allows nothing, so a gap shows as a denial.
+Roles and their permissions: https://cloud.google.com/storage/docs/access-control/iam-roles, read 2026-11-21. A role
+that is neither in this table nor created in the rehearsal allows nothing, so gaps appear as denials.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ ROLES: dict[str, frozenset[str]] = {
 
 
 def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "") -> bool:
-    """Whether a service account has a permission. A listing concerns the bucket, so a condition on object names never allows it."""
+    """Return whether a service account has a permission. A listing applies to the bucket, so a condition on object
+    names never allows it."""
     member = f"serviceAccount:{email}"
     place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
     known = {
@@ -59,7 +60,7 @@ def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = 
 
 
 def permissions(store: Store, role: str) -> frozenset[str]:
-    """The permissions of a built-in or custom role."""
+    """Return the permissions of a built-in or custom role."""
     if role in ROLES:
         return ROLES[role]
     made = store.find(CUSTOM_ROLE, role)
@@ -67,7 +68,7 @@ def permissions(store: Store, role: str) -> frozenset[str]:
 
 
 def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(URN, inputs) of the grants on a bucket and on the project."""
+    """Return (URN, inputs) of the grants on a bucket and on the project."""
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
         for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
             plain = one.plain
@@ -83,7 +84,7 @@ def _members(grant: dict[str, Any]) -> list[str]:
 
 
 def retained_until(store: Store, bucket: str, found: StoredObject | None) -> float:
-    """When an object's retention ends; 0 where it is not retained."""
+    """Return when an object's retention ends, or 0 if it is not retained."""
     made = store.find(BUCKET, bucket)
     policy = (made.plain.get("retentionPolicy") or {}) if made else {}
     if found is None or not policy:

@@ -1,7 +1,7 @@
-"""Conditions of Google's grants: the part of the Common Expression Language that object names need.
+"""Conditions of Google Cloud grants: the subset of the Common Expression Language that object names need.
 
-`resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`, `!`, brackets and strings.
-A grant whose condition cannot be parsed allows nothing, so a gap shows as a denial.
+`resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`, `!`,
+brackets and strings. A grant whose condition cannot be parsed allows nothing, so gaps appear as denials.
 https://cloud.google.com/iam/docs/conditions-overview, read 2026-11-21.
 """
 
@@ -22,7 +22,7 @@ def check(text: str) -> None:
 
 
 def holds(text: str, attributes: Mapping[str, str]) -> bool:
-    """Whether a condition holds. One that cannot be parsed does not."""
+    """Return whether a condition holds. A condition that cannot be parsed does not hold."""
     try:
         return _Reader(text, attributes).whole()
     except ValueError:
@@ -69,7 +69,8 @@ class _Reader(Reader):
 
 
 def _extracted(text: str, template: str) -> str:
-    """The part of a text that the braces of a template match: `"a/b/c/d".extract("b/{x}/")` is `c`; empty where it does not match."""
+    """Return the part of a text that the braces of a template match: `"a/b/c/d".extract("b/{x}/")` is `c`. Empty if
+    there is no match."""
     before, _, rest = template.partition("{")
     after = rest.partition("}")[2]
     found = text.partition(before)[2] if before in text else ""

@@ -1,4 +1,4 @@
-"""Errors in Google's words."""
+"""Google Cloud errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 
 class GoogleError(CloudError):
-    """An API of Google's rejected a call; the code is the reason that Google puts at the end."""
+    """A Google API rejected a call. The code is the reason that Google appends to the message."""
 
     def reported(self, doing: str) -> str:
         """`Error creating Network: googleapi: Error 409: ..., alreadyExists`."""
@@ -14,16 +14,16 @@ class GoogleError(CloudError):
 
 
 def invalid(message: str) -> GoogleError:
-    """A value that the API does not accept."""
+    """Return the error for a value that the API does not accept."""
     return GoogleError("invalid", message)
 
 
 def missing(path: str) -> GoogleError:
-    """A resource that is referred to does not exist."""
+    """Return the error for a referenced resource that does not exist."""
     return GoogleError("notFound", f"The resource '{path}' was not found", status=404)
 
 
 def in_use(kind: str, path: str, by: str) -> GoogleError:
-    """Another resource uses this one."""
+    """Return the error for a resource that another resource uses."""
     text = f"The {kind} resource '{path}' is already being used by '{by}'"
     return GoogleError("resourceInUseByAnotherResource", text, status=400)

@@ -1,13 +1,14 @@
-"""Zonal managed instance groups and instance templates as the fleet sees them.
+"""Zonal managed instance groups and instance templates for the fleet.
 
 | Google's term | here |
 | --- | --- |
 | target size | `targetSize`, raised by accepted resize requests; a later change of `targetSize` overrides them |
-| versions with target sizes | how many instances of each template there should be: the canary |
-| proactive update | instances of no wanted version are replaced, at most `maxUnavailable` at once, or after `maxSurge` new ones |
-| opportunistic update | instances stay until another cause ends them |
+| versions with target sizes | desired number of instances of each template (canary) |
+| proactive update | replaces outdated instances, at most `maxUnavailable` at once, or after `maxSurge` new ones |
+| opportunistic update | instances remain until they are terminated for another reason |
 
-Texts and codes of errors from the Compute Engine documentation and from what people report (GoogleCloudPlatform/llm-pipeline-examples#87, NVIDIA/aicr#2764).
+Texts and codes of errors from the Compute Engine documentation and from user reports
+(GoogleCloudPlatform/llm-pipeline-examples#87, NVIDIA/aicr#2764).
 """
 
 from __future__ import annotations
@@ -36,24 +37,25 @@ TEMPLATES = (
 RESERVATION = "gcp:compute/reservation:Reservation"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 NOTICE_S = 30.0
-"""Time between the notice of preemption and the end of a spot machine with GPUs (https://docs.cloud.google.com/compute/docs/instances/spot)."""
+"""Time between the preemption notice and the termination of a spot machine with GPUs
+(https://docs.cloud.google.com/compute/docs/instances/spot)."""
 SERIES = 1_000_000_000_000_000_000
-"""Instance numbers count from here: as long as Google's, and visibly synthetic."""
+"""First instance number: as long as Google's numbers, and clearly synthetic."""
 
 
 def template_of(store: Store, link: str) -> Resource | None:
-    """The template behind a link."""
+    """Return the template for a link."""
     path = path_of(link)
     return next((found for kind in TEMPLATES if (found := store.find(kind, path))), None)
 
 
 def versions_of(group: Resource) -> list[dict[str, Any]]:
-    """The group's versions. The one without a target size takes the rest of the instances."""
+    """Return the group's versions. The version without a target size gets the remaining instances."""
     return list(group.plain.get("versions") or [])
 
 
 def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
-    """(path of a template, number of its instances); the numbers add up to `wanted`."""
+    """Return (path of a template, number of its instances). The numbers add up to `wanted`."""
     versions, left, found = versions_of(group), wanted, []
     for version in versions:
         size = version.get("targetSize")
@@ -72,7 +74,7 @@ def shares(group: Resource, wanted: int) -> list[tuple[str, int]]:
 
 
 def size_of(store: Store, group: Resource) -> int:
-    """The current target size: the declared one, plus what resize requests added since."""
+    """Return the current target size: the declared size plus the instances that resize requests added."""
     declared = int(group.plain.get("targetSize") or 0)
     known = store.get("gcp-size", group.id)
     return int(known["size"]) if known and known["declared"] == declared else declared
@@ -85,27 +87,27 @@ def grow(store: Store, group: Resource, by: int) -> None:
 
 
 def waiting(store: Store, group: Resource) -> dict[str, dict[str, Any]]:
-    """Resize requests of a group that are accepted and not yet served, by id."""
+    """Return the accepted resize requests of a group that are not yet fulfilled, by ID."""
     every = store.all("gcp-request")
     return {id: one for id, one in every.items() if id.startswith(f"{group.id}/") and one["state"] == "ACCEPTED"}
 
 
 def serve(store: Store, group: Resource) -> None:
-    """Serve all waiting resize requests: the group grows."""
+    """Fulfill all waiting resize requests, which increases the group's size."""
     for id, one in waiting(store, group).items():
         grow(store, group, int(one["by"]))
         store.put("gcp-request", id, {**one, "state": "SUCCEEDED"})
 
 
 def data_of(store: Store, group: Resource) -> dict[str, Any]:
-    """The inputs of the group's newest template; empty where it has none."""
+    """Return the inputs of the group's newest template, or an empty mapping if it has none."""
     links = [str(one.get("instanceTemplate") or "") for one in versions_of(group)]
     found = template_of(store, links[-1]) if links else None
     return found.plain if found else {}
 
 
 def kind_of(template: dict[str, Any]) -> str:
-    """The capacity kind: reserved, flex, on_demand or spot."""
+    """Return the capacity kind: reserved, flex, on_demand or spot."""
     scheduling = template.get("scheduling") or {}
     model = scheduling.get("provisioningModel")
     if model == "SPOT" or (model is None and scheduling.get("preemptible")):
@@ -116,7 +118,7 @@ def kind_of(template: dict[str, Any]) -> str:
 
 
 def reservations_of(template: dict[str, Any]) -> list[str]:
-    """Names of the reservations that the template targets."""
+    """Return the names of the reservations that the template targets."""
     affinity = template.get("reservationAffinity") or {}
     if affinity.get("type") != "SPECIFIC_RESERVATION":
         return []
@@ -127,7 +129,7 @@ def reservations_of(template: dict[str, Any]) -> list[str]:
 
 
 class ManagedGroups(GroupKind):
-    """Google's zonal managed instance groups, with Compute Engine's names of actions."""
+    """Google's zonal managed instance groups, with the action names of Compute Engine."""
 
     cloud = "gcp"
     tokens = (GROUP,)
@@ -138,7 +140,8 @@ class ManagedGroups(GroupKind):
     lost = "compute.instances.repair.recreateInstance: the VM was not running although its target status is RUNNING"
 
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
-        """By the group's inputs. The template's labels name cluster and pool, because a group has no labels."""
+        """Return the desired state from the group's inputs. The template's labels contain the cluster and the pool,
+        because a group has no labels."""
         template, policy = data_of(cloud.store, group), group.plain.get("updatePolicy") or {}
         labels = template.get("labels") or {}
         wanted = size_of(cloud.store, group) + sum(int(one["by"]) for one in waiting(cloud.store, group).values())
@@ -169,7 +172,7 @@ class ManagedGroups(GroupKind):
                 + (" Consider trying your request with another provisioning model." if kind == "spot" else ""),
                 status=503,
             )
-        # A resize request is served whole or not at all.
+        # A resize request is fulfilled completely or not at all.
         asked = max(wanted - have, sum(int(one["by"]) for one in waiting(cloud.store, group).values()))
         for name in reservations_of(template):
             made = cloud.store.find(RESERVATION, f"projects/{PROJECT}/zones/{zone}/reservations/{name}")
@@ -215,7 +218,7 @@ class ManagedGroups(GroupKind):
         }
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """Under a proactive policy: the instances beyond the number of each version, oldest first."""
+        """With a proactive policy, return the instances in excess of each version's number, oldest first."""
         policy = group.plain.get("updatePolicy") or {}
         if policy.get("type", "PROACTIVE") != "PROACTIVE":
             return []
@@ -231,18 +234,18 @@ class ManagedGroups(GroupKind):
         return sorted(found, key=lambda one: (one["launched"], one["id"]))
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """The newest first."""
+        """Order by newest first."""
         return sorted(have, key=lambda one: (-one["launched"], one["id"]))
 
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-        """End preempted machines when their notice is over."""
+        """Terminate preempted machines when their notice period ends."""
         for one in have:
             if one.get("preempted") and time.time() - one["preempted"] >= NOTICE_S:
                 cloud.fleet.terminate(one["id"], "compute.instances.preempted: the VM was preempted")
 
 
 def preempt(store: Store, instance_id: str) -> bool:
-    """Give a spot machine its notice of preemption. False where no such machine runs."""
+    """Send a preemption notice to a spot machine. Returns False if no such machine is running."""
     with store.change():
         one = store.get("instance", instance_id)
         if one is None or one["state"] == "terminated" or (one.get("cloud"), one["kind"]) != ("gcp", "spot"):
@@ -252,7 +255,7 @@ def preempt(store: Store, instance_id: str) -> bool:
 
 
 def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:
-    """(operating system, whether it contains driver and fabric) of an image or family, by its name."""
+    """Return (operating system, whether it contains driver and fabric) of an image or family, by its name."""
     path = path_of(link)
     made = cloud.store.find("gcp:compute/image:Image", path)
     named = str((cloud.external(path) or {}).get("family") or "")
@@ -265,14 +268,14 @@ def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:
 
 
 def _next_template(store: Store, group: Resource, have: Sequence[Instance]) -> str:
-    """The template of the next instance: that of the version which lacks most instances."""
+    """Return the template of the next instance: the template of the version that lacks the most instances."""
     wanted = shares(group, max(size_of(store, group), len(have) + 1))
     counted = {path: sum(one["template"] == path for one in have) for path, _ in wanted}
     return max(wanted, key=lambda one: one[1] - counted[one[0]], default=("", 0))[0]
 
 
 def _share(policy: dict[str, Any], name: str, wanted: int, default: int) -> int:
-    """`maxSurge` and `maxUnavailable`, fixed or a percentage of the target size."""
+    """Return `maxSurge` or `maxUnavailable`, which is a number or a percentage of the target size."""
     if policy.get(f"{name}Fixed") is not None:
         return int(policy[f"{name}Fixed"])
     if policy.get(f"{name}Percent") is not None:
@@ -285,7 +288,7 @@ def _zone(group: Resource) -> str:
 
 
 def _four(serial: int) -> str:
-    """The four letters that a group adds to its base name."""
+    """Return the four letters that a group appends to its base name."""
     letters = "0123456789bcdfghjklmnpqrstvwxz"
     text = ""
     for _ in range(4):

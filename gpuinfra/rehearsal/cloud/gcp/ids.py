@@ -13,23 +13,23 @@ PROJECT_NUMBER = "000000000000"
 
 
 def path_of(link: str) -> str:
-    """`projects/P/...` of a link, a path or a unique link."""
+    """Return `projects/P/...` for a link, a path or a unique link."""
     found = re.search(r"projects/[^?]+", link)
     return found[0] if found else link
 
 
 def last(path: str) -> str:
-    """The last segment of a link or a path."""
+    """Return the last segment of a link or a path."""
     return path_of(path).rpartition("/")[2]
 
 
 def link(path: str) -> str:
-    """The self link of a path."""
+    """Return the self link for a path."""
     return f"https://www.googleapis.com/compute/v1/{path}"
 
 
 def new_id(token: str, name: str, inputs: Mapping[str, Any]) -> str:
-    """The path of a new Google Cloud resource."""
+    """Return the path of a new Google Cloud resource."""
     kind = class_name(token)
     if shape := _SHAPES.get(token):
         title = (inputs.get("condition") or {}).get("title") if isinstance(inputs.get("condition"), Mapping) else None
@@ -88,7 +88,7 @@ _SHAPES = {
     "gcp:logging/projectBucketConfig:ProjectBucketConfig": "projects/{project}/locations/{location}/buckets/{bucketId}",
 }
 _SHORT = ("router", "instanceGroupManager", "region", "zone")
-"""Inputs that may be links where the id has a name."""
+"""Inputs that can be links where the ID contains a name."""
 
 
 def _tail(key: str, value: Any) -> Any:

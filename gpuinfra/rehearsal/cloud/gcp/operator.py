@@ -1,4 +1,5 @@
-"""The permissions that Google requires for an operation, from the table of the generated roles. A role holds for the whole project."""
+"""The permissions that Google requires for an operation, from the table of the generated roles. A role applies to the
+whole project."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _COMPUTE = {
 def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
-    """The permissions of an operation."""
+    """Return the permissions of an operation."""
     before = old.plain if old else {}
     resource = old.id if old else f"projects/{inputs.get('project') or PROJECT}"
     for action in actions_of(ACTIONS, token, operation, before, inputs):
@@ -39,7 +40,7 @@ def required(
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
-    """The permission of a function of the SDK. The caller's identity needs none."""
+    """Return the permission of an SDK function. Reading the caller's identity requires no permission."""
     if token in FUNCTIONS:
         yield AccessRequest(OPERATOR, FUNCTIONS[token], f"projects/{args.get('project') or PROJECT}")
     elif "getClient" not in token:
@@ -47,21 +48,21 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
 
 
 def compute(collection: str, name: str | None, method: str, place: str) -> list[AccessRequest]:
-    """A request to Compute Engine that gpuinfra itself makes."""
+    """Check a request that gpuinfra itself makes to Compute Engine."""
     permission = _COMPUTE.get((collection, method)) or f"compute.{collection}.{'get' if name else 'list'}"
     return [AccessRequest(OPERATOR, permission, place)]
 
 
 def storage(permission: str, place: str) -> list[AccessRequest]:
-    """A request to Cloud Storage that gpuinfra itself makes."""
+    """Check a request that gpuinfra itself makes to Cloud Storage."""
     return [AccessRequest(OPERATOR, permission, place)]
 
 
 def allows(documents: tuple[str, ...], request: AccessRequest) -> tuple[bool, str]:
-    """Whether a role includes the permission."""
+    """Return whether a role includes the permission."""
     return any(request.action in listed(one, "includedPermissions") for one in documents), ""
 
 
 def denial(request: AccessRequest, reason: str) -> CloudError:
-    """As Google words it."""
+    """Return the denial in Google's wording."""
     return GoogleError("forbidden", f"Required '{request.action}' permission for '{request.resource}'", status=403)

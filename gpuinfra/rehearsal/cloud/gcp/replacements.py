@@ -1,4 +1,4 @@
-"""Which inputs of Google Cloud resources replace the resource, beyond what the SDK documents."""
+"""Lists the inputs that force replacement of a Google Cloud resource, in addition to the SDK's documentation."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _FORCED: dict[str, tuple[str, ...]] = {
 _WHOLE = re.compile(
     r"(?i)iam(member|binding)$|:(ResizeRequest|GlobalAddress|ServiceIdentity|ResourcePolicy|FutureReservation)$"
 )
-"""Further types of which no input is changed in place: grants, and types that the Compute API cannot patch."""
+"""Further types without in-place updates: grants, and types that the Compute API cannot patch."""
 
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:
-    """The inputs of a type whose change replaces the resource."""
+    """Return the inputs of a type whose change replaces the resource."""
     whole = token in _IMMUTABLE or _WHOLE.search(token)
     return {*_FORCED.get(token, ()), *(inputs if whole else ())} - {"deletionPolicy"}

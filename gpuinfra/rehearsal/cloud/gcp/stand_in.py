@@ -1,4 +1,4 @@
-"""What the stand-in plays differently for Google Cloud."""
+"""Google Cloud extensions of the stand-in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAM
 
 
 class Member(Behavior):
-    """One member of a role. Adding it twice adds it once; a removal removes it for every program that added it."""
+    """One member of a role. Adding it again has no effect. Removing it removes it for every program that added it."""
 
     joins = True
 
@@ -40,7 +40,7 @@ class GoogleCloud(StandIn):
     permissions = operator
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
-        """A path, or the form that the provider's documentation gives."""
+        """Return a path, or the format from the provider's documentation."""
         return ids.new_id(token, name, inputs)
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
@@ -50,7 +50,7 @@ class GoogleCloud(StandIn):
         return _MEMBER if token.endswith(("IAMMember", "IamMember")) else None
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
-        """Links, the project, accounts and places."""
+        """Return links, the project, accounts and locations."""
         if name == "selfLink":
             return f"https://www.googleapis.com/compute/v1/{about.id}"
         if name == "project":
@@ -70,11 +70,11 @@ class GoogleCloud(StandIn):
         return {PREFIX: Google(cloud)}
 
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
-        """A key file and the project."""
+        """Return a key file and the project."""
         return {"credentials_file": tokens.operator_file(cloud), "project": ids.PROJECT}
 
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
-        """The grants of the nodes' service accounts."""
+        """Return the grants of the nodes' service accounts."""
         members = {f"serviceAccount:{one['account']}" for one in nodes if one["account"]}
         for kind in _NODE_GRANTS:
             for one in store.list(kind):
@@ -82,7 +82,8 @@ class GoogleCloud(StandIn):
                     yield grant(one.urn)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
-        """POST `preempt` `{"instance_id"}`: give a spot machine its notice of preemption; it ends 30 s later."""
+        """Handle POST `preempt` `{"instance_id"}`: send a preemption notice to a spot machine, which is terminated 30 s
+        later."""
 
         def announce(asked: dict[str, Any]) -> dict[str, Any]:
             if not preempt(cloud.store, str(asked["instance_id"])):

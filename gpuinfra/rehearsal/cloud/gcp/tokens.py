@@ -1,6 +1,7 @@
 """Access tokens, identity tokens and the operator's key file of the stand-in for Google Cloud.
 
-The keys are generated here, kept in the store, and valid here only. Access tokens are looked up; google-auth signs and verifies the JSON Web Tokens.
+The keys are generated here, stored in the store, and valid only in the rehearsal. Access tokens are looked up.
+google-auth signs and verifies the JSON Web Tokens.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
 
 LIFETIME_S = 3600
 _RENEW_S = 300
-"""The metadata server gives the same token until it has less than this left."""
+"""The remaining lifetime at which the metadata server issues a new token."""
 OPERATOR = f"standin-operator@{PROJECT}.iam.gserviceaccount.com"
 TOKEN_PATH = "/.gcp/token"
 KEYS_PATH = "/.gcp/oauth2/v3/certs"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 AUDIENCE = "https://oauth2.googleapis.com/token"
-"""The audience that google-auth signs for, whatever the key file says."""
+"""The audience for which google-auth signs, regardless of the key file."""
 ISSUER = "https://accounts.google.com"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The account that an access token was issued to."""
+    """The account for which an access token was issued."""
 
     email: str
     instance: str = ""
@@ -46,13 +47,14 @@ class Principal:
         return self.email == OPERATOR
 
     def may_use_storage(self) -> bool:
-        """Whether the token's scopes include Cloud Storage."""
+        """Return whether the token's scopes include Cloud Storage."""
         words = ("cloud-platform", "devstorage.")
         return any(word in scope for scope in self.scopes for word in words)
 
 
 def issue(store: Store, email: str, instance: str = "", scopes: tuple[str, ...] = ()) -> tuple[str, int]:
-    """(access token, seconds that it is valid). An instance gets the same token until shortly before its end."""
+    """Return (access token, seconds until it expires). An instance gets the existing token until shortly before it
+    expires."""
     now = time.time()
     with store.change():
         known = store.get("gcp-current", instance) if instance else None
@@ -67,7 +69,7 @@ def issue(store: Store, email: str, instance: str = "", scopes: tuple[str, ...] 
 
 
 def principal(store: Store, authorization: str) -> Principal:
-    """The caller. Raises GoogleError 401 where there is no valid token."""
+    """Return the caller. Raises GoogleError 401 if there is no valid token."""
     kind, _, token = authorization.partition(" ")
     known = store.get("gcp-token", token) if kind.lower() == "bearer" and token else None
     if known is None or known["expires"] < time.time():
@@ -81,7 +83,8 @@ def principal(store: Store, authorization: str) -> Principal:
 
 
 def exchange(store: Store, form: dict[str, str]) -> dict[str, Any]:
-    """An access token for the operator, in exchange for a JSON Web Token that the operator's key signed (RFC 7523)."""
+    """Return an access token for the operator in exchange for a JSON Web Token that the operator's key signed (RFC
+    7523)."""
     if form.get("grant_type") != GRANT:
         raise GoogleError("unsupported_grant_type", f"a rehearsal supports only {GRANT}", status=400)
     claims = _verified(store, form.get("assertion", ""))
@@ -92,7 +95,7 @@ def exchange(store: Store, form: dict[str, str]) -> dict[str, Any]:
 
 
 def identity_token(store: Store, instance: dict[str, Any], audience: str, *, full: bool) -> str:
-    """The identity token of an instance, as the metadata server gives it."""
+    """Return the identity token of an instance, as the metadata server does."""
     now = int(time.time())
     claims: dict[str, Any] = {
         "aud": audience,
@@ -122,7 +125,7 @@ def identity_token(store: Store, instance: dict[str, Any], audience: str, *, ful
 
 
 def keys(store: Store) -> dict[str, Any]:
-    """The public keys that verify identity tokens, as a JWK set."""
+    """Return the public keys that verify identity tokens, as a JWK set."""
     numbers = _key(store, "signing").public_key().public_numbers()
     return {
         "keys": [
@@ -139,7 +142,7 @@ def keys(store: Store) -> dict[str, Any]:
 
 
 def operator_file(cloud: Cloud) -> str:
-    """Write the operator's key file, in the form of a service account's, and return its path."""
+    """Write the operator's key file in the format of a service account key, and return its path."""
     from cryptography.hazmat.primitives import serialization
 
     pem = _key(cloud.store, "operator").private_bytes(
@@ -163,14 +166,14 @@ def operator_file(cloud: Cloud) -> str:
 
 
 def signed(store: Store, name: str, claims: dict[str, Any]) -> str:
-    """A JSON Web Token, signed with RS256."""
+    """Return a JSON Web Token signed with RS256."""
     from google.auth import crypt, jwt
 
     return jwt.encode(crypt.RSASigner(_key(store, name), _kid(store, name)), claims).decode()
 
 
 def _verified(store: Store, token: str) -> Mapping[str, Any]:
-    """The claims of a token that the operator's key signed for `AUDIENCE`, and that is valid now."""
+    """Return the claims of a token if the operator's key signed it for `AUDIENCE` and it is currently valid."""
     from cryptography.hazmat.primitives import serialization
     from google.auth import jwt
 
@@ -179,12 +182,12 @@ def _verified(store: Store, token: str) -> Mapping[str, Any]:
     )  # fmt: skip
     try:
         return jwt.decode(token, certs=pem, audience=AUDIENCE)
-    except ValueError as error:  # what google-auth raises for each way in which a token is not valid
+    except ValueError as error:  # google-auth raises these errors for invalid tokens
         raise GoogleError("invalid_grant", f"Invalid JWT: {error}", status=400) from None
 
 
 _LOADED: dict[str, Any] = {}
-"""Private keys by their text, because loading one takes longer than signing."""
+"""Private keys by their text, because loading a key takes longer than signing."""
 
 
 def _key(store: Store, name: str) -> Any:

@@ -1,1 +1,1 @@
-"""What single AWS resource types do beyond keeping their inputs."""
+"""Behavior of individual AWS resource types."""

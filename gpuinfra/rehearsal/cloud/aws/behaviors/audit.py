@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 TRAIL = "aws:cloudtrail/trail:Trail"
 TRAILS_PER_REGION = 5
-"""A hard quota. https://docs.aws.amazon.com/awscloudtrail/latest/userguide/WhatIsCloudTrail-Limits.html, read 2026-11-21."""
+"""A hard quota. https://docs.aws.amazon.com/awscloudtrail/latest/userguide/WhatIsCloudTrail-Limits.html, read
+2026-11-21."""
 
 
 @behaves
 class Trail(Behavior):
-    """A trail checks that it can write to its bucket, and writes its first record at once."""
+    """A trail. It checks that it can write to its bucket, and writes its first record immediately."""
 
     types = (TRAIL,)
     taken = CloudError(
@@ -145,7 +146,7 @@ class Parameter(Behavior):
 
 
 def parameter_value(store: Store, name: str, region: str) -> str | None:
-    """The value of a parameter: one created here, or a public one of AWS, which names an image."""
+    """Return the value of a parameter: one created in the rehearsal, or a public AWS parameter that names an image."""
     found = store.find("aws:ssm/parameter:Parameter", name, region)
     if found is not None:
         return str(wire.plain(found.outputs["value"]))

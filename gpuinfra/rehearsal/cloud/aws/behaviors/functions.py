@@ -132,7 +132,7 @@ def offerings(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 
 
 def _held(token: str, *keys: str, code: str = "NotFound"):
-    """A lookup of a resource by id or name. What the account held before is synthesized."""
+    """Look up a resource by ID or name. Resources that predate the rehearsal are synthesized."""
 
     def find(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
         wanted = next((str(args[key]) for key in keys if args.get(key)), None)

@@ -24,7 +24,7 @@ _NOT_VERSIONED = frozenset(
 
 @behaves
 class LaunchTemplate(Behavior):
-    """Every change of a launch setting creates a version; older versions stay."""
+    """Every change of a launch setting creates a version. Older versions remain."""
 
     types = (TEMPLATE,)
     unique = (("name", "region"),)
@@ -86,7 +86,7 @@ def _keep_version(store: Store, call: Call, number: int) -> None:
 
 @behaves
 class AutoScalingGroup(Behavior):
-    """A number of instances of one template."""
+    """A group of instances that use one template."""
 
     types = (GROUP,)
     unique = (("name", "region"),)
@@ -163,7 +163,8 @@ class AutoScalingGroup(Behavior):
             cloud.store.put("refresh", f"{call.region}:{call.id}", {"status": "InProgress"})
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The provider waits for the instances unless `waitForCapacityTimeout` is 0. A rehearsal fails at once instead of after ten minutes."""
+        """Wait for the instances unless `waitForCapacityTimeout` is 0. A rehearsal fails immediately instead of after
+        ten minutes."""
         plain = call.plain
         patience = str(plain.get("waitForCapacityTimeout") or "10m")
         if re.fullmatch(r"0[a-z]*", patience) or not desired(plain):

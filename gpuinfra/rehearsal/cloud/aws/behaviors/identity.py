@@ -23,7 +23,7 @@ _DOCUMENTS = {ROLE: "assumeRolePolicy", "aws:iam/rolePolicy:RolePolicy": "policy
 
 
 def _document(call: Call) -> Iterator[Failure]:
-    """A policy has to be a JSON object with statements."""
+    """Return a policy, which must be a JSON object with statements."""
     key = _DOCUMENTS[call.token]
     text = wire.peel(call.inputs.get(key))
     if not isinstance(text, str) or wire.is_unknown(text):
@@ -62,7 +62,7 @@ class Role(Behavior):
         }
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
-        """`forceDetachPolicies` detaches policies; the provider never removes a role from an instance profile."""
+        """`forceDetachPolicies` detaches policies. The provider never removes a role from an instance profile."""
         if cloud.store.where(PROFILE, role=resource.id):
             text = "Cannot delete entity, must remove roles from instance profile first."
             raise CloudError("DeleteConflict", text, "IAM: DeleteRole", status=409)
@@ -95,7 +95,7 @@ class RolePart(Behavior):
         _need_role(cloud, str(call.plain.get("role")), "IAM: PutRolePolicy")
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
-        """`<role>/<policy arn>` and `<role>:<policy>`, the forms of import ids."""
+        """Accept the import IDs `<role>/<policy arn>` and `<role>:<policy>`."""
         return next(
             (one for one in cloud.store.list(token) if one.id.replace("/", ":", 1) == id.replace("/", ":", 1)), None
         )

@@ -1,4 +1,4 @@
-"""Networks: required resources, zones, and what blocks deletion."""
+"""Networks: required resources, zones, and dependencies that block deletion."""
 
 from __future__ import annotations
 
@@ -39,16 +39,17 @@ _MISSING = {
     SECURITY: ("InvalidGroup.NotFound", "security group"),
     TABLE: ("InvalidRouteTableID.NotFound", "routeTable"),
 }
-"""Type -> code of the error where it does not exist, and EC2's word for it."""
+"""Maps a type to the error code for a missing resource and EC2's name for the type."""
 
 
 class Ec2(Behavior):
-    """A resource that needs others and that others hold."""
+    """A resource that depends on others and on which others depend."""
 
     needs: dict[str, str] = {}
-    """Input -> type of the resource that it names, which must exist. What the account held before is believed."""
+    """Maps an input to the type of the resource that it refers to, which must exist. Resources that predate the
+    rehearsal are assumed to exist."""
     holders: dict[str, str] = {}
-    """Type -> its input that names this resource and so blocks the deletion."""
+    """Maps a type to its input that refers to this resource and therefore blocks the deletion."""
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         for key, token in self.needs.items():
@@ -63,7 +64,7 @@ class Ec2(Behavior):
             raise CloudError("DependencyViolation", text, f"EC2: Delete{ids.class_name(resource.type)}")
 
     def is_held(self, cloud: Cloud, resource: Resource) -> bool:
-        """Whether another resource refers to this one."""
+        """Return whether another resource refers to this one."""
         return any(
             resource.id in wire.strings(one.plain.get(key))
             for token, key in self.holders.items()
@@ -209,7 +210,7 @@ class SecurityGroup(Ec2):
             raise CloudError("DependencyViolation", text, "EC2: DeleteSecurityGroup")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        """A group's own rules are deleted with it."""
+        """Delete the group's own rules with it."""
         for kind in RULES:
             for one in cloud.store.where(kind, securityGroupId=resource.id):
                 cloud.store.remove(one)
@@ -247,7 +248,7 @@ class Route(Ec2):
         call.outputs |= {"origin": "CreateRoute", "state": "active"}
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
-        """`<route table>_<destination>`"""
+        """Accept the import ID `<route table>_<destination>`."""
         table, _, destination = id.partition("_")
         return cloud.store.find(token, f"r-{table}{destination}", region)
 
@@ -264,7 +265,7 @@ class RouteTableAssociation(Ec2):
     )
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
-        """`<subnet or gateway>/<route table>`"""
+        """Accept the import ID `<subnet or gateway>/<route table>`."""
         one_end, _, table = id.partition("/")
         for one in cloud.store.list(token):
             plain = one.plain

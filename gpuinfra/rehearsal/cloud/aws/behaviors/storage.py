@@ -76,7 +76,7 @@ class Bucket(Behavior):
 
 @behaves
 class BucketPart(Behavior):
-    """Settings of a bucket; a bucket has one of each kind."""
+    """Settings of a bucket. A bucket has one of each kind."""
 
     types = tuple(f"aws:s3/{name[0].lower()}{name[1:]}:{name}" for name in _S3_PARTS)
 
@@ -96,7 +96,7 @@ class BucketPart(Behavior):
 
 @behaves
 class BucketObject(Behavior):
-    """An object with content from an asset or a string, which nodes can download."""
+    """An object with content from an asset or a string. Nodes can download it."""
 
     types = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
     volatile = ("etag", "versionId")

@@ -1,6 +1,7 @@
-"""Read calls of KMS, CloudWatch Logs, FSx and EC2 that find retained resources, as `gpuinfra adopt` makes them.
+"""Read calls of KMS, CloudWatch Logs, FSx and EC2 that `gpuinfra adopt` uses to find retained resources.
 
-KMS, CloudWatch Logs and FSx use AWS's JSON protocol: the action is in the header `X-Amz-Target`, request and answer are JSON.
+KMS, CloudWatch Logs and FSx use AWS's JSON protocol: the `X-Amz-Target` header contains the action, and requests and
+responses are JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Filters = Mapping[str, Sequence[str]]
 
 
 def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """A key by its id or alias."""
+    """Describe a key by its ID or alias."""
     name = str(asked.get("KeyId"))
     alias = cloud.store.find("aws:kms/alias:Alias", name, region)
     if alias is not None:
@@ -34,7 +35,7 @@ def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[st
 
 
 def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Log groups by the prefix of their names."""
+    """Describe log groups by name prefix."""
     cloud.operator.check(operator, operator.http("logs:DescribeLogGroups", "*", region))
     prefix = str(asked.get("logGroupNamePrefix") or "")
     found = [one for one in _in_region(cloud, "aws:cloudwatch/logGroup:LogGroup", region) if one.id.startswith(prefix)]
@@ -42,7 +43,7 @@ def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 
 
 def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Every Lustre file system with its tags."""
+    """Describe all Lustre file systems with their tags."""
     cloud.operator.check(operator, operator.http("fsx:DescribeFileSystems", "*", region))
     return {
         "FileSystems": [
@@ -64,7 +65,7 @@ JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]
 
 
 def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
-    """Security groups by `group-name`."""
+    """Describe security groups by `group-name`."""
     found = []
     for one in _in_region(cloud, "aws:ec2/securityGroup:SecurityGroup", region):
         inputs = one.plain
@@ -75,7 +76,7 @@ def describe_security_groups(cloud: Cloud, filters: Filters, region: str) -> dic
 
 
 def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, Any]:
-    """Subnets by `vpc-id` and tags."""
+    """Describe subnets by `vpc-id` and tags."""
     found = []
     for one in _in_region(cloud, "aws:ec2/subnet:Subnet", region):
         shown = {"subnetId": one.id, "vpcId": one.plain.get("vpcId")}

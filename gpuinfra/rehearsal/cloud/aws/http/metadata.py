@@ -1,7 +1,7 @@
-"""The metadata service of an instance, version 2: a session token first, then facts of the machine.
+"""Instance metadata service, version 2. Clients get a session token first and then read metadata.
 
-Paths and answers from the EC2 user guide (instance metadata categories, read 2026-11-21). Version 1, without a token, is
-refused unless the instance's template allows it.
+Paths and responses from the EC2 user guide (instance metadata categories, read 2026-11-21). Version 1, without a token,
+is refused unless the instance's template allows it.
 """
 
 from __future__ import annotations

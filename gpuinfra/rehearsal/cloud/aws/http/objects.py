@@ -1,7 +1,8 @@
-"""S3 in path style, as far as nodes, the operator and bundles use it.
+"""The path-style S3 operations that nodes, the operator and bundles use.
 
-PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; both versions of listings; locations and heads of buckets.
-Each request's signature is verified; then the caller's IAM policies and the bucket's own policy decide.
+PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; both versions of listings;
+locations and heads of buckets. The signature of each request is verified. Then the caller's IAM policies and the bucket
+policy are evaluated.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class Objects:
     def _get(self, request: Request, who: credentials.Principal, bucket: str, key: str) -> Response:
         found = self.cloud.store.object(bucket, key)
         if found is None:
-            # Without the permission to list, S3 does not reveal whether a key exists.
+            # Without the list permission, S3 does not reveal whether a key exists.
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {"s3:prefix": key}, bucket)
             raise CloudError("NoSuchKey", "The specified key does not exist.", status=404)
         headers = _headers(found)
@@ -228,7 +229,7 @@ def _headers(found: StoredObject) -> dict[str, str]:
 
 
 def _unchunked(request: Request) -> bytes:
-    """The body without the chunks of `aws-chunked`, which SDKs use to send a checksum after the content."""
+    """Return the body without the chunks of `aws-chunked`, which SDKs use to send a checksum after the content."""
     if not request.headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
         return request.body
     body, rest = b"", request.body

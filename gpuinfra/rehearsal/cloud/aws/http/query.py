@@ -1,6 +1,6 @@
-"""AWS's query protocol: STS, Auto Scaling and EC2, as far as the handover and a preflight use them.
+"""AWS query protocol: the STS, Auto Scaling and EC2 calls that the handover and preflight use.
 
-Answers have the shape that AWS's own SDKs parse. Any other action is refused by name.
+Responses have the format that the AWS SDKs parse. Other actions are refused.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Queries:
             return _error(service, error)
 
     def _json(self, target: str, request: Request, verified: signatures.Verified) -> Response:
-        """An action of the JSON protocol."""
+        """Handle an action of the JSON protocol."""
         kind = "application/x-amz-json-1.1"
         try:
             self._read_only(verified)
@@ -204,7 +204,8 @@ class Queries:
         return {"instanceId": id, "timestamp": _iso(time.time()), "output": output}
 
     def _offerings(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
-        """Where machine types are offered, by the catalog's record. A type without a record is offered in every zone."""
+        """Return where machine types are offered, according to the catalog. A type without a record is offered in every
+        zone."""
         types = _filters(asked).get("instance-type") or []
         kind = asked.get("LocationType", "region")
         found = []
@@ -230,7 +231,7 @@ class Queries:
 
     @staticmethod
     def _read_only(verified: signatures.Verified) -> None:
-        """Only the operator may describe instances; the role of a node may not."""
+        """Allow only the operator to describe instances. The role of a node is denied."""
         who = verified.key.principal
         if who.kind != "operator":
             raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)

@@ -1,1 +1,1 @@
-"""What single Azure resource types do beyond keeping their inputs."""
+"""Behavior of individual Azure resource types."""

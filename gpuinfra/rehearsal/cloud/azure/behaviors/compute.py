@@ -26,11 +26,13 @@ RESOURCE_GROUP = "azure-native:resources:ResourceGroup"
 CUSTOM_DATA = 65535
 """Bytes before base64. VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
 _SCRIPT = 256 * 1024
-"""Bytes of an inline script of CustomScript for Linux. https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-21."""
+"""Bytes of an inline script of CustomScript for Linux.
+https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-21."""
 
 
 def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
-    """Raise AzureError where a referenced resource does not exist; what the account held before is believed."""
+    """Raise AzureError if a referenced resource does not exist. Resources that predate the rehearsal are assumed to
+    exist."""
     known = cloud.external(id) is not None or any(one.id.lower() == id.lower() for one in cloud.store.list(token))
     if not known and id.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/"):
         text = f"The Resource '{kind}/{last(id)}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
@@ -39,7 +41,7 @@ def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
 
 @behaves
 class ScaleSet(Behavior):
-    """A number of machines of one model."""
+    """A set of machines that use one model."""
 
     types = (GROUP,)
 
@@ -81,7 +83,7 @@ class ScaleSet(Behavior):
         call.outputs |= {"provisioningState": "Succeeded", "uniqueId": call.outputs.get("uniqueId")}
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The operation ends when the machines exist, and fails without capacity."""
+        """The operation completes when the machines exist, and fails without capacity."""
         plain = call.plain
         wanted = desired(plain)
         have = len(cloud.fleet.of_group(call.resource()))
@@ -100,7 +102,7 @@ def _probe(profile: dict[str, Any]) -> bool:
 
 
 def _named(plain: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(type, id, ARM's name of the type) of each resource that a scale set refers to."""
+    """Return (type, ID, ARM's name of the type) for each resource that a scale set refers to."""
     profile = profile_of(plain)
     for identity in (plain.get("identity") or {}).get("userAssignedIdentities") or []:
         yield IDENTITY, str(identity), "Microsoft.ManagedIdentity/userAssignedIdentities"
@@ -128,7 +130,7 @@ def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[
 
 @behaves
 class ResourceGroup(Behavior):
-    """A resource group is deleted with everything in it."""
+    """Deleting a resource group deletes everything in it."""
 
     types = (RESOURCE_GROUP,)
 
@@ -147,5 +149,5 @@ class ResourceGroup(Behavior):
 
 
 def inside(store: Store, group: Resource) -> list[Resource]:
-    """Everything in a resource group."""
+    """Return all resources in a resource group."""
     return [one for one in store.list() if one.id.lower().startswith(group.id.lower() + "/")]

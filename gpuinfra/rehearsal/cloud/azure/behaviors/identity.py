@@ -19,7 +19,8 @@ VAULT = "azure-native:keyvault:Vault"
 KEY = "azure-native:keyvault:Key"
 SUBSCRIPTION_LOG = "azure-native:monitor:SubscriptionDiagnosticSetting"
 SETTINGS = 5
-"""Diagnostic settings of one resource. https://learn.microsoft.com/azure/azure-monitor/platform/diagnostic-settings, read 2026-11-21."""
+"""Diagnostic settings of one resource. https://learn.microsoft.com/azure/azure-monitor/platform/diagnostic-settings,
+read 2026-11-21."""
 
 
 @answers("azure-native:authorization:getClientConfig")
@@ -49,7 +50,7 @@ class Identity(Behavior):
 
 @behaves
 class RoleAssignment(Behavior):
-    """Unique by principal, role and scope; its name is a GUID."""
+    """Unique by principal, role and scope. Its name is a GUID."""
 
     types = (ASSIGNMENT,)
     shapes = {
@@ -68,7 +69,7 @@ class RoleAssignment(Behavior):
 
 @behaves
 class Vault(Behavior):
-    """A deleted vault keeps its name until its retention period ends."""
+    """A deleted vault reserves its name until its retention period ends."""
 
     types = (VAULT,)
     unique = (("vaultName", "global"),)
@@ -98,7 +99,7 @@ class Vault(Behavior):
 
 @behaves
 class Key(Behavior):
-    """The provider creates keys through ARM and cannot delete them, because ARM has no such call."""
+    """The provider creates keys through ARM but cannot delete them, because ARM has no such call."""
 
     types = (KEY,)
 
@@ -115,7 +116,7 @@ class Key(Behavior):
 
 @behaves
 class SubscriptionLog(Behavior):
-    """A setting starts to write at once, into the container of Azure Monitor."""
+    """A setting starts writing immediately, to the Azure Monitor container."""
 
     types = (SUBSCRIPTION_LOG,)
 

@@ -1,4 +1,4 @@
-"""Networks: what is in use is not deleted, and address ranges of one network do not overlap."""
+"""Networks: resources in use cannot be deleted, and address ranges of one network must not overlap."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADDRESS = "azure-native:network:PublicIPAddress"
 
 
 def _users(store: Store, id: str) -> list[Resource]:
-    """Resources whose inputs name an id, without the thing itself and what lies below it."""
+    """Return the resources whose inputs contain an ID, without the resource itself and its children."""
     return [
         one
         for one in store.list()
@@ -38,7 +38,7 @@ _IN_USE = {
     NAT: ("InUseNatGatewayCannotBeDeleted", "NAT gateway"),
     ADDRESS: ("PublicIPAddressCannotBeDeleted", "Public IP address"),
 }
-"""Type -> code of the error while it is in use, and its name in the text."""
+"""Maps a type to the error code while it is in use, and its name in the message."""
 
 
 def _in_use(resource: Resource, user: Resource) -> AzureError:
@@ -49,7 +49,7 @@ def _in_use(resource: Resource, user: Resource) -> AzureError:
 
 @behaves
 class Used(Behavior):
-    """A resource that is not deleted while another one names it."""
+    """A resource that cannot be deleted while another resource refers to it."""
 
     types = (GUARD, NAT)
 

@@ -26,12 +26,12 @@ _STEPS = {
     "AMLFS-Durable-Premium-500": (4, 128),
 }
 _IMPORTER_ROLES = ("17d1049b-9a84-46fb-8f53-869881c3d3ab", "ba92f5b4-2d11-453d-a403-e96b0029c9fe")
-"""Storage Account Contributor and Storage Blob Data Contributor, which the importing service needs."""
+"""Storage Account Contributor and Storage Blob Data Contributor, which the service needs to import data."""
 
 
 @behaves
 class StorageAccount(Behavior):
-    """Its name is globally unique; it is deleted with its content, unless a policy holds a blob."""
+    """The name is globally unique. The account is deleted with its content, unless a policy retains a blob."""
 
     types = (ACCOUNT,)
     shapes = {
@@ -95,7 +95,7 @@ class Container(Behavior):
 
 @behaves
 class Lock(Behavior):
-    """An unlocked policy can be removed; it holds blobs while it exists."""
+    """An unlocked policy can be removed. It protects blobs while it exists."""
 
     types = (LOCK,)
 
@@ -115,7 +115,7 @@ class Lock(Behavior):
 
 @behaves
 class Blob(Behavior):
-    """The provider uploads with the account's key."""
+    """The provider uploads with the account key."""
 
     types = ("azure-native:storage:Blob",)
 
@@ -169,7 +169,7 @@ class ManagedLustre(Behavior):
         }
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """A problem with the container that it imports from shows late, as a failed creation."""
+        """A problem with the import container appears late, as a failed creation."""
         settings = (call.plain.get("hsm") or {}).get("settings") or {}
         if settings and call.old is None and (problem := _import_problem(cloud, settings)):
             raise AzureCreatedButFailed("AmlFilesystemHsmValidationFailed", problem)

@@ -1,11 +1,11 @@
-"""Azure's HTTP services, all below `/.azure/`.
+"""Azure HTTP services below `/.azure/`.
 
 | path | service | clients |
 | --- | --- | --- |
 | `imds/<vmId>/metadata/...`, `imds/<vmId>/ovf-env.xml` | instance metadata, identity tokens, attested documents, the provisioning disk | a node |
 | `imds/operator-<secret>/metadata/identity/...` | the operator's tokens | azure-identity |
 | `blob/<account>/<container>/<name>` | blob storage | nodes and the operator, with a token |
-| `arm/subscriptions/...` | Azure Resource Manager, as far as the handover uses it | the operator, with a token |
+| `arm/subscriptions/...` | the Azure Resource Manager calls that the handover uses | the operator, with a token |
 | `console/<vmId>` | the log of a serial console, at a signed URL | the operator |
 """
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def services(cloud: Cloud) -> Mapping[str, Service]:
-    """Every service, by its path."""
+    """Return all services by path."""
     arm = ResourceManager(cloud)
     every = {"imds": Imds(cloud), "blob": Blobs(cloud), "arm": arm, "console": arm.console}
     return {f"/.azure/{name}/": _below(f"/.azure/{name}", service) for name, service in every.items()}
 
 
 def _below(prefix: str, service: Callable[[Request, str], Response]) -> Service:
-    """Passes the rest of the path to a service."""
+    """Pass the rest of the path to a service."""
     return lambda request: service(request, request.path.removeprefix(prefix))

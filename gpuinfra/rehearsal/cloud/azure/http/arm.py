@@ -1,6 +1,8 @@
-"""Azure Resource Manager, as far as the handover and a preflight use it: scale sets, machines, addresses, consoles and activities.
+"""Azure Resource Manager calls that the handover and preflight use: scale sets, machines, addresses, consoles and
+activities.
 
-Shapes of answers from the REST reference (compute 2024-11-01, Insights 2015-04-01), read 2026-11-21. Any other request is refused by name.
+Response formats from the REST reference (compute 2024-11-01, Insights 2015-04-01), read 2026-11-21. Other requests are
+refused.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ _OFFERED = (
     ("canonical", "ubuntu-24_04-lts"),
     ("canonical", "0001-com-ubuntu-server-jammy"),
 )
-"""Publisher and offer of the marketplace images that exist here. Each has one version, which is visibly synthetic."""
+"""Publisher and offer of the marketplace images that exist here. Each has one clearly synthetic version."""
 _PAGE = 100
 
 
 class ResourceManager:
-    """Serves `arm/subscriptions/...`, and the consoles at the URLs that it signs."""
+    """Serves `arm/subscriptions/...`, and the consoles at signed URLs."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -62,7 +64,7 @@ class ResourceManager:
             return json_response({"error": {"code": error.code, "message": error.message}}, error.status)
 
     def console(self, request: Request, path: str) -> Response:
-        """The log of a serial console. The signed URL grants access for some minutes."""
+        """Return the log of a serial console. The signed URL grants access for a few minutes."""
         id, until = self._signed.get(request.query.get("sig", ""), ("", 0.0))
         if request.method != "GET" or not id or path.strip("/") != id or time.time() > until:
             return Response(403, b"AuthenticationFailed: Server failed to authenticate the request.")
@@ -98,7 +100,7 @@ class ResourceManager:
         raise _unsupported(f"{rest} of a scale set")
 
     def _read(self, place: str) -> dict[str, Any]:
-        """Any resource by its id, as `gpuinfra adopt` reads it."""
+        """Read any resource by its ID, as `gpuinfra adopt` does."""
         found = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
         if found is None:
             raise AzureError("ResourceNotFound", f"The Resource '{place}' was not found.", status=404)

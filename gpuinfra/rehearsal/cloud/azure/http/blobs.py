@@ -1,6 +1,7 @@
-"""Azure's blob storage: Put, Get, Head, Delete and List, each as far as roles, the account's network rules and immutability allow.
+"""Azure Blob Storage: Put, Get, Head, Delete and List, subject to roles, the account's network rules and immutability.
 
-https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, read 2026-11-21. Only block blobs, put in one request.
+https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, read 2026-11-21. Only block blobs, put in
+one request.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Blobs:
 
 
 def _verbs(method: str, exists: bool) -> tuple[str, ...]:
-    """Data actions, one of which is enough: a new blob can be written or added."""
+    """Return the data actions for a request. One of them is sufficient: a new blob can be written or added."""
     if method == "PUT":
         return ("write",) if exists else ("write", "add/action")
     if method == "DELETE":

@@ -1,6 +1,7 @@
-"""Azure's instance metadata service: facts of a machine, tokens of its identities, and attested documents.
+"""Azure Instance Metadata Service: machine metadata, identity tokens, and attested documents.
 
-Paths, headers and errors from https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, read 2026-11-21.
+Paths, headers and errors from https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, read
+2026-11-21.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Imds:
         return _error(404, "Not found", f"{place} is not supported in a rehearsal")
 
     def _provisioning(self, instance: dict[str, Any]) -> Response:
-        """The provisioning disk of a machine, which cloud-init reads from a virtual drive on Azure."""
+        """Return the provisioning disk of a machine, which cloud-init reads from a virtual drive on Azure."""
         if not instance["custom_data"]:
             return _error(404, "Not found", "no custom data")
         text = (
@@ -128,7 +129,7 @@ class Imds:
             "sku": instance["os"],
             "subscriptionId": SUBSCRIPTION,
             "timeStamp": {"createdOn": now.strftime(_TIME), "expiresOn": (now + LIFETIME).strftime(_TIME)},
-            # Azure writes the id in upper case here and in lower case elsewhere.
+            # Azure writes the ID in upper case here and in lower case elsewhere.
             "vmId": instance["id"].upper(),
         }
         return json_response({"encoding": "pkcs7", "signature": self.signer.document(document)})

@@ -1,1 +1,1 @@
-"""What single Google Cloud resource types do beyond keeping their inputs."""
+"""Behavior of individual Google Cloud resource types."""

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 GROUP_LIMIT = 1000
-"""Instances of a zonal group."""
+"""Maximum number of instances in a zonal group."""
 METADATA_LIMIT = 256 * 1024
-"""Bytes of one metadata value; 512 KiB all together. https://cloud.google.com/compute/docs/metadata/setting-custom-metadata, read 2026-11-21."""
+"""Bytes of one metadata value; 512 KiB all together.
+https://cloud.google.com/compute/docs/metadata/setting-custom-metadata, read 2026-11-21."""
 
 
 @behaves
 class InstanceTemplate(Behavior):
-    """Immutable."""
+    """An instance template. It is immutable."""
 
     types = TEMPLATES
 
@@ -81,7 +82,7 @@ class InstanceTemplate(Behavior):
 
 @behaves
 class InstanceGroupManager(Behavior):
-    """A number of instances of one or two templates."""
+    """A group of instances that use one or two templates."""
 
     types = (GROUP,)
     shapes = {
@@ -135,7 +136,8 @@ class InstanceGroupManager(Behavior):
         }
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The provider waits for the instances with `waitForInstances`. A rehearsal fails at once instead of after 15 minutes."""
+        """The provider waits for the instances with `waitForInstances`. A rehearsal fails at once instead of after 15
+        minutes."""
         wanted = int(call.plain.get("targetSize") or 0)
         if not call.plain.get("waitForInstances") or not wanted:
             return
@@ -161,7 +163,7 @@ class InstanceGroupManager(Behavior):
 
 @behaves
 class ResizeRequest(Behavior):
-    """Requests a number of instances at once; the group grows when all of them are available."""
+    """Requests a number of instances at once. The group grows when all of them are available."""
 
     types = (REQUEST,)
 
@@ -185,7 +187,7 @@ class ResizeRequest(Behavior):
         return replace(resource, outputs={**resource.outputs, "state": state})
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        """A waiting request is cancelled; the machines of a served one stay."""
+        """Cancel a waiting request. The machines of a fulfilled request remain."""
         cloud.store.drop("gcp-request", resource.id)
 
     @staticmethod

@@ -56,7 +56,7 @@ def zones(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
 
 @answers("gcp:compute/getImage:getImage")
 def image(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
-    """A family has one image, whose name begins with that of the family."""
+    """Return an image. A family has one image, whose name starts with the name of the family."""
     where = str(args.get("project") or PROJECT)
     name = str(args.get("name") or f"{args.get('family')}-v20260101")
     path = f"projects/{where}/global/images/{name}"

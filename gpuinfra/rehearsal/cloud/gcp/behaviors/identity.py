@@ -54,7 +54,7 @@ class Account(Behavior):
 
 @behaves
 class Grant(Member):
-    """One role for one member. A member of this project has to exist, and the condition has to be supported."""
+    """One role for one member. A member in this project must exist, and the condition must be supported."""
 
     types = GRANTS
 
@@ -96,7 +96,8 @@ class Grant(Member):
 
 @behaves
 class Key(Behavior):
-    """Key rings and keys are never deleted: the provider forgets them, their names stay taken, and a key's versions are destroyed."""
+    """Key rings and keys are never deleted. The provider removes them from the state, their names stay reserved, and
+    the key's versions are destroyed."""
 
     types = KEYS
     taken = GoogleError("alreadyExists", "{kind} {id} already exists.", status=409)
@@ -136,7 +137,7 @@ class LogBucket(Behavior):
 
 @behaves
 class Sink(Behavior):
-    """A sink writes with its own account."""
+    """A sink writes with its own service account."""
 
     types = ("gcp:logging/projectSink:ProjectSink",)
 
@@ -149,7 +150,7 @@ class Sink(Behavior):
 
 @behaves
 class ServiceIdentity(Behavior):
-    """The account of a Google service in this project."""
+    """The service account of a Google service in this project."""
 
     types = ("gcp:projects/serviceIdentity:ServiceIdentity",)
     joins = stays = True
@@ -162,7 +163,7 @@ class ServiceIdentity(Behavior):
 
 @behaves
 class Api(Behavior):
-    """An API of a project, which several programs can enable."""
+    """An API of a project. Several programs can enable it."""
 
     types = ("gcp:projects/service:Service",)
     joins = stays = True

@@ -1,4 +1,5 @@
-"""Networks, subnets, routers, addresses and private service access: required resources, overlaps, and what blocks deletion."""
+"""Networks, subnets, routers, addresses and private service access: required resources, overlaps, and what blocks
+deletion."""
 
 from __future__ import annotations
 
@@ -27,16 +28,16 @@ CONNECTION = "gcp:servicenetworking/connection:Connection"
 LUSTRE = "gcp:lustre/instance:Instance"
 FILESTORE = "gcp:filestore/instance:Instance"
 QUOTA = "quota:NETWORKS"
-"""The id under which the control interface takes the quota of networks; Google shows its number in the console only."""
+"""The ID under which the control interface takes the network quota. Google shows the quota only in the console."""
 
 
 def exists(store: Store, token: str, path: str) -> bool:
-    """Whether a resource exists. One of another project than the stand-in's is believed to exist."""
+    """Return whether a resource exists. Resources in other projects are assumed to exist."""
     return store.find(token, path) is not None or f"projects/{PROJECT}/" not in f"{path}/"
 
 
 def network_of(store: Store, value: Any) -> Resource | None:
-    """The network behind a link, a path or a bare name."""
+    """Return the network for a link, a path or a bare name."""
     text = str(value or "")
     return store.find(NETWORK, path_of(text)) or next(
         (one for one in store.list(NETWORK) if last(one.id) == text), None
@@ -44,12 +45,12 @@ def network_of(store: Store, value: Any) -> Resource | None:
 
 
 def with_profile(network: Resource | None) -> bool:
-    """Whether a network has a profile for RDMA."""
+    """Return whether a network has an RDMA profile."""
     return bool(network and network.plain.get("networkProfile"))
 
 
 def _in(store: Store, kind: str, network: str) -> list[Resource]:
-    """Resources of a type that lie in a network."""
+    """Return the resources of a type in a network."""
     found = []
     for one in store.list(kind):
         own = network_of(store, one.plain.get("network"))
@@ -59,7 +60,7 @@ def _in(store: Store, kind: str, network: str) -> list[Resource]:
 
 
 def _needs_network(store: Store, call: Call) -> Resource | None:
-    """The network that a call refers to. Raises GoogleError where it does not exist."""
+    """Return the network that a call refers to. Raises GoogleError if it does not exist."""
     text = str(call.plain.get("network") or "")
     found = network_of(store, text)
     if found is None and text and not exists(store, NETWORK, path_of(text)):
@@ -159,7 +160,7 @@ class OnNetworks(Behavior):
         call.outputs["selfLink"] = link(call.id)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        """A router's gateways are deleted with it."""
+        """Delete the router's gateways with it."""
         for one in cloud.store.list(NAT) if resource.type == ROUTER else []:
             plain = one.plain
             if last(str(plain.get("router"))) == last(resource.id):
@@ -219,7 +220,7 @@ def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 @behaves
 class Connection(Behavior):
-    """Private service access, which Lustre and Filestore need."""
+    """Private service access, which Lustre and Filestore require."""
 
     types = (CONNECTION,)
 
@@ -255,7 +256,7 @@ class Connection(Behavior):
 
 
 def connected(store: Store, network: Any) -> bool:
-    """Whether a network has private service access. A network of another project is believed to have it."""
+    """Return whether a network has private service access. Networks in other projects are assumed to have it."""
     found = network_of(store, network)
     if found is None:
         return exists(store, NETWORK, path_of(str(network or "")))

@@ -88,7 +88,7 @@ class Bucket(Behavior):
 
 @behaves
 class BucketObject(Behavior):
-    """Content from an asset or a string goes into the bucket, where nodes fetch it."""
+    """Store content from an asset or a string in the bucket, from which nodes download it."""
 
     types = ("gcp:storage/bucketObject:BucketObject",)
     volatile = ("crc32c", "md5hash", "md5hexhash", "generation", "mediaLink")
@@ -144,7 +144,7 @@ class BucketObject(Behavior):
 
 @behaves
 class Lustre(Behavior):
-    """Managed Lustre has sizes by tier and needs private service access."""
+    """Managed Lustre. Its sizes depend on the tier, and it requires private service access."""
 
     types = (LUSTRE,)
 
@@ -188,7 +188,7 @@ class Lustre(Behavior):
 
 @behaves
 class Filestore(Behavior):
-    """One share with an address in the network."""
+    """Filestore: one share with an address in the network."""
 
     types = (FILESTORE,)
 

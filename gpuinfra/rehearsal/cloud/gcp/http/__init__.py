@@ -1,6 +1,6 @@
 """Google's HTTP services, all below `/.gcp/`.
 
-| path | service | clients, and the variable that names the service to them |
+| path | service | clients and the variable that configures the endpoint |
 | --- | --- | --- |
 | `imds/<number>/computeMetadata/v1/...` | an instance's metadata server | a node: GCE_METADATA_HOST |
 | `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, the operator: STORAGE_EMULATOR_HOST |
@@ -66,7 +66,7 @@ class Google:
 
 
 def error(refusal: CloudError) -> Response:
-    """A refusal in Google's JSON."""
+    """Return a JSON error in Google's format."""
     one = {"message": refusal.message, "domain": "global", "reason": refusal.code}
     return json_response(
         {"error": {"code": refusal.status, "message": refusal.message, "errors": [one]}}, refusal.status

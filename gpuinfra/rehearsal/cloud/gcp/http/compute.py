@@ -1,7 +1,7 @@
-"""Compute Engine, as far as the handover and a preflight use it: groups, their instances, their errors, serial ports.
+"""Compute Engine calls that the handover and preflight use: groups, their instances, their errors, serial ports.
 
-Answers have the shape that Google's own client parses (Compute API discovery document, read 2026-11-21).
-Any other request is refused by name.
+Responses have the format that Google's own client parses (Compute API discovery document, read 2026-11-21).
+Other requests are refused.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Compute:
         ]  # fmt: skip
         lacking = size_of(self.cloud.store, group) - len(found)
         base = group.plain.get("baseInstanceName") or last(group.id)
-        # A machine that does not exist yet is listed without an id.
+        # A machine that does not exist yet is listed without an ID.
         found += [
             {
                 "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/{base}-new{n}",

@@ -1,6 +1,6 @@
-"""The metadata server of an instance: facts of the machine, and the tokens of its service account.
+"""The metadata server of an instance: machine metadata and the tokens of its service account.
 
-Paths and answers from https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys, read 2026-11-21.
+Paths and responses from https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys, read 2026-11-21.
 A request without `Metadata-Flavor: Google`, or through a proxy, is refused.
 """
 

@@ -1,6 +1,7 @@
-"""Read calls of KMS, Cloud Logging, Filestore, Managed Lustre and networks that find retained resources, as `gpuinfra adopt` makes them.
+"""Read calls of KMS, Cloud Logging, Filestore, Managed Lustre and networks that find retained resources, as `gpuinfra
+adopt` makes them.
 
-The path after the service and its version is the resource's name, which is its id in the stand-in cloud too.
+The path after the service and its version is the resource's name, which is also its ID in the stand-in cloud.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ _TYPES = {
     "file": ("gcp:filestore/instance:Instance",),
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
 }
-"""Service -> the types that it answers for."""
+"""Maps a service to the resource types that it serves."""
 _CONNECTION = "gcp:servicenetworking/connection:Connection"
 
 
 def serves(service: str, rest: str) -> bool:
-    """Whether a request is one of these read calls; other requests to Compute Engine are about one zone."""
+    """Return whether a request is one of these read calls. Other requests to Compute Engine refer to one zone."""
     return service in _TYPES and (service != "compute" or "/global/" in rest)
 
 
 def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
-    """Answer `GET VERSION/NAME`."""
+    """Handle `GET VERSION/NAME`."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     name = unquote(rest).partition("/")[2]
     found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, name))), None)

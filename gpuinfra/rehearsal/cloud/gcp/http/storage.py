@@ -1,8 +1,8 @@
-"""Cloud Storage's JSON API, as far as nodes, the operator and Google's own client use it.
+"""The Cloud Storage JSON API calls that nodes, the operator and Google's own client use.
 
 Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted; buckets are described.
-Each access token is looked up; then the grants on bucket and project decide, and then the retention policy.
-https://cloud.google.com/storage/docs/json_api/v1, read 2026-11-21.
+Each access token is looked up. Then the grants on the bucket and the project are evaluated, and then the retention
+policy. https://cloud.google.com/storage/docs/json_api/v1, read 2026-11-21.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ class Storage:
             if wanted is not None and wanted != str(_generation(there) if there else 0):
                 raise GoogleError("conditionNotMet", _UNMET, status=412)
             if there is not None:
-                self._allow(who, access.DELETE, bucket, name)  # overwriting needs the permission to delete
+                self._allow(who, access.DELETE, bucket, name)  # overwriting requires the delete permission
                 self._keep(bucket, name, there)
             number = 1_000_000_000_000_000 + self.cloud.store.next("generation")
             stored = self.cloud.store.put_object(bucket, name, body, {"content-type": kind, "generation": number})
         return json_response(_described(stored))
 
     def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
-        """Refuse while the bucket's retention policy holds the object."""
+        """Refuse the request while the bucket's retention policy protects the object."""
         until = access.retained_until(self.cloud.store, bucket, found)
         if until > time.time():
             raise GoogleError(
@@ -167,7 +167,7 @@ class Storage:
 
 
 def _upload(request: Request) -> tuple[str, str, bytes]:
-    """(name, content type, content) of an upload in one request."""
+    """Return (name, content type, content) of a single-request upload."""
     how = request.query.get("uploadType")
     name, kind = request.query.get("name", ""), request.headers.get("content-type", "application/octet-stream")
     if how == "media":
@@ -180,7 +180,7 @@ def _upload(request: Request) -> tuple[str, str, bytes]:
         raise GoogleError("badContent", "Malformed multipart body.", status=400)
     about = json.loads(parts[0].get_payload(decode=True) or b"{}")  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     boundary = whole.get_boundary() or ""
-    # The raw bytes: the mail parser changes line ends in binary content.
+    # Use the raw bytes: the mail parser changes line endings in binary content.
     last = request.body.split(b"--" + boundary.encode())[2]
     content = last.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
     return str(about.get("name") or name), str(about.get("contentType") or parts[1].get_content_type()), content  # pyright: ignore[reportAttributeAccessIssue]
