@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Retained:
-    """One retained resource that exists in the account."""
+    """A retained resource that exists in the account."""
 
     type: str
     name: str

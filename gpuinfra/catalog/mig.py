@@ -29,9 +29,9 @@ class Profile:
     name: str
     """Name in `nvidia-smi` output: `3g.40gb`."""
     compute: int
-    """Compute slices that one instance uses."""
+    """Number of compute slices per instance."""
     memory: int
-    """Memory slices that one instance uses."""
+    """Number of memory slices per instance."""
     max_count: int
     """Maximum number of instances per GPU."""
 

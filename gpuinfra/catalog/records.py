@@ -1,4 +1,4 @@
-"""The record types of every cloud's catalog.
+"""The record types that the catalogs of all clouds use.
 
 A record contains facts, each with its source page and the date on which it was read. Decisions are in the plan.
 This module imports no cloud SDK and names no cloud, so that catalogs can be read and tested without one.
@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """One GPU product, identical on every cloud."""
+    """A GPU product. Products are identical on all clouds."""
 
     key: str
     """Short name, which `gpuinfra catalog --gpu` accepts: `A100-40GB`."""
@@ -77,7 +77,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NicShape:
-    """One network interface in a machine's layout."""
+    """A network interface in a machine's layout."""
 
     card: int
     device: int

@@ -81,7 +81,7 @@ class Instance:
     component: str
     """Logical name of the component or of the group of resources."""
     parents: Parents = ()
-    """Components around the resource, outermost first."""
+    """Components that contain the resource, outermost first."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Values for the patterns of the row: `subnet`, `index`, `purpose`."""
     data: bool = False
@@ -131,7 +131,7 @@ class ResourceKind(Generic[K]):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedResource(Generic[K]):
-    """One resource that a plan creates."""
+    """A resource that a plan creates."""
 
     type: str
     name: str

@@ -53,7 +53,7 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
 
 
 def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Port 22 is not open to every address. Large public networks are a warning."""
+    """Port 22 is not open to every address. Large public networks cause a warning."""
     for i, cidr in enumerate(spec.access.ssh_from):
         path = f"access.ssh_from[{i}]"
         try:

@@ -1,4 +1,4 @@
-"""Runs every rule on a declaration."""
+"""Runs all rules on a declaration."""
 
 from __future__ import annotations
 

@@ -233,10 +233,10 @@ DOCA = {
 
 NVLSM_PIN = "2025.10.12-1"
 NVLSM_RANGE = ("2025", "2027")
-"""NVIDIA's repository; public installation guides pin this version for B200 nodes. Versions are dates, independent of the driver."""
+"""From NVIDIA's repository. Public installation guides pin this version for B200 nodes. Versions are dates and independent of the driver version."""
 DCGM_PIN = "1:4.5.2-1"
 DCGM_RANGE = ("4.2", "5")
-"""Azure/azhpc-images:versions.json of 2026-07-29; Google's instructions for A3 High pin 1:4.6.0-1."""
+"""Azure/azhpc-images:versions.json of 2026-07-29. Google's instructions for A3 High pin 1:4.6.0-1."""
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")
 """Azure/azhpc-images:versions.json of 2026-07-29: 2.5.1 on Ubuntu 22.04, 2.6 on 24.04. Its packages have no published checksum."""

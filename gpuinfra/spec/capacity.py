@@ -51,9 +51,9 @@ class Reserved(OnTarget[AnyTarget], SpecModel):
     count: Nodes = Field(examples=[2])
     """Number of nodes to run with this kind of capacity."""
     holds: Nodes | None = Field(default=None, examples=[16])
-    """Number of nodes that the reservation covers. If set, a larger `count` is an error; if omitted, the size is not checked."""
+    """Number of nodes that the reservation covers. If set, a larger `count` is an error. If omitted, the size is not checked."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
-    """Zone of the reservation. If set, it must equal the pool's zone; if omitted, the zone is not checked."""
+    """Zone of the reservation. If set, it must equal the pool's zone. If omitted, the zone is not checked."""
     placement_group: Line | None = Field(default=None, examples=["gpu-cluster-group"])
     """AWS: name of the placement group in which the reservation was created. If omitted, nodes in the reservation use no placement group."""
     overflow: StrictBool = False

@@ -24,12 +24,12 @@ LAYERS = ("foundation", "site", "cluster")
 
 
 class ClusterSpec(AtPlace[Place], SpecModel):
-    """A GPU cluster: the pools, storage and settings that `up` creates in one region of one cloud."""
+    """A GPU cluster: the pools, storage, and settings that `up` creates in one region of one cloud."""
 
     name: Name = Field(examples=["train"])
-    """Name of the cluster. It is part of the name of every resource."""
+    """Name of the cluster. The name of every resource contains it."""
     where: Target
-    """Cloud, region and zone in which the cluster runs."""
+    """Cloud, region, and zone in which the cluster runs."""
     pools: tuple[Pool, ...] = Field(default=(), max_length=50)
     """Pools of nodes, each with one machine type. A stack without the cluster layer has no pools."""
     storage: tuple[Storage, ...] = Field(default=(), max_length=20)
@@ -37,15 +37,15 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     network: Network = Network()
     """Addresses, outbound connections, and flow logs of the network."""
     software: Software = Software()
-    """Image, driver, CUDA and framework versions."""
+    """Image, driver, CUDA, and framework versions."""
     audit: Audit = Audit()
-    """Settings of the audit trail and its locked bucket."""
+    """Audit trail settings, including the locked bucket."""
     budget: Budget = Budget()
     """Limit and recipients of the budget alert."""
     access: Access = Access()
     """People and networks that can reach nodes and evidence."""
     handover: Handover = Handover()
-    """Nodes that `up` waits for, and how long it waits."""
+    """Number of nodes that `up` waits for, and the deadline."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
     """Machine types that are not in the catalog."""
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(

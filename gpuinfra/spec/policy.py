@@ -43,7 +43,7 @@ class Network(SpecModel):
     """The private network of the cluster."""
 
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
-    """Address range of the network: a private IPv4 range from /16 to /20. Each zone has its own part, so adding a pool or zone moves no subnet."""
+    """Address range of the network: a private IPv4 range from /16 to /20. Each zone has its own part of the range, so adding a pool or zone does not change existing subnets."""
     egress: Literal["nat", "endpoints"] = "nat"
     """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the cloud's own services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None
@@ -89,7 +89,7 @@ class Software(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["6.8.0-1041-aws"])
-    """Exact kernel release (`uname -r`). If omitted, the image's kernel is kept and held."""
+    """Exact kernel release (`uname -r`). If omitted, the image's kernel is used and held, so that upgrades do not replace it."""
     mirror_url: (
         Annotated[
             str,
@@ -121,7 +121,7 @@ class Audit(SpecModel):
     """The audit trail of API calls in the account."""
 
     trail: Literal["create", "existing", "none"] = "create"
-    """Source of the audit trail: `create` creates a multi-region trail with a locked bucket, `existing` uses the account's trail (AWS allows five per region), `none` uses no trail."""
+    """Source of the audit trail: `create` creates a multi-region trail with a locked bucket, `existing` uses the account's trail (AWS allows five per region), and `none` disables it."""
     bucket: Line | None = Field(default=None, examples=["my-audit-bucket"])
     """Existing bucket for the trail. If omitted, a bucket is created and retained."""
     lock_days: Days = Field(default=365, ge=1, le=36500, examples=[365])
@@ -152,14 +152,14 @@ class Budget(SpecModel):
 
 
 class Access(SpecModel):
-    """Access to nodes and evidence, in addition to the cloud's own session service."""
+    """Access to nodes and evidence, in addition to the cloud's session service."""
 
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
     """Networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel."""
     operators: tuple[Line, ...] = Field(
         default=(), max_length=20, examples=[["arn:aws:iam::123456789012:role/gpu-operators"]]
     )
-    """Principals that can read evidence: role ARNs on AWS, IAM members on Google Cloud, object IDs on Azure. If omitted on Azure, the deploying identity can read evidence; if set, include that identity."""
+    """Principals that can read evidence: role ARNs on AWS, IAM members on Google Cloud, object IDs on Azure. If omitted on Azure, the deploying identity can read evidence. If set, include that identity."""
     evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
     """Azure: public IPv4 ranges from which operators can read evidence and upload bundles. If omitted, access is possible only from the cluster's network, and you must run `up` there."""
     ssh_keys: tuple[PublicKey, ...] = Field(
@@ -176,7 +176,7 @@ class Handover(SpecModel):
     """How long `up` waits for verified nodes, and how many it requires."""
 
     wait: Literal["all", "floor", "none"] = "all"
-    """Nodes to wait for: `all` of them, the number in `floor`, or `none`."""
+    """Nodes to wait for: `all` nodes, the number in `floor`, or `none`."""
     floor: Annotated[StrictInt, Unit("nodes")] | None = Field(default=None, ge=1, examples=[14])
     """Minimum number of verified nodes. Required if and only if `wait` is `floor`."""
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
@@ -188,10 +188,10 @@ class Handover(SpecModel):
 
 
 class Use(SpecModel):
-    """Layers that other stacks create, by stack reference."""
+    """Layers that other stacks create, as stack references."""
 
     foundation: StackReference | None = Field(default=None, examples=["organization/gpuinfra/aws-foundation"])
-    """Stack that creates the audit trail, keys, evidence bucket and budget. If omitted, this stack creates the foundation."""
+    """Stack that creates the audit trail, keys, evidence bucket, and budget. If omitted, this stack creates the foundation."""
     site: StackReference | None = Field(default=None, examples=["organization/gpuinfra/aws-site"])
     """Stack that creates the network and file systems. If omitted, this stack creates the site."""
 

@@ -29,11 +29,11 @@ class CustomImage(SpecModel):
     os: Literal["ubuntu-22.04", "ubuntu-24.04"] = "ubuntu-22.04"
     """Operating system of the image."""
     arch: Literal["x86_64", "arm64"] = "x86_64"
-    """CPU architecture that the image was built for."""
+    """CPU architecture of the image."""
     prebuilt: StrictBool = True
     """Whether the image contains the driver and fabric software. If true, bootstrap steps verify the installed software and install only what is missing."""
     size_gib: Gib | None = Field(default=None, ge=8, le=2048, examples=[100])
-    """Size of the image's root snapshot. If set, a smaller root disk is an error; if omitted, the size is not checked."""
+    """Size of the image's root snapshot. If set, a smaller root disk is an error. If omitted, the size is not checked."""
 
 
 class Disk(SpecModel):
@@ -83,7 +83,7 @@ class Pool(OnTarget[On], SpecModel):
     """Nodes of one machine type."""
 
     name: Name = Field(examples=["gpu"])
-    """Name of the pool. It is part of the names of the pool's resources and nodes."""
+    """Name of the pool. The names of its resources and nodes contain it."""
     machine: Line = Field(examples=["p4d.24xlarge", "Standard_ND96amsr_A100_v4", "a3-megagpu-8g"])
     """The provider's name of the machine type. `gpuinfra catalog` lists machine types."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
@@ -105,7 +105,7 @@ class Pool(OnTarget[On], SpecModel):
     renew: Window = Window()
     """How this pool's nodes are replaced when their template changes."""
     quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])
-    """Your account's vCPU quota for this machine family. If set, a pool above the quota is an error; if omitted, the quota is not checked."""
+    """Your account's vCPU quota for this machine family. If set, a pool above the quota is an error. If omitted, the quota is not checked."""
     tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"role": "training"}])
     """Tags for this pool's nodes, in addition to the cluster's tags."""
 

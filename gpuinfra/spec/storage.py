@@ -12,7 +12,7 @@ Events = tuple[Literal["NEW", "CHANGED", "DELETED"], ...]
 
 
 class Lustre(SpecModel):
-    """A parallel file system: Amazon FSx for Lustre, Azure Managed Lustre or Google Cloud Managed Lustre."""
+    """A parallel file system: Amazon FSx for Lustre, Azure Managed Lustre, or Google Cloud Managed Lustre."""
 
     kind: Literal["lustre"] = "lustre"
     """Selects a Lustre file system."""

@@ -38,9 +38,9 @@ class Azure(SpecModel):
     cloud: Literal["azure"] = "azure"
     """Selects Microsoft Azure."""
     region: Line = Field(examples=["southcentralus"])
-    """Azure region in its short form, such as `southcentralus`."""
+    """Short name of the Azure region, such as `southcentralus`."""
     zone: Line | None = Field(default=None, examples=["1"])
-    """Availability zone `1`, `2` or `3`. If omitted, resources are regional and Azure chooses the zone."""
+    """Availability zone `1`, `2`, or `3`. If omitted, resources are regional and Azure chooses the zone."""
 
     if TYPE_CHECKING:
 
@@ -50,7 +50,7 @@ class Azure(SpecModel):
 
 
 class Gcp(SpecModel):
-    """A project, region and zone of Google Cloud."""
+    """A project, region, and zone of Google Cloud."""
 
     cloud: Literal["gcp"] = "gcp"
     """Selects Google Cloud."""
