@@ -1,4 +1,4 @@
-"""The code that runs on a node: steps, probes, judgement, evidence, upload.
+"""The program that runs on a node: bootstrap steps, probes, judgement, evidence and upload.
 
 It uses the standard library only and Python 3.9 or newer, because the node's own interpreter runs it before anything is
 installed. The bundle contains it as one zipapp.

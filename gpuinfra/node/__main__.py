@@ -1,4 +1,4 @@
-"""The command line of the node program: `node.pyz steps | verify | attest | health | explain`.
+"""Command line of the node program: `node.pyz steps | verify | attest | health | explain`.
 
 JSON goes to stdout, messages to stderr.
 Exit codes, for a scheduler's prolog, a health check or systemd:
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """A command that imports its module when it runs, so that the node program starts in a fraction of a second."""
+    """Return a command that imports its module on first use, which keeps the program's startup time short."""
 
     def run(args: argparse.Namespace) -> int:
         from importlib import import_module
@@ -148,7 +148,7 @@ def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _printed(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """A command that prints the result of a measurement without options, as one JSON object."""
+    """Return a command that takes no options, runs a measurement and prints the result as one JSON object."""
 
     def run(args: argparse.Namespace) -> int:
         from importlib import import_module

@@ -1,7 +1,7 @@
-"""The action for a node, in one word: the strongest action that one of its failed checks requires, and the reason.
+"""Selects the action for a node: the strongest action that any of its failed checks requires, with the reasons.
 
-Pure; the input is the outcomes of `judge.py`. The actions are ordered: a reboot also fixes what a reset fixes, and a
-replacement fixes everything but has to wait for capacity.
+This module is pure. Its input is the outcomes of `judge.py`. The actions are ordered by strength: a reboot also fixes what a reset fixes, and a
+replacement fixes everything but depends on available capacity.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Advice:
 
 
 def advise(checks: Iterable[Mapping[str, Any]]) -> Advice:
-    """The strongest action over all checks that did not pass."""
+    """Return the strongest action that the checks that did not pass require."""
     actions = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
     strongest = max((ACTIONS.index(action) for action, _ in actions), default=0)
     matching = sorted((check for action, check in actions if ACTIONS.index(action) == strongest), key=root_cause_order)
-    # One cause makes many checks fail with the same reason; the reason is listed once, with all their ids.
+    # One cause can fail many checks with the same reason. List that reason once, with the IDs of all these checks.
     reasons: dict[str, list[str]] = {}
     for check in matching:
         reasons.setdefault(str(check.get("reason") or check.get("hint")), []).append(str(check.get("id")))
@@ -63,10 +63,10 @@ def _action(check: Mapping[str, Any]) -> str:
     if outcome == "warn":
         return "look"
     if outcome == "error":
-        # The state is unknown, so nothing is replaced: investigate the tool and rerun the bootstrap.
+        # The GPU state is unknown, so do not replace the node: investigate the tool and rerun the bootstrap.
         return "configure"
     for state in STATES:
-        # A tool that does not respond fails every check that reads it; the broken state decides, not the check.
+        # A tool that does not respond fails every check that reads it, so the known state decides, not the check.
         if str(check.get("reason")).startswith(state.meaning):
             return state.do
     if name == "X1":
@@ -89,4 +89,4 @@ def _action(check: Mapping[str, Any]) -> str:
 
 
 _DIAGNOSED = (("(reset the GPU)", "reset"), ("(isolate the GPU)", "replace"))
-"""The action for the severity of a diagnostic's error, as `dcgm.py` words it."""
+"""Return the action for the error severity of a diagnostic, as named by `dcgm.py`."""

@@ -1,7 +1,7 @@
 """`Answer` is the recorded result of one probe; `Answers` holds the results of one node.
 
-Exit code, stdout and stderr are checked together; none of them is trusted alone.
-`Answers` parses each output once for all checks; truncated or unreadable output raises for every reader.
+Exit code, stdout and stderr are always checked together because none of them is reliable alone.
+`Answers` parses each output once for all checks; truncated or unreadable output raises an exception for each reader.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Answers:
         self._cache: dict[tuple[str, str], Any] = {}
 
     def raw(self, name: str) -> Answer:
-        """The complete result, with any exit code."""
+        """Return the complete result, with any exit code."""
         return self._cached("raw", name, self._read)
 
     def installed(self, name: str) -> bool:
-        """False if the command of the probe does not exist on the node; each check decides whether that is allowed."""
+        """Return False if the probe's command does not exist on the node. Each check decides whether that is allowed."""
         record = self._probes.get(name)
         return not (isinstance(record, Mapping) and record.get("problem") == "not found")
 
@@ -80,13 +80,13 @@ class Answers:
         return [line for line in self.text(name).splitlines() if line.strip()]
 
     def csv(self, name: str) -> "table.Table":
-        """The table of `nvidia-smi --query-...`, by column name."""
+        """Return the table of `nvidia-smi --query-...`, by column name."""
         return self._cached(
             "csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps")
         )
 
     def xml(self) -> "nvsmi.Log":
-        """The output of `nvidia-smi -q -x`, by element name."""
+        """Return the output of `nvidia-smi -q -x`, by element name."""
         return self._cached("xml", "nvidia-smi-xml", lambda probe: nvsmi.parse(self.text(probe)))
 
     def _read(self, name: str) -> Answer:

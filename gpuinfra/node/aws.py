@@ -1,6 +1,6 @@
-"""The node's access to AWS, with the standard library only: instance identity, object storage, identity proof.
+"""AWS access from a node, with the standard library only: instance identity, object storage and identity proof.
 
-Endpoints other than AWS's own come only from the variables that every AWS SDK reads:
+Custom endpoints come only from the variables that every AWS SDK reads:
 AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_STS, AWS_EC2_METADATA_SERVICE_ENDPOINT.
 The requests are signed here because curl's own signing is broken on Ubuntu 22.04.
 """
@@ -43,13 +43,13 @@ class Metadata:
         self._token = ""
 
     def get(self, path: str) -> str:
-        """One metadata value."""
+        """Return one metadata value."""
         if not self._token:
             self._token = self._call("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
         return self._call("GET", path, {"X-aws-ec2-metadata-token": self._token})
 
     def identity(self) -> dict[str, Any]:
-        """The instance identity document: instance id, region, account."""
+        """Return the instance identity document: instance ID, region, account."""
         return json.loads(self.get("dynamic/instance-identity/document"))
 
     def credentials(self) -> Credentials:
@@ -79,7 +79,7 @@ def sign(
     region: str,
     now: datetime.datetime,
 ) -> dict[str, str]:
-    """All headers of a request, signed with AWS Signature Version 4."""
+    """Return all headers of a request, signed with AWS Signature Version 4."""
     parts = urllib.parse.urlsplit(url)
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     payload = hashlib.sha256(body).hexdigest()
@@ -121,7 +121,7 @@ def sign(
 
 
 def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The URL of an object: at AWS's regional endpoint, or in path style at the endpoint that the environment sets."""
+    """Return the URL of an object: at AWS's regional endpoint, or in path style at the endpoint that the environment sets."""
     path = urllib.parse.quote(key, safe="/" + _UNRESERVED)
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -132,7 +132,7 @@ def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = 
 
 
 def sts_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The region's own STS endpoint."""
+    """Return the region's own STS endpoint."""
     endpoint = environ.get("AWS_ENDPOINT_URL_STS") or environ.get("AWS_ENDPOINT_URL")
     return (endpoint.rstrip("/") if endpoint else "https://sts.%s.%s" % (region, _suffix(region))) + "/"
 
@@ -157,7 +157,7 @@ class Aws:
             raise CloudError("cannot read the identity document of the metadata service: %s" % error) from None
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence can only be added."""
+        """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence is append-only."""
         url = object_url(bucket, key, self._region, self._environ)
         headers = {"Content-Type": "application/json"}
         if once:
@@ -177,16 +177,16 @@ class Aws:
         )
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """One small object of a bucket; None if it does not exist.
+        """Return one small object of a bucket, or None if it does not exist.
 
-        A node may not list the bucket, so S3 answers 403 for a missing object: 403 and 404 both mean "not yet".
+        Nodes have no permission to list the bucket, so S3 returns 403 for a missing object. Both 403 and 404 mean "not yet".
         """
         url = object_url(bucket, key, self._region, self._environ)
         signed = self._sign("GET", url, {}, b"", "s3", _utc_now())
         return get_optional(urllib.request.Request(url, headers=signed), "s3://%s/%s" % (bucket, key))
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """A signed `GetCallerIdentity` request that contains the hash of the evidence, valid for some minutes.
+        """Return a signed `GetCallerIdentity` request that contains the evidence hash. It is valid for a few minutes.
 
         Only this instance's role can sign it. The verifier sends it to the region's own STS endpoint, never to a host that the proof names.
         """
@@ -219,5 +219,5 @@ def _utc_now() -> datetime.datetime:
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Aws:
-    """The cloud of a node on AWS."""
+    """Return the AWS implementation of `Cloud`."""
     return Aws(field(node, "region"), environ)

@@ -1,6 +1,6 @@
-"""The node's access to Azure, with the standard library only: instance identity, blob storage, identity proof.
+"""Azure access from a node, with the standard library only: instance identity, blob storage and identity proof.
 
-Endpoints other than Azure's own come only from variables that Azure's own tools read: AZURE_POD_IDENTITY_AUTHORITY_HOST (the
+Custom endpoints come only from variables that Azure's own tools read: AZURE_POD_IDENTITY_AUTHORITY_HOST (the
 metadata service, azure-identity) and AZURE_STORAGE_SERVICE_ENDPOINT (blob storage, the az command; the account's name is the first
 part of the path there, as with Azurite).
 
@@ -29,7 +29,7 @@ API_INSTANCE, API_TOKEN, API_ATTESTED = "2021-02-01", "2018-02-01", "2020-09-01"
 API_BLOB = "2021-12-02"
 STORAGE = "https://storage.azure.com/"
 DOCUMENTS = 4
-"""Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four of them contain 132 bits."""
+"""Attested documents in one proof. A nonce has ten digits, about 33 bits of the evidence's hash; four documents carry 132 bits."""
 CONTAINER = re.compile(r"https://([a-z0-9]{3,24})\.(blob\.[a-z0-9.-]+)/([a-z0-9$](?:[a-z0-9-]{0,62}))/?")
 _LIMIT = 1 << 20
 
@@ -38,16 +38,16 @@ class Metadata:
     """The instance metadata service."""
 
     def __init__(self, client_id: str = "", environ: Mapping[str, str] = os.environ) -> None:
-        """`client_id` selects one of the machine's user-assigned identities; empty selects the only one."""
+        """`client_id` selects a user-assigned identity. Leave it empty if the machine has only one."""
         self._base = (environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST") or "http://169.254.169.254").rstrip("/")
         self._client_id = client_id
 
     def compute(self) -> dict[str, Any]:
-        """Azure's description of this machine: vmId, location, subscriptionId ..."""
+        """Return Azure's description of this machine: vmId, location, subscriptionId ..."""
         return self._get("instance/compute", {"api-version": API_INSTANCE})
 
     def token(self) -> str:
-        """An access token of the machine's identity for blob storage."""
+        """Return an access token of the machine's identity for blob storage."""
         query = {"api-version": API_TOKEN, "resource": STORAGE}
         if self._client_id:
             query["client_id"] = self._client_id
@@ -57,14 +57,14 @@ class Metadata:
         return answer["access_token"]
 
     def attested(self, nonce: str) -> str:
-        """A document about this machine, signed by Azure: PKCS7 in base64."""
+        """Return a document about this machine, signed by Azure: PKCS7 in base64."""
         answer = self._get("attested/document", {"api-version": API_ATTESTED, "nonce": nonce})
         if answer.get("encoding") != "pkcs7" or not isinstance(answer.get("signature"), str):
             raise CloudError("the encoding of the attested document is %s, expected pkcs7" % answer.get("encoding"))
         return "".join(answer["signature"].split())
 
     def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One answer, with retries: the service throttles requests and is briefly unavailable during host updates."""
+        """Send one request, with retries: the service throttles requests and is briefly unavailable during host updates."""
         url = "%s/metadata/%s?%s" % (self._base, path, urllib.parse.urlencode(query))
         problem = "was not called"
         for attempt in range(5):
@@ -92,7 +92,7 @@ class Metadata:
 
 
 def blob_url(container: str, name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The URL of a blob: under its container's address, or at the endpoint that the environment sets."""
+    """Return a blob's URL, based on the container's address or on the endpoint set in the environment."""
     match = CONTAINER.fullmatch(container)
     if match is None:
         raise CloudError(
@@ -107,7 +107,7 @@ def blob_url(container: str, name: str, environ: Mapping[str, str] = os.environ)
 
 
 def nonces(evidence_sha256: str) -> list[str]:
-    """The nonces of a proof in order, derived from the evidence's hash and their number: ten digits each, the first not 0."""
+    """Return the ordered nonces of a proof, derived from evidence hash and index: ten digits each, no leading 0."""
     found = []
     for number in range(DOCUMENTS):
         digest = hashlib.sha256(("gpuinfra.proof/1 %d %s" % (number, evidence_sha256)).encode("ascii")).digest()
@@ -123,7 +123,7 @@ class Azure:
         self._metadata = Metadata(client_id, environ)
 
     def instance_id(self) -> str:
-        """The machine's `vmId` in lower case; Azure uses both cases."""
+        """Return the machine's `vmId` in lower case; Azure uses both cases."""
         found = str(self._metadata.compute().get("vmId") or "").lower()
         if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", found):
             raise CloudError("the metadata service returned no vmId")
@@ -154,13 +154,13 @@ class Azure:
         )
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """Documents about this machine, signed by Azure for six hours, whose nonces together contain the hash of the evidence."""
+        """Return Azure-signed documents, valid for six hours, whose nonces together carry the evidence hash."""
         documents = [self._metadata.attested(nonce) for nonce in nonces(evidence_sha256)]
         return make_proof("azure", evidence_sha256, now, documents=documents)
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Azure:
-    """The cloud of a node on Azure; `identity.client_id` is not needed if the machine has one identity."""
+    """Return the Azure implementation of `Cloud`. `identity.client_id` is optional if the machine has one identity."""
     identity = node.get("identity")
     client_id = identity.get("client_id") if isinstance(identity, Mapping) else None
     return Azure(str(client_id or ""), environ)

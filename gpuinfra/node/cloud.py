@@ -1,6 +1,6 @@
-"""The interface between the node program and a cloud; each cloud's module implements it.
+"""Interface between the node program and a cloud. Each cloud has one module that implements it.
 
-A module is imported only on nodes of its cloud.
+Nodes import only the module of their own cloud.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from typing import Any, Callable, Collection, Mapping, Protocol
 
 
 class CloudError(Exception):
-    """A request to the cloud failed; the message is for people."""
+    """A request to the cloud failed. The message is shown to the operator."""
 
 
 class Exists(CloudError):
-    """The object already exists, and the call must not replace it."""
+    """The object already exists and must not be replaced."""
 
 
 class Cloud(Protocol):
-    """This node's cloud, used with the node's own identity. Credentials are never part of a repr.
+    """The node's cloud, accessed with the node's own identity. Credentials never appear in a repr.
 
-    Every method raises `CloudError` with a message for people.
+    Every method raises `CloudError` if a request fails.
     """
 
     def instance_id(self) -> str:
-        """The cloud's id of this instance, as in the evidence and the group membership."""
+        """Return the cloud's ID of this instance, as in the evidence and the group membership."""
         ...
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
         """Write one JSON object to the bucket or container that `node.json` names.
 
-        `once` refuses to replace an existing object and raises `Exists`. Throttling, server errors and an identity that is
+        With `once`, raises `Exists` instead of replacing an existing object. Throttling, server errors and an identity that is
         not effective yet are retried with increasing pauses.
         """
         ...
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """An identity proof of schema `gpuinfra.proof/1` for this hash (64 hexadecimal digits); only this instance can obtain it."""
+        """Return an identity proof (`gpuinfra.proof/1`) for a hash of 64 hex digits. Only this instance can obtain it."""
         ...
 
 
 def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Cloud:
-    """The cloud that `node.json` names. Raises `CloudError` if this program has no module of that name with `connect(node, environ)`."""
+    """Return the cloud named in `node.json`. Raises `CloudError` if no module of that name has `connect(node, environ)`."""
     name = str(node.get("cloud"))
     try:
         connect = importlib.import_module("." + name, __package__).connect
@@ -57,20 +57,20 @@ def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Clou
 
 
 def field(record: Mapping[str, Any], name: str) -> str:
-    """A required text field of `node.json`."""
+    """Return a required text field of `node.json`."""
     value = record.get(name)
     if not isinstance(value, str) or not value:
         raise CloudError("node.json has no %s" % name)
     return value
 
 
-# A proxy in the environment is for the downloads of the steps; requests with credentials never use it.
+# A proxy in the environment is only for downloads. Requests that carry credentials never use it.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 ATTEMPTS = 6
 
 
 def read_metadata(request: urllib.request.Request, service: str, path: str) -> tuple[Mapping[str, str], str]:
-    """The headers and the text of one answer of the metadata service."""
+    """Return the headers and the body of one response from the metadata service."""
     try:
         with OPENER.open(request, timeout=5) as reply:
             return reply.headers, reply.read(1 << 20).decode("utf-8")
@@ -81,7 +81,7 @@ def read_metadata(request: urllib.request.Request, service: str, path: str) -> t
 
 
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:
-    """An identity proof for this hash; `claim` is the part that only this instance can obtain."""
+    """Return an identity proof for a hash. `claim` is the part that only this instance can obtain."""
     return {
         "schema": "gpuinfra.proof/1",
         "cloud": cloud,
@@ -102,7 +102,7 @@ def put_with_retry(
 ) -> None:
     """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set.
 
-    `explain` returns the error code or message of an answer, and `exists` tells by status and code whether the object is
+    `explain` returns the error code or message of an answer, and `exists` decides from status and code whether the object is
     already there. Server errors and the statuses in `retried` are retried with increasing pauses.
     """
     problem = "no attempt was made"
@@ -115,7 +115,7 @@ def put_with_retry(
         except urllib.error.HTTPError as error:
             code = explain(error, error.read(4096).decode("utf-8", "replace"))
             if once and exists(error.code, code):
-                # Only this instance may write under its own id, so an earlier attempt succeeded.
+                # Only this instance can write under its own ID, so an earlier attempt must have succeeded.
                 if attempt:
                     return
                 raise Exists("%s already exists" % name) from error
@@ -128,7 +128,7 @@ def put_with_retry(
 
 
 def get_optional(request: urllib.request.Request, name: str) -> bytes | None:
-    """The first 64 KiB of one object; None for a missing one, which without list permission is also refused with 403."""
+    """Return the first 64 KiB of an object, or None if it is missing. Without list permission, a missing object is a 403."""
     try:
         with OPENER.open(request, timeout=30) as reply:
             return reply.read(65536)
@@ -141,6 +141,6 @@ def get_optional(request: urllib.request.Request, name: str) -> bytes | None:
 
 
 def error_code(text: str) -> str:
-    """The error code in an XML answer of S3 or blob storage."""
+    """Return the error code in an XML answer of S3 or blob storage."""
     start, end = text.find("<Code>"), text.find("</Code>")
     return text[start + 6 : end][:60] if 0 <= start < end else "without a code"

@@ -1,4 +1,4 @@
-"""Shared by all commands of the node program: exit codes, paths, and messages."""
+"""Exit codes, paths and messages that all commands of the node program share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUNDLE = Path("/opt/gpuinfra/current")
 
 
 class Missing(Exception):
-    """A prerequisite is missing; the message says which one and what to do."""
+    """A prerequisite is missing. The message names it and states what to do."""
 
 
 def print_message(line: str, console: bool = False) -> None:
@@ -34,7 +34,7 @@ def print_message(line: str, console: bool = False) -> None:
 
 
 def load(path: Path, what: str, fix: str) -> dict[str, Any]:
-    """A required file. `what` describes it and `fix` says what to do if it is missing."""
+    """Load a required JSON file. `what` describes it, and `fix` states what to do if it is missing."""
     found = optional(path)
     if found is None:
         raise Missing("%s does not exist at %s; %s" % (what, path, fix))
@@ -42,7 +42,7 @@ def load(path: Path, what: str, fix: str) -> dict[str, Any]:
 
 
 def optional(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; None if the file does not exist."""
+    """Return the JSON object in a file, or None if the file does not exist."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

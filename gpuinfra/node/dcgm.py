@@ -1,4 +1,4 @@
-"""Parse `dcgmi diag --json`. Its schema is not published, so every status counts at any depth.
+"""Parse `dcgmi diag --json`. Its schema is not published, so the parser collects statuses at any depth.
 
 Observed formats: DCGM 3 and 4 print `{"DCGM Diagnostic" or "DCGM GPU Diagnostic": {"test_categories": [{"category", "tests":
 [{"name", "results": [{"status", "warnings" or "error": [{"error_id", "error_severity", "warning"}]}]}]}]}}`.
@@ -35,11 +35,11 @@ class Result:
     """`GPU 3`, or empty for a status of the whole test."""
     status: str
     warnings: str
-    """Its warnings, in one line."""
+    """The warnings of the test, in one line."""
 
 
 def results(text: str) -> list[Result]:
-    """All statuses in the output. Raises `Unreadable` if it is not JSON."""
+    """Return all statuses in the output. Raises `Unreadable` if it is not JSON."""
     try:
         document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):

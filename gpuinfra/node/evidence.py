@@ -1,7 +1,7 @@
-"""Evidence: the bounded output of a node's probes, chained by hash, stored on disk first and uploaded under the node's
+"""Evidence: size-limited probe output, chained by hash, stored on disk first and then uploaded under the node's
 own identity.
 
-Format `gpuinfra.evidence/1` of docs/formats.md. The raw output is what counts, because others judge it again;
+Format `gpuinfra.evidence/1` of docs/formats.md. Only the raw output is authoritative, because the operator's machine judges it again;
 the outcomes in it are only the node's own.
 """
 
@@ -26,7 +26,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None = None) -> list[str]:
-    """Names of the probes that the machine's checks read, without duplicates, in the order of the checks."""
+    """Return the names of the probes that the machine's checks read, without duplicates, in the order of the checks."""
     allowed = None if phases is None else set(phases)
     names: dict[str, None] = {}
     for check in ALL.values():
@@ -51,7 +51,7 @@ def make(
     host_keys: list[str],
     phases: Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """One evidence document."""
+    """Return one evidence document."""
     probes = bounded(probes)
     try:
         gpus = [{key: gpu[key] for key in ("index", "uuid", "serial", "pci")} for gpu in gpu_list(Answers(probes))]
@@ -81,7 +81,7 @@ def make(
 
 
 def bounded(probes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same records, cut to fit the size limit. A cut record is marked, and no check passes on it."""
+    """Return the records, truncated to the size limit. A truncated record is marked, and no check passes on it."""
     left = MAX_BYTES - 512 * 1024  # space for the journal, the outcomes and JSON escapes
     kept = {}
     for name, record in probes.items():
@@ -98,22 +98,22 @@ def bounded(probes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dumped(document: Mapping[str, Any]) -> bytes:
-    """The bytes that are hashed, signed and stored; the same document always gives the same bytes."""
+    """Return the bytes that are hashed, signed and stored. The serialization is deterministic."""
     return json.dumps(document, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
 def sha256(data: bytes) -> str:
-    """Hexadecimal SHA-256."""
+    """Return the SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot."""
+    """Return the kernel's ID of the current boot."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def ssh_host_keys(pattern: str = "/etc/ssh/ssh_host_*_key.pub") -> list[str]:
-    """Public SSH host keys, type and key without the comment, as known_hosts needs them."""
+    """Return the public SSH host keys in known_hosts form: type and key, without the comment."""
     keys = []
     for path in sorted(glob.glob(pattern)):
         try:
@@ -132,29 +132,29 @@ class EvidenceFolder:
         self.folder = folder
 
     def newest(self) -> tuple[Path, dict[str, Any], bytes] | None:
-        """The evidence with the highest number over all boots; None if there is none."""
+        """Return the evidence with the highest number across all boots, or None."""
         paths = [path for path in sorted(self.folder.glob("*.json")) if path.stem.isdigit()]
         for path in reversed(paths):
             data = path.read_bytes()
             try:
                 return path, json.loads(data), data
-            except ValueError:  # an incomplete write before a power loss; its number stays used
+            except ValueError:  # an incomplete write before a power loss; its number is not reused
                 continue
         return None
 
     def next_number(self) -> int:
-        """Numbers increase over the lifetime of the instance, so the order needs no clock."""
+        """Return the next number. Numbers increase over the instance's lifetime, so ordering does not depend on a clock."""
         return 1 + max([int(path.stem) for path in self.folder.glob("*.json") if path.stem.isdigit()] or [0])
 
     def write(self, seq: int, data: bytes) -> Path:
-        """Write the file before the upload, so that a retry uploads the same bytes."""
+        """Write the file. Call this before the upload, so that a retry uploads the same bytes."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.folder / ("%06d.json" % seq)
         write_whole(path, data.decode("ascii"))
         return path
 
     def is_uploaded(self, seq: int) -> bool:
-        """True if this evidence is known to be in the bucket."""
+        """Return True if the evidence is known to be in the bucket."""
         return (self.folder / ("%06d.uploaded" % seq)).exists()
 
     def mark_uploaded(self, seq: int) -> None:
@@ -162,12 +162,12 @@ class EvidenceFolder:
         (self.folder / ("%06d.uploaded" % seq)).touch()
 
     def prune(self, most: int = 50) -> None:
-        """Keep only the newest documents, so that hourly verification does not fill the disk."""
+        """Delete all but the newest documents, so that hourly verification does not fill the disk."""
         for path in sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())[:-most]:
             path.unlink()
             path.with_suffix(".uploaded").unlink(missing_ok=True)
 
 
 def key(prefix: str, instance_id: str, boot: str, seq: int, suffix: str = ".json") -> str:
-    """The key of one document in the bucket."""
+    """Return the key of one document in the bucket."""
     return "%s/%s/%s/%06d%s" % (prefix.rstrip("/"), instance_id, boot, seq, suffix)

@@ -1,6 +1,6 @@
-"""The expected state of a machine of this pool: the bundle's `expectation.json` and what the node's steps recorded.
+"""The expected state of a machine in this pool: the bundle's `expectation.json` and the versions its steps recorded.
 
-A missing field is an error of the check that needs it, so an incomplete record never makes a node pass.
+A check that needs a missing field ends in an error, so an incomplete record never lets a node pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Machine:
         self.journal = journal
 
     def need(self, field: str, kind: type) -> Any:
-        """A required field of this type."""
+        """Return a required field of the given type."""
         value = self._fields.get(field)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
@@ -31,7 +31,7 @@ class Machine:
         return value
 
     def get(self, field: str, default: Any) -> Any:
-        """An optional field with a safe default."""
+        """Return an optional field, or a safe default."""
         value = self._fields.get(field)
         return default if value is None else value
 
@@ -41,9 +41,9 @@ class Machine:
         return self.need("gpus", int)
 
     def version(self, software: str) -> str | None:
-        """The version that this node's steps recorded; None if the evidence has no journal.
+        """Return the version that this node's steps recorded, or None if the evidence has no journal.
 
-        The version must be inside the range of the software lock, because the node's own record alone proves nothing.
+        The version must be inside the range of the software lock, because the node's own record is not proof.
         """
         if self.journal is None:
             return None
@@ -58,7 +58,7 @@ class Machine:
         return value
 
     def inside_range(self, software: str, value: str) -> None:
-        """Raises `Broken` for a version outside the lock's range."""
+        """Raise `Broken` if the version is outside the lock's range."""
         wanted = self.need("software", dict).get(software)
         bounds = wanted.get("range") if isinstance(wanted, Mapping) else None
         pin = wanted.get("pin") if isinstance(wanted, Mapping) else None

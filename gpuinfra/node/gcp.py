@@ -1,6 +1,6 @@
-"""The node's access to Google Cloud, with the standard library only: instance identity, Cloud Storage, identity proof.
+"""Google Cloud access from a node, with the standard library only: instance identity, Cloud Storage, identity proof.
 
-Endpoints other than Google's own come only from variables that Google's own libraries read: GCE_METADATA_HOST
+Custom endpoints come only from variables that Google's own libraries read: GCE_METADATA_HOST
 (`host[:port]`), STORAGE_EMULATOR_HOST.
 """
 
@@ -28,7 +28,7 @@ class Metadata:
         self._base = "http://%s/computeMetadata/v1/" % host.rstrip("/")
 
     def get(self, path: str) -> str:
-        """One metadata value."""
+        """Return one metadata value."""
         request = urllib.request.Request(self._base + path, headers=_FLAVOR)
         headers, text = read_metadata(request, "the metadata server", path.split("?")[0])
         if headers.get("Metadata-Flavor") != "Google":
@@ -36,21 +36,21 @@ class Metadata:
         return text
 
     def instance_id(self) -> str:
-        """The numeric id of this instance."""
+        """Return the numeric ID of this instance."""
         found = self.get("instance/id").strip()
         if not found.isdigit():
             raise CloudError("the metadata server returned no instance id: %r" % found[:40])
         return found
 
     def access_token(self) -> str:
-        """A token of the instance's service account; the server renews it."""
+        """Return an access token of the instance's service account. The metadata server renews it."""
         try:
             return str(json.loads(self.get("instance/service-accounts/default/token"))["access_token"])
         except (KeyError, TypeError, ValueError) as error:
             raise CloudError("the metadata server returned no access token: %s" % error) from None
 
     def identity_token(self, audience: str) -> str:
-        """A token for one audience that names this instance and its service account, signed by Google for an hour."""
+        """Return a Google-signed token for one audience that names this instance and its service account; valid for an hour."""
         query = urllib.parse.urlencode({"audience": audience, "format": "full", "licenses": "FALSE"})
         token = self.get("instance/service-accounts/default/identity?" + query).strip()
         if token.count(".") != 2:
@@ -59,13 +59,13 @@ class Metadata:
 
 
 def storage(environ: Mapping[str, str] = os.environ) -> str:
-    """The base URL of Cloud Storage, without a trailing slash."""
+    """Return the base URL of Cloud Storage, without a trailing slash."""
     named = environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
     return (named if "://" in named else "http://" + named).rstrip("/")
 
 
 def _message(text: str) -> str:
-    """The message of an error in Google's JSON, or the beginning of another answer."""
+    """Return the error message in Google's JSON, or the beginning of any other response."""
     try:
         return " ".join(str(json.loads(text)["error"]["message"]).split())[:200]
     except (KeyError, TypeError, ValueError):
@@ -80,11 +80,11 @@ class Gcp:
         self._metadata = Metadata(environ)
 
     def instance_id(self) -> str:
-        """The numeric id, up to 20 digits."""
+        """Return the numeric ID, up to 20 digits."""
         return self._metadata.instance_id()
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence can only be added."""
+        """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence is append-only."""
         query = {"uploadType": "media", "name": key}
         if once:
             query["ifGenerationMatch"] = "0"
@@ -108,9 +108,9 @@ class Gcp:
         )
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """One small object of a bucket; None if it does not exist.
+        """Return one small object of a bucket, or None if it does not exist.
 
-        A node may not list the bucket, so Cloud Storage answers 403 for a missing object: 403 and 404 both mean "not yet".
+        Nodes have no permission to list the bucket: a missing object is a 403 or a 404, and both mean "not yet".
         """
         where = "%s/storage/v1/b/%s/o/%s?alt=media" % (
             storage(self._environ),
@@ -123,10 +123,10 @@ class Gcp:
         return {"Authorization": "Bearer " + self._metadata.access_token()}
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
-        """An identity token of this instance for that hash, valid for an hour."""
+        """Return an identity token of this instance for the hash, valid for an hour."""
         return make_proof("gcp", evidence_sha256, now, token=self._metadata.identity_token(AUDIENCE % evidence_sha256))
 
 
 def connect(node: Mapping[str, Any], environ: Mapping[str, str]) -> Gcp:
-    """The cloud of a node on Google Cloud; the metadata server provides all details."""
+    """Return the Google Cloud implementation of `Cloud`. The metadata server provides all details."""
     return Gcp(environ)

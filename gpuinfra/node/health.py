@@ -1,8 +1,8 @@
-"""`node.pyz health`: serve the verification state of this node to a cloud that rolls updates node by node and waits for health.
+"""`node.pyz health`: serve this node's verification state to a cloud that waits for health during rolling updates.
 
 Azure's Application Health extension polls it on the machine, in the format of its rich health states
 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension, read 2026-11-21, not yet tested).
-A canary is therefore a node that passed every check of its current bundle, not one that merely has an open port.
+A canary is therefore healthy only after it passes every check of its current bundle. An open port is not enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 def state(
     node: Mapping[str, Any], expectation: Mapping[str, Any] | None, newest: Mapping[str, Any] | None, boot_id: str
 ) -> str:
-    """`Unknown` until this boot is verified with the current bundle: no reason to repair the node, and none to continue with the next."""
+    """Return the state. `Unknown`, until this boot is verified, neither triggers a repair nor continues the rollout."""
     current = (node.get("bundle") or {}).get("sha256")
     if expectation is None or newest is None or not current:
         return UNKNOWN
@@ -41,7 +41,7 @@ def state(
 
 
 def current_state(node: Path, bundle: Path, folder: evidence.EvidenceFolder) -> str:
-    """The current state, from this node's files."""
+    """Return the current state from this node's files."""
     newest = folder.newest()
     return state(
         _read(node) or {}, _read(bundle / "expectation.json"), newest[1] if newest else None, evidence.boot_id()
@@ -67,7 +67,7 @@ def serve(node: Path, bundle: Path) -> None:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Not logged: a line for each poll would fill the journal."""
+            """Discard the message: one line per poll would fill the journal."""
 
     server = ThreadingHTTPServer((os.environ.get(ADDRESS_VARIABLE) or "127.0.0.1", PORT), Handler)
     server.daemon_threads = True

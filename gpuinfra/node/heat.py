@@ -24,7 +24,7 @@ SAMPLE_S, STEADY_S, WITHIN_C, LIMIT_S = 10.0, 180.0, 2.0, 1800
 
 
 def load(limit_s: int) -> list[str]:
-    """The command for the load: DCGM's targeted stress on all GPUs."""
+    """Return the command that generates the load: DCGM's targeted stress on all GPUs."""
     return ["dcgmi", "diag", "-r", "targeted_stress", "-j", "-p", "targeted_stress.test_duration=%d" % limit_s]
 
 
@@ -36,7 +36,7 @@ def measure(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Load and sample the GPUs; one object of schema `gpuinfra.heat/1`, with degrees Celsius, watts, MHz and seconds.
+    """Load and sample the GPUs. Returns a `gpuinfra.heat/1` object in degrees Celsius, watts, MHz and seconds.
 
     Raises `Missing` if the load cannot be started or a GPU stops responding.
     """
@@ -86,7 +86,7 @@ def measure(
 
 
 def is_steady(series: list[tuple[float, list[Row]]]) -> bool:
-    """True if the temperature of every GPU was steady for long enough under load."""
+    """Return True if the temperature of every GPU was steady for long enough under load."""
     now = series[-1][0]
     recent = [rows for at, rows in series if at >= now - STEADY_S]
     if now < STEADY_S or len(recent) < 3:

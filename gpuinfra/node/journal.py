@@ -1,4 +1,4 @@
-"""The journal of a node's steps, in a file that stays consistent if the process is killed at any time.
+"""The journal of a node's steps. The file stays consistent if the process is killed at any time.
 
 Owns `state.json` (docs/formats.md, "Journal") and the lock against concurrent runs.
 `steps.py` decides which steps run.
@@ -50,7 +50,7 @@ class Journal:
         self.path = path
         self.boot_id = boot_id
         self.broken: Optional[str] = None
-        """Why the previous journal could not be read. The file was renamed, and every step is verified again."""
+        """Why the previous journal could not be read. That file is renamed, and every step runs again."""
         before = self._read()
         self.steps: Dict[str, Dict[str, Any]] = {}
         for entry in before.get("steps", []):
@@ -81,7 +81,7 @@ class Journal:
         return {}
 
     def expect(self, hashes: Dict[str, str]) -> None:
-        """Adopt the bundle's list of steps in its order; a step with a new hash is pending again."""
+        """Load the bundle's steps in order. A step whose hash changed becomes pending again."""
         steps = {}
         for step, digest in hashes.items():
             entry = self.steps.get(step)
@@ -146,11 +146,11 @@ class Lock:
         self._write({"pid": os.getpid()})
 
     def started(self, group: int) -> None:
-        """Record the process group of the running step, so that the next run can end what a kill left behind."""
+        """Record the process group of the running step, so that the next run can end processes that survived a kill."""
         self._write({"pid": os.getpid(), "group": group, "began": process_began(group)})
 
     def ended(self) -> None:
-        """Record that no step runs."""
+        """Record that no step is running."""
         self._write({"pid": os.getpid()})
 
     def release(self) -> None:
@@ -167,7 +167,7 @@ class Lock:
 
     def _write(self, content: Dict[str, Any]) -> None:
         try:
-            # One write of constant size, so a concurrent reader sees the old or the new note.
+            # One write of constant size, so a concurrent reader sees either the old or the new note.
             os.pwrite(self._handle.fileno(), json.dumps(content).ljust(NOTE_BYTES).encode(), 0)
         except OSError:
             pass  # the disk is full: the lock still holds, only the note is lost
@@ -175,21 +175,21 @@ class Lock:
     @staticmethod
     def _end_leftover(content: Dict[str, Any]) -> None:
         group, began = content.get("group"), content.get("began")
-        # Process ids are reused, so the leader's start time must match the note. If the leader has ended while members
-        # still run, the kernel does not reuse the group's id.
+        # Process IDs are reused, so the leader's start time must match the note. If the leader has ended while members
+        # still run, the kernel does not reuse the group's ID.
         if not isinstance(group, int) or group <= 1 or process_began(group) not in (None, began):
             return
         end_group(group)
 
 
 def process_began(pid: int) -> Optional[int]:
-    """The start time of a process in ticks since boot; None if it does not exist."""
+    """Return the start time of a process in ticks since boot, or None if it does not exist."""
     fields = _stat(str(pid))
     return int(fields[19]) if fields else None
 
 
 def group_lives(group: int) -> bool:
-    """True while a process of the group runs. Zombies do not count."""
+    """Return True while any process of the group is running. Zombies do not count."""
     for entry in Path("/proc").iterdir():
         fields = _stat(entry.name) if entry.name.isdigit() else []
         if fields and fields[2] == str(group) and fields[0] not in "ZX":
@@ -212,7 +212,7 @@ def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
 
 
 def _stat(pid: str) -> List[str]:
-    """The fields of /proc/PID/stat from the third (state) on; empty if the process does not exist."""
+    """Return the fields of /proc/PID/stat from the third (state) on, or an empty list if there is no such process."""
     try:
         fields = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The judge: turns recorded tool output and a machine's expectation into outcomes. Pure, and the only judge.
+"""The judge: turns recorded tool output and a machine's expectation into outcomes. It is pure and the only judge.
 
 It runs on the node, inside `NodesReady` during `pulumi up`, and in the verification commands, always on raw output;
 results that a node reports about itself are not trusted.
@@ -38,10 +38,10 @@ def judge(
     journal: Mapping[str, Any] | None = None,
     phases: Iterable[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Judge every check that the machine requires or skips, in order of phase and id.
+    """Judge every check that the machine requires or skips, in order of phase and ID.
 
-    `journal` is the node's `state.json`; None if there is none, as on a machine without bootstrap.
-    `phases` limits the checks; the verdict then lists the others as missing.
+    `journal` is the node's `state.json`, or None, for example on a machine that gpuinfra did not bootstrap.
+    `phases` limits the checks. The verdict then lists the other checks as missing.
     """
     required, skips = _required_and_skipped(expectation)
     answers = Answers(probes)
@@ -62,7 +62,7 @@ def judge(
 
 
 def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
-    """A node is verified if every required check ran, and every check of severity block or drain passed, or was skipped
+    """Decide if a node is verified: all required checks ran, and each check of severity block or drain passed or was skipped
     as the machine's record lists. A warning of a check in `WARNS` does not block; an error of any check does."""
     required, skips = _required_and_skipped(expectation)
     by_id = {check.get("id"): check for check in checks}
@@ -79,14 +79,14 @@ def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any])
 
 
 WARNS = frozenset(("D7", "G7", "X1", "X2"))
-"""Checks with a milder class than their severity: a driver that no reboot has proven yet, software thermal slowdown,
+"""Checks that can warn despite their severity: a driver not yet proven by a reboot, software thermal slowdown,
 Xids to monitor, non-fatal SXids."""
 
 _ROOT_CAUSES = ("X1", "X2", "P1", "G1", "D2", "D1", "F1", "N1", "S2")
 
 
 def root_cause_order(check: Mapping[str, Any]) -> tuple[int, int]:
-    """Sorts causes before consequences: a lost GPU fails ten checks, and its Xid gives the cause."""
+    """Sort causes before consequences: a lost GPU fails ten checks, and its Xid gives the cause."""
     name = str(check.get("id"))
     return (
         0 if check.get("outcome") == "fail" else 1,
@@ -95,7 +95,7 @@ def root_cause_order(check: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def not_checked(expectation: Mapping[str, Any]) -> list[str]:
-    """Checks that this machine neither requires nor skips; reports list them."""
+    """Return the checks that this machine neither requires nor skips. Reports list them."""
     required, skips = _required_and_skipped(expectation)
     return [name for name in ALL if name not in required and name not in skips]
 
@@ -152,7 +152,7 @@ def _unknown_check(name: str) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """A JSON scalar or a list of them, safe to print."""
+    """Return a JSON scalar or a list of scalars that is safe to print."""
     if isinstance(value, (list, tuple)):
         return [_scalar(one) for one in list(value)[:64]]
     if isinstance(value, str):

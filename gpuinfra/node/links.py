@@ -1,8 +1,8 @@
-"""The speed of each fabric device of this node in a loopback test: `node.pyz links`.
+"""Measures each fabric device of this node in a loopback test: `node.pyz links`.
 
 `ib_write_bw` (perftest) measures RDMA devices, from GPU memory if it was built with CUDA. `fi_pingpong` (libfabric) measures EFA
-domains, with the shared-memory path disabled. Devices are measured one after another, so that no two share a PCIe switch.
-Both ends run on this node, so a slow link is a fault of this node; `pair.py` measures pairs of nodes.
+domains, with the shared-memory path disabled. Devices are measured one at a time, because two devices can share a PCIe switch.
+Both ends run on this node, so a slow link is this node's fault; `pair.py` measures pairs of nodes.
 Output is read by column name. This module measures and does not judge.
 """
 
@@ -80,7 +80,7 @@ def _result(device: str, gbps: float | None, memory: str, problem: str | None) -
 
 
 def column(text: str, name: str, header: str) -> float | None:
-    """The number under a column name in the last row of the output; None if there is none."""
+    """Return the number under a column name in the last row of the output, or None."""
     names: list[str] = []
     found = None
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The step runner's log: a file on the node, standard output, and the console, which is visible from outside."""
+"""The step runner's log: a file on the node, standard output, and the system console, which you can read remotely."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class StepLog:
                 pass
 
     def size(self) -> int:
-        """The current end of the log file."""
+        """Return the current end of the log file."""
         return os.fstat(self.log).st_size
 
     def last_line(self, since: int) -> str:
-        """The last line after that position."""
+        """Return the last line after the given position."""
         try:
             with self.log_path.open("rb") as handle:
                 handle.seek(max(since, self.size() - 65536))
@@ -53,5 +53,5 @@ class StepLog:
 
 
 def utc_now() -> str:
-    """The time in UTC, to the second."""
+    """Return the current UTC time, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

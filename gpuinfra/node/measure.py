@@ -1,4 +1,4 @@
-"""The commands with options that measure or change one thing: `nccl`, `pair`, `heat`, `mig`."""
+"""The measurement and configuration commands that take options: `nccl`, `pair`, `heat`, `mig`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def mig_command(args: argparse.Namespace) -> int:
 
 
 def _is_wrong(args: argparse.Namespace) -> bool:
-    """True, with a message, for a size or a number of rounds outside the limits."""
+    """Return True, after printing a message, if the size or the number of rounds is outside the limits."""
     if 0 < args.gib <= 64 and 0 < args.rounds <= 10_000:
         return False
     print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")

@@ -16,7 +16,7 @@ from .table import parse
 
 Run = Callable[[Sequence[str]], "tuple[int, str]"]
 REBOOT = 194
-"""Exit code that requests a reboot, as in the steps."""
+"""Exit code that requests a reboot, as for bootstrap steps."""
 _GPU = re.compile(r"^GPU (\d+): ")
 _INSTANCE = re.compile(r"^MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[0-9a-zA-Z/-]+)\)$")
 
@@ -26,7 +26,7 @@ class MigError(Exception):
 
 
 class RebootNeeded(Exception):
-    """A GPU needs a reboot to apply its new mode."""
+    """A reboot is required to apply a GPU's new MIG mode."""
 
 
 def instances(text: str) -> dict[int, list[tuple[str, str]]]:
@@ -45,7 +45,7 @@ def instances(text: str) -> dict[int, list[tuple[str, str]]]:
 
 
 def apply(expectation: Mapping[str, Any], run: Run | None = None) -> list[str]:
-    """Configure every GPU as declared; returns the changes, one line each.
+    """Configure every GPU as declared. Returns one line per change.
 
     Raises `MigError` if a command fails, and `RebootNeeded` if the mode needs a reboot.
     A pool without MIG profiles is not changed: check G12 reports a GPU that is in MIG mode by mistake.

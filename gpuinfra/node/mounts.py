@@ -20,13 +20,13 @@ SCHEMA = "gpuinfra.mounts/1"
 KINDS = ("lustre", "nfs", "nfs4")
 ANSWER_S = 45.0
 MAX_MOUNTS = 64
-"""Maximum number of mounts to test."""
+"""Maximum number of mounts that are tested."""
 
 _ASK = "import os, sys; os.statvfs(sys.argv[1]); os.close(os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY))"
 
 
 def mounts() -> dict[str, Any]:
-    """One JSON object: every network mount with its source and its problem, null if it responds."""
+    """Return one JSON object: every network mount with its source and its problem, which is null if the mount responds."""
     _problems([target for target, kind, _ in _listed() if kind == "autofs" and not target.startswith("/proc/")])
     found = {target: (kind, source) for target, kind, source in _listed() if kind in KINDS}
     wrong = _problems(list(found))
@@ -38,7 +38,7 @@ def mounts() -> dict[str, Any]:
 
 
 def _listed() -> list[tuple[str, str, str]]:
-    """Target, type and source of every mount; a later mount hides an earlier one with the same target."""
+    """Return target, type and source of every mount. A later mount hides an earlier one on the same target."""
     try:
         done = subprocess.run(
             ["findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE"],
@@ -59,12 +59,12 @@ def _listed() -> list[tuple[str, str, str]]:
 
 
 def _plain(word: str) -> str:
-    r"""The text with findmnt's escapes such as `\x20` decoded."""
+    r"""Decode findmnt's escapes such as `\x20`."""
     return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match.group(1), 16)), word)
 
 
 def _problems(targets: list[str]) -> dict[str, str | None]:
-    """The problem of each target; all are tested in parallel, so hanging ones share one time limit."""
+    """Return the problem of each target. Targets are tested in parallel, so hanging mounts share one time limit."""
     processes = {
         target: subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _ASK, target],

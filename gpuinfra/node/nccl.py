@@ -1,7 +1,7 @@
 """An all-reduce directly on libnccl and libcudart through ctypes, without a framework, MPI or SSH.
 
 One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; if there are more ranks than local GPUs, the others
-run on other nodes with the same unique id. The sum is verified, so a link that is fast but corrupts data does not pass.
+run on other nodes with the same unique ID. The sum is verified, so a link that is fast but corrupts data does not pass.
 It runs as a process of its own (`node.pyz nccl`), because a hanging collective can only be ended with its process.
 
 The signatures are those of nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log.
@@ -28,7 +28,7 @@ INT32, SUM, DEVICE_TO_HOST = 2, 0, 2
 SAMPLE = 1 << 20
 GIB = 1 << 30
 WARM_UP = 5
-"""Rounds that are not measured."""
+"""Warm-up rounds, which are not measured."""
 
 
 class UniqueId(ctypes.Structure):
@@ -37,7 +37,7 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("internal", c_char * 128)]
 
     def tobytes(self) -> bytes:
-        """All 128 bytes; the field itself ends at the first zero byte."""
+        """Return all 128 bytes. Reading the field itself stops at the first zero byte."""
         return bytes(bytearray(self))
 
 
@@ -52,7 +52,7 @@ class _Rank:
 
 
 class Libraries:
-    """Both libraries with typed functions; a failing call raises `Missing`."""
+    """NCCL and the CUDA runtime with typed functions. A failing call raises `Missing`."""
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
@@ -66,27 +66,27 @@ class Libraries:
         self._cuda.cudaGetErrorString.argtypes, self._cuda.cudaGetErrorString.restype = [c_int], c_char_p
 
     def nccl(self, name: str, *arguments: Any) -> None:
-        """Call NCCL."""
+        """Call an NCCL function."""
         _call(self._nccl, name, self._nccl.ncclGetErrorString, *arguments)
 
     def cuda(self, name: str, *arguments: Any) -> None:
-        """Call the CUDA runtime."""
+        """Call a CUDA runtime function."""
         _call(self._cuda, name, self._cuda.cudaGetErrorString, *arguments)
 
     def devices(self) -> int:
-        """The number of GPUs that the runtime finds."""
+        """Return the number of GPUs that the runtime finds."""
         count = c_int()
         self.cuda("cudaGetDeviceCount", byref(count))
         return count.value
 
     def version(self) -> int:
-        """NCCL's version as a number: 22707 is 2.27.7."""
+        """Return NCCL's version as a number: 22707 is 2.27.7."""
         version = c_int()
         self.nccl("ncclGetVersion", byref(version))
         return version.value
 
     def unique_id(self) -> UniqueId:
-        """A new id for a group of ranks."""
+        """Create a unique ID for a group of ranks."""
         one = UniqueId()
         self.nccl("ncclGetUniqueId", byref(one))
         return one
@@ -143,7 +143,7 @@ def all_reduce(
             _round(libraries, made, size)
         _wait(libraries, made)
         seconds = (time.perf_counter() - started) / rounds
-        # The data of each rank is known, so the expected sum is known too.
+        # Each rank sends known data, so the expected sum is known.
         wrong = sum(_wrong_bytes(libraries, one, size, total) for one in made)
     finally:
         _free(libraries, made)
@@ -183,12 +183,12 @@ def _make(
 
 
 def _value(rank: int) -> int:
-    """The byte that a rank sends: 1 to 7 in turn, so that neighbors differ."""
+    """Return the byte that a rank sends: 1 to 7 in turn, so that neighbors differ."""
     return 1 + rank % 7
 
 
 def _sum(total: int) -> int:
-    """The expected value of every int32 in the result, with 32-bit overflow."""
+    """Return the expected value of every int32 in the result, with 32-bit overflow."""
     return sum(_value(rank) * 0x01010101 for rank in range(total)) & 0xFFFFFFFF
 
 
@@ -210,7 +210,7 @@ def _wait(libraries: Libraries, made: list[_Rank]) -> None:
 
 
 def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> int:
-    """The number of wrong bytes in samples from the beginning, the middle and the end."""
+    """Count the wrong bytes in samples from the beginning, the middle and the end."""
     libraries.cuda("cudaSetDevice", rank.device)
     length = min(SAMPLE, size)
     expected = _sum(total).to_bytes(4, "little") * (length // 4)
@@ -224,7 +224,7 @@ def _wrong_bytes(libraries: Libraries, rank: _Rank, size: int, total: int) -> in
 
 
 def _free(libraries: Libraries, made: list[_Rank]) -> None:
-    """Free all resources; an error here must not hide the original error."""
+    """Free all resources. An error here must not hide the original error."""
     for rank in made:
         for call, name, handle in (
             (libraries.cuda, "cudaSetDevice", rank.device),
@@ -256,7 +256,7 @@ def _call(library: ctypes.CDLL, name: str, explain: Any, *arguments: Any) -> Non
 
 
 def run(size: int, rounds: int, log: str) -> dict[str, Any]:
-    """One all-reduce inside this node, with the network from NCCL's log."""
+    """Run one all-reduce inside this node. Adds the network name from NCCL's log."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
     result = all_reduce(Libraries(), size=size, rounds=rounds)
     result["network"] = network_in(log)
@@ -264,7 +264,7 @@ def run(size: int, rounds: int, log: str) -> dict[str, Any]:
 
 
 def network_in(log: str) -> list[str]:
-    """The network names in a log file; empty if it does not exist."""
+    """Return the network names in a log file, or an empty list if the file does not exist."""
     try:
         with open(log, encoding="utf-8", errors="backslashreplace") as file:
             return network_of(file.read(1 << 20))
@@ -273,5 +273,5 @@ def network_in(log: str) -> list[str]:
 
 
 def network_of(log: str) -> list[str]:
-    """The names of the network plugins in NCCL's log. `Socket` is one of them; GPU nodes should never use it."""
+    """Return the names of the networks in NCCL's log. One possible name is `Socket`, which GPU nodes should never use."""
     return sorted(set(re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+?)\s*$", log, re.MULTILINE)))

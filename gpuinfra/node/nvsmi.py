@@ -28,21 +28,21 @@ class Gpu:
     pci: str
     fields: dict[str, str]
     repeated: dict[str, int]
-    """The number of each repeated element: `process_info`, `mig_device`."""
+    """The count of each repeated element: `process_info`, `mig_device`."""
 
     def get(self, path: str) -> str:
-        """The text at a path. Raises `Unreadable` if it was not printed."""
+        """Return the text at a path. Raises `Unreadable` if it was not printed."""
         if path not in self.fields:
             raise Unreadable("nvidia-smi -q -x printed no %s for GPU %d" % (path, self.index))
         return self.fields[path]
 
     def find(self, path: str, default: str = "N/A") -> str:
-        """The text at a path that some drivers do not print."""
+        """Return the text at a path that some drivers do not print, or None."""
         return self.fields.get(path, default)
 
     @property
     def label(self) -> str:
-        """The GPU with its address and serial number."""
+        """The GPU's index, address and serial number, for messages."""
         return label(self.index, self.pci, self.fields.get("serial", ""))
 
 
@@ -105,7 +105,7 @@ class _Reader:
             self._fields[path] = text
 
     def _skip(self) -> None:
-        """Count only the depth until the element ends, for speed: most of the document is a list of clocks."""
+        """Track only the depth until the element ends. Most of the document is a list of clocks."""
         self._skip_depth = 1
         self._parser.StartElementHandler = self._deeper
         self._parser.EndElementHandler = self._shallower

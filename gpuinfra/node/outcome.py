@@ -1,4 +1,4 @@
-"""The vocabulary of checks: phase, severity, outcome, and the two exceptions for tool output."""
+"""Types that all checks use: phase, severity, outcome, and the two exceptions for tool output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Phase(str, enum.Enum):
-    """The order matters: a speed figure of a missing GPU is meaningless."""
+    """Phases run in order, because speed figures are meaningless if a GPU is missing."""
 
     PRESENCE = "presence"
     CORRECTNESS = "correctness"
@@ -56,22 +56,22 @@ class Outcome:
 
 
 def passed(found: Any, expected: Any, unit: str | None = None) -> Outcome:
-    """The value matches the expectation."""
+    """Return a pass: the value matches the expectation."""
     return Outcome("pass", found, expected, unit)
 
 
 def failed(found: Any, expected: Any, reason: str, unit: str | None = None, hint: str | None = None) -> Outcome:
-    """The value differs. For a check of severity warn, `judge.py` turns this into `warn`."""
+    """Return a failure: the value differs. For a check of severity warn, `judge.py` turns it into `warn`."""
     return Outcome("fail", found, expected, unit, reason, hint)
 
 
 def warned(found: Any, expected: Any, reason: str, unit: str | None = None) -> Outcome:
-    """A warning that does not block the node."""
+    """Return a warning that does not block the node."""
     return Outcome("warn", found, expected, unit, reason)
 
 
 def skipped(reason: str) -> Outcome:
-    """The check does not apply, with the reason."""
+    """Return a skip: the check does not apply, for the given reason."""
     return Outcome("skip", reason=reason)
 
 
@@ -82,12 +82,12 @@ def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None
     return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit)
 
 
-# C0 and C1 control characters and the marks for text direction: all of them can change what a terminal shows.
+# C0 and C1 control characters and text direction marks: any of them can change what a terminal shows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def escaped(text: str) -> str:
-    """The text with control characters escaped, so that no terminal, log or page interprets them.
+    """Escape control characters, so that no terminal, log or page interprets them.
 
     Newline and tab are kept. A carriage return before a newline is removed, because consoles add it.
     """
@@ -95,6 +95,6 @@ def escaped(text: str) -> str:
 
 
 def shortened(text: str, limit: int = 300) -> str:
-    """One line without control characters, short enough for a table cell."""
+    """Return one line without control characters, short enough for a table cell."""
     line = " ".join(escaped(text).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -1,6 +1,6 @@
-"""An all-reduce between this node and another one, directly on libnccl: `node.pyz pair`.
+"""Runs an all-reduce between this node and a partner node, directly on libnccl: `node.pyz pair`.
 
-Two nodes find each other through a store, without SSH, MPI or a framework: the first one creates NCCL's id and stores it, the
+Two nodes find each other through a store, without SSH, MPI or a framework: the first one creates NCCL's ID and stores it, the
 second one answers, and both join. A store is the evidence bucket (each node writes under its own name and reads its partner's
 rendezvous) or a folder that both nodes mount. `gpuinfra.verification.pairs` decides which nodes are paired; an assignment names
 the run, the partner and the place. `nccl.py` runs the collective; a hanging collective is ended with its process.
@@ -38,7 +38,7 @@ class Store(Protocol):
         ...
 
     def get(self, owner: str, name: str) -> bytes | None:
-        """The content that the owner wrote under this name; None if there is none."""
+        """Return the content that the owner wrote under this name, or None."""
         ...
 
 
@@ -89,7 +89,7 @@ class Bucket:
 
 
 def read(path: Path = ASSIGNMENT) -> dict[str, Any]:
-    """The assignment: `{"schema": "gpuinfra.pair-assignment/1", "run", "self", "partner", "place": 0 or 1, "store": folder or null}`."""
+    """Return the assignment: `{"schema": "gpuinfra.pair-assignment/1", "run", "self", "partner", "place": 0 or 1, "store": folder or null}`."""
     try:
         assignment = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def read(path: Path = ASSIGNMENT) -> dict[str, Any]:
 
 
 def checked(assignment: object) -> dict[str, Any]:
-    """The assignment if all fields are valid. Raises `Missing` with the first invalid field."""
+    """Return the assignment if all fields are valid. Raises `Missing` with the first invalid field."""
     if not isinstance(assignment, dict) or assignment.get("schema") != "gpuinfra.pair-assignment/1":
         raise Missing("the assignment is not of schema gpuinfra.pair-assignment/1")
     for name in ("run", "self", "partner"):
@@ -131,7 +131,7 @@ def meet(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[nccl.UniqueId, int, int]:
-    """Find the partner. Returns NCCL's id, this node's first rank and the number of all ranks. Raises `Missing` on a timeout."""
+    """Find the partner. Returns NCCL's ID, this node's first rank and the total number of ranks. Raises `Missing` on timeout."""
     here, place = libraries.devices(), assignment["place"]
     if not here:
         raise Missing("the CUDA runtime finds no GPU")

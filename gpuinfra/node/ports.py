@@ -1,6 +1,6 @@
 """List the RDMA ports from /sys/class/infiniband: `node.pyz ports`.
 
-It needs no vendor tools, so it works on every image; `ibstat` is a separate probe, because people compare with it.
+It requires no vendor tools, so it works on every image. `ibstat` is a separate probe, for comparison.
 A missing value is null. This module measures and does not judge.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 SYS = Path("/sys/class/infiniband")
 MAX_DEVICES, MAX_BYTES = 64, 64
-"""Maximum number of devices, and of bytes per text."""
+"""Maximum number of devices, and maximum bytes per field."""
 
 _TEXTS = {
     "state": "state",
@@ -26,7 +26,7 @@ _TEXTS = {
 
 
 def ports(folder: Path = SYS) -> dict[str, Any]:
-    """One JSON object of schema `gpuinfra.ports/1`: a list of ports, each with its device, number and texts."""
+    """Return a `gpuinfra.ports/1` object: a list of ports, each with its device, number and fields."""
     found = []
     devices = sorted(folder.iterdir())[:MAX_DEVICES] if folder.is_dir() else []
     for device in devices:

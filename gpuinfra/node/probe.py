@@ -24,7 +24,7 @@ Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
 
 def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
-    """Run one command; always returns a record."""
+    """Run one command. Always returns a record."""
     words = _command(list(argv))
     started = time.monotonic()
     environment = dict(os.environ, LC_ALL="C", LANG="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="", TERM="dumb")
@@ -52,7 +52,7 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
 
 
 def _command(words: list[str]) -> list[str]:
-    """The command line; `NODE_PART` becomes the running zipapp, or the package of a checkout."""
+    """Return the command line; `NODE_PART` becomes the running zipapp, or the package of a checkout."""
     if words[0] != NODE_PART:
         return words
     program = os.path.abspath(sys.argv[0])
@@ -78,7 +78,7 @@ def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> s
                 if not data:
                     selector.unregister(key.fileobj)
                 elif not keeper.take(key.data, data):
-                    # Truncation is not a failure of the command, but its further output is useless.
+                    # Truncation is not a failure of the command, but the remaining output is not needed.
                     return _end(process, None)
         if problem is None:
             try:
@@ -93,7 +93,7 @@ def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> s
 
 
 def _end(process: subprocess.Popen, problem: str | None) -> str | None:
-    """Kill the command and its children. One that hangs in the kernel (a lost GPU) is left behind after a grace period."""
+    """Kill the command and its children. A process that hangs in the kernel (a lost GPU) is abandoned after a grace period."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -118,7 +118,7 @@ class _Keeper:
         self._lines = 0
 
     def take(self, is_stdout: bool, data: bytes) -> bool:
-        """Keep what fits; False once the limit is reached."""
+        """Keep the output that fits. Returns False once the limit is reached."""
         if is_stdout and self._keep is not None:
             *whole, self._rest = (self._rest + data).split(b"\n")
             if len(self._rest) > 65536:
@@ -135,14 +135,14 @@ class _Keeper:
         return self._lines <= _FIRST_LINES or bool(self._keep and self._keep.search(line))
 
     def stdout(self) -> bytes:
-        """The kept part of stdout."""
+        """Return the kept part of stdout."""
         if self._rest and not self.truncated and self._matches(self._rest):
             self._out.append(self._rest[: self._left])
             self._rest = b""
         return b"".join(self._out)
 
     def stderr(self) -> bytes:
-        """The kept part of stderr."""
+        """Return the kept part of stderr."""
         return b"".join(self._err)
 
 
@@ -173,7 +173,7 @@ def _record(
 def probe_all(
     names: Iterable[str], do: Run = run, retry_wait_s: float = 5.0, efa_devices: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """Run the named probes, one after another: nvidia-smi is not faster in parallel.
+    """Run the named probes one at a time: nvidia-smi is not faster in parallel.
 
     `efa_devices` is the number of EFA devices of the machine. Devices can appear late, so the probe is repeated up to three times
     while some are missing.
@@ -209,7 +209,7 @@ def _run_probe(probe: Probe, do: Run) -> dict[str, Any]:
 
 
 def _run_table(probe: Probe, do: Run) -> dict[str, Any]:
-    """Query only columns that this driver has: nvidia-smi fails completely for one unknown column."""
+    """Query only columns that this driver supports: a single unknown column makes nvidia-smi fail."""
     known = do(("nvidia-smi", "--help-query-gpu"), Probe(("nvidia-smi", "--help-query-gpu")))
     if known["problem"] or known["exit"] != 0:
         return do(probe.argv, probe)

@@ -1,4 +1,4 @@
-"""The commands that probe a node, by name. Data only; `probe.py` runs them, and each check names those that it reads."""
+"""The commands that probe a node, by name. This module is data only. `probe.py` runs the probes, and each check names the probes that it reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GPU_FIELDS = (
 columns first and omits the others; a check reports a missing column that it needs."""
 
 OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-"""Columns that drivers before 535.54.03 have under another name; newer drivers accept both names and print one."""
+"""Columns that have another name in drivers before 535.54.03. Newer drivers accept both names and print one."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Probe:
     limit: int = 256 * KIB
     """Maximum bytes of stdout and stderr together."""
     keep: str | None = None
-    """Keep only matching lines and the first lines: most of a kernel log is irrelevant."""
+    """Keep only the first lines and matching lines, because most of a kernel log is irrelevant."""
     otherwise: tuple[tuple[str, ...], ...] = ()
     """Commands to try if the first one is missing or fails."""
 

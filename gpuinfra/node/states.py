@@ -3,7 +3,7 @@
 The data comes from public reports, read 2026-11-20: lyulyul/shine-cluster#50, canonical/nvidia-graphics-drivers#78,
 NVIDIA/open-gpu-kernel-modules#587, #789 and #862, Start9Labs/start-technologies#3693, leptonai/gpud: sxid/README.md,
 utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go.
-The text is searched for with any exit code, because several of these states have exit code 0.
+The text is matched regardless of the exit code, because several of these states have exit code 0.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class State:
     meaning: str
     hint: str
     do: str = "reboot"
-    """What to do, as one of `advice.ACTIONS`."""
+    """The action, one of `advice.ACTIONS`."""
     tool: str = "nvidia-smi"
     exit: int | None = None
-    """An exit code that identifies this state without a text."""
+    """An exit code that identifies this state without any text."""
 
     def describe(self, text: str) -> str:
-        """The meaning, with the line of output that shows it."""
+        """Return the meaning, with the line of output that shows it."""
         for line in text.splitlines():
             if re.search(self.pattern, line):
                 return "%s (%s)" % (self.meaning, " ".join(line.split())[:160])
@@ -102,9 +102,9 @@ _END = 4096
 
 
 def recognize(argv: tuple[str, ...], code: int, text: str) -> State | None:
-    """The known state in this output, if any."""
+    """Return the known state that the output shows, if any."""
     tool = argv[0].rsplit("/", 1)[-1]
-    # Such a text is the whole output, or its start or end; inside a long document, check G13 handles error tokens.
+    # The text is the whole output, its start or its end. Check G13 handles error tokens inside a long document.
     if len(text) > 2 * _END:
         text = text[:_END] + "\n" + text[-_END:]
     for state in STATES:

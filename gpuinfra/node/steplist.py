@@ -13,7 +13,7 @@ SCHEMA = "gpuinfra.steps/1"
 
 
 class Unusable(Exception):
-    """This machine or bundle cannot run steps; the message gives the reason and what to do."""
+    """This machine or bundle cannot run steps. The message gives the reason and the action to take."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Step:
 
 
 def step_hash(file: Path, shared: Sequence[Path], versions: Path) -> str:
-    """The hash of a step's content: its file, the shared files (lib*.sh) and versions.env."""
+    """Return the hash of a step's content: its file, the shared files (lib*.sh) and versions.env."""
     return hashlib.sha256(b"\0".join(part.read_bytes() for part in (file, *shared, versions))).hexdigest()
 
 
 def read_steps(bundle: Path) -> List[Step]:
-    """The bundle's steps in order."""
+    """Return the bundle's steps in order."""
     source = bundle / "steps.json"
     try:
         content = json.loads(source.read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ def read_steps(bundle: Path) -> List[Step]:
 
 
 def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
-    """The environment of the steps: values from node.json and the environment of this process."""
+    """Return the environment of the steps: values from node.json and the environment of this process."""
     try:
         node = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -26,7 +26,7 @@ from .steplist import Step, Unusable, node_environment, read_steps
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
 DONE, FAILED, ENVIRONMENT = 0, 1, 3
 MAX_REBOOTS = 2
-"""A step that requests a third reboot in a row will not succeed."""
+"""Maximum reboots in a row that one step can request."""
 REBOOT_PATIENCE_S = 900
 FULL_BELOW_BYTES = 1 << 20
 
@@ -67,7 +67,7 @@ class Runner:
     """The process group of the running step."""
 
     def run(self) -> int:
-        """Run every step that is not done yet; stop at the first failure."""
+        """Run every step that is not done yet. Stops at the first failure."""
         worked = changed = 0
         resumed = any(
             e["status"] == j.RUNNING and e["boot_id"] == self.journal.boot_id for e in self.journal.steps.values()
@@ -100,13 +100,13 @@ class Runner:
         else:
             self.log.write(f"{total}: {worked} ran, {changed or 'none'} made changes")
         if resumed and "INVOCATION_ID" in self.environment:
-            # systemd started the checks when the previous run was killed; they saw an incomplete node.
+            # systemd started the checks when the previous run was killed, so they ran on an incomplete node.
             command = ["systemctl", "--no-block", "restart", "gpuinfra-verify.service"]
             subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         return DONE
 
     def dry_run(self) -> int:
-        """Report what each step would change; the journal is not modified."""
+        """Report what each step would change, without modifying the journal."""
         for step in self.steps:
             attempt = self._run_once(step, {"GPUINFRA_DRY_RUN": "1"})
             if attempt.status == j.FAILED:
@@ -149,7 +149,7 @@ class Runner:
             attempt.code, attempt.reason = 1, f"it requests reboot number {reboots} in a row: {attempt.reason}"
         attempt.changed = attempt.changed or (["earlier"] if changed else [])
         if attempt.status == j.DONE:
-            # The recorded values and the status go to the disk in one write.
+            # Write the recorded values and the status in one operation.
             self.journal.recorded.update(attempt.recorded)
         self.journal.update(
             step.id,
@@ -160,7 +160,7 @@ class Runner:
             reason=attempt.reason if attempt.status != j.DONE else None,
         )
         if attempt.status == j.DONE:
-            # Only after the journal says done: if the run is killed in between, the step runs again and must know that it installed.
+            # Only after the journal records `done`: if the run is killed in between, the step must know that it installed.
             self._mark(step).unlink(missing_ok=True)
             how = f"{len(attempt.changed)} changes" if changed else "no changes"
             self.log.write(f"{place} done in {attempt.seconds:.1f} s, {how}; {attempt.proofs[-1]}")
@@ -201,7 +201,7 @@ class Runner:
         return attempt
 
     def _mark(self, step: Step) -> Path:
-        """A file that exists while the step installs (`begin_installing` of lib.sh)."""
+        """Return a file that exists while the step installs (`begin_installing` of lib.sh)."""
         return self.journal.path.with_name(f"unfinished-{step.id}")
 
     @staticmethod
@@ -240,13 +240,13 @@ class Runner:
         if done.returncode != 0:
             self.log.write(f"systemctl reboot failed with exit code {done.returncode}; reboot this machine manually")
             return FAILED
-        # Exiting now would let the checks start in the minute before the machine goes down.
+        # Exiting now would start the checks shortly before the machine goes down.
         time.sleep(REBOOT_PATIENCE_S)
         self.log.write(f"the machine did not reboot within {REBOOT_PATIENCE_S} s; reboot it manually")
         return FAILED
 
     def interrupted(self, number: int, _frame: object) -> None:
-        """End the running step and exit; its status stays `running`, so the next run repeats it."""
+        """End the running step and exit. Its status stays `running`, so the next run repeats it."""
         if self.group is not None:
             j.end_group(self.group, grace_s=5.0)
         self.log.write(f"terminated by signal {number}; the next run continues here")
@@ -254,7 +254,7 @@ class Runner:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space on the disk of that folder."""
+    """Return the free space on the disk of the folder."""
     return shutil.disk_usage(folder).free
 
 

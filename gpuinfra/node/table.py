@@ -1,6 +1,6 @@
 """Parse the tables of `nvidia-smi --query-... --format=csv` by column name, never by position.
 
-A cell can contain an error token although the exit code is 0, so each cell is a value, absent or a failure.
+A cell can contain an error token even if the exit code is 0, so each cell is a value, absent or a failure.
 Reading by position made a public ECC check test a column that its query did not contain.
 """
 
@@ -42,19 +42,19 @@ class Row:
     cells: dict[str, str]
 
     def get(self, column: str) -> str:
-        """The cell of a column. Raises `Unreadable` if the column was not printed."""
+        """Return the cell of a column. Raises `Unreadable` if the column was not printed."""
         for name in (column, OLDER_NAMES.get(column, "")):
             if name in self.cells:
                 return self.cells[name]
         raise Unreadable("nvidia-smi printed no column %s" % column)
 
     def number(self, column: str) -> float | None:
-        """The cell as a number without its unit; None if the device does not have the feature."""
+        """Return the cell as a number without its unit, or None if the device does not have the feature."""
         return number(self.get(column), column)
 
     @property
     def label(self) -> str:
-        """The GPU with its address and serial number."""
+        """The GPU's index, address and serial number, for messages."""
         return label(self.cells.get("index", "?"), self.cells.get("pci.bus_id", ""), self.cells.get("serial", ""))
 
 
@@ -77,13 +77,13 @@ def label(index: object, pci: str, serial: str = "") -> str:
 
 
 def absent(cell: str) -> bool:
-    """True if the device does not have the feature."""
+    """Return True if the device does not have the feature."""
     return cell.strip() in ABSENT
 
 
 @lru_cache(maxsize=4096)
 def failure(cell: str) -> bool:
-    """True if the driver could not read the value."""
+    """Return True if the driver could not read the value."""
     return bool(FAILURE.search(cell.strip()))
 
 
@@ -91,7 +91,7 @@ _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?:\s?(?:%|W|C|MiB|MHz|us|ms|GB/s|Gb/s|
 
 
 def number(cell: str, column: str) -> float | None:
-    """A cell as a number, None if absent. Raises `Unreadable` for anything else."""
+    """Return a cell as a number, or None if absent. Raises `Unreadable` for anything else."""
     cell = cell.strip()
     if absent(cell):
         return None

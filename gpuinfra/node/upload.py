@@ -1,6 +1,6 @@
-"""Upload evidence: stored on this node first, written once to the bucket, with an identity proof that is renewed.
+"""Uploads evidence. It is stored on this node first and written to the bucket once; its identity proof is renewed.
 
-docs/formats.md, "Evidence", defines locations and names.
+Section "Evidence" of docs/formats.md defines locations and names.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from . import evidence
 from .cloud import Cloud, CloudError, Exists, field
 
 MAX_TAKEN_NUMBERS = 20
-"""Number of taken sequence numbers to skip before giving up."""
+"""Maximum number of sequence numbers in use to skip."""
 
 
 def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud) -> None:
     """Store and upload new evidence, then upload its proof.
 
-    A number is taken if this node's disk lost the record of an earlier upload; the existing object stays and the next number is used.
+    If the disk lost the record of an earlier upload, its number is in use. The object stays, and the next number is used.
     """
     for _ in range(MAX_TAKEN_NUMBERS):
         data = evidence.dumped(document)
@@ -35,9 +35,9 @@ def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.
 
 
 def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud, boot_id: str) -> str | None:
-    """Sign the newest evidence again, because a signature is valid for minutes; upload the evidence if it is not uploaded yet.
+    """Sign the newest evidence again, because signatures expire within minutes. Uploads the evidence if necessary.
 
-    Returns why there is nothing to renew, or None.
+    Returns the reason if there is nothing to renew, otherwise None.
     """
     newest = folder.newest()
     if newest is None:
@@ -49,7 +49,7 @@ def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud
         try:
             _put_evidence(node, document, data, folder, cloud)
         except Exists:
-            # The answer of an earlier upload was lost. If another writer put it there, its hash differs and the handover refuses it.
+            # The response to an earlier upload was lost. If another writer stored it, the hash differs and the handover refuses it.
             folder.mark_uploaded(document["seq"])
     _put_proof(node, document, data, cloud)
     return None
@@ -73,7 +73,7 @@ def _place(node: Mapping[str, Any], document: Mapping[str, Any], suffix: str) ->
     place = node.get("evidence")
     if not isinstance(place, Mapping):
         raise CloudError("node.json has no evidence location")
-    # Where the store's rules identify a writer by a second name (AWS: the role's id), the folder starts with it.
+    # If the store's access rules identify a writer by a second name (AWS: the role's ID), the folder starts with it.
     owner = place.get("owner")
     folder = "%s:%s" % (owner, document["instance_id"]) if owner else document["instance_id"]
     key = evidence.key(field(place, "prefix"), folder, document["boot_id"], document["seq"], suffix)

@@ -12,7 +12,7 @@ from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Miss
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Verify once; the exit code shows whether the node is verified."""
+    """Verify once. The exit code shows whether the node is verified."""
     if args.watch is not None:
         return _watch(args)
     from .judge import judge, not_checked, verdict
@@ -94,7 +94,7 @@ def _watch(args: argparse.Namespace) -> int:
 
 
 def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
-    """The machine's expectation with the requested extra checks; None, with a message, for an unknown check."""
+    """Return the expectation with the requested extra checks. For an unknown check, prints a message and returns None."""
     from .checks import ALL
     from .judge import not_checked
 
@@ -106,7 +106,7 @@ def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
         print_message("unknown check %s; known checks: %s" % (unknown[0][:40], ", ".join(ALL)))
         return None
     try:
-        not_checked(expectation)  # raises for an expectation without required checks
+        not_checked(expectation)  # raises if the expectation has no required checks
     except ValueError as error:
         raise Missing(str(error)) from None
     also = [*args.also, *burn_in_checks(args.burn_in)]
@@ -117,14 +117,14 @@ def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def burn_in_checks(level: int | None) -> list[str]:
-    """The checks of a burn-in level."""
+    """Return the checks of a burn-in level."""
     return [] if not level else ["B1"] if level == 1 else ["B6"] if level == 2 else ["B6", "B7"]
 
 
 def _limited_to_phases(
     expectation: dict[str, Any], checks: list[dict[str, Any]], phases: list[str] | None
 ) -> dict[str, Any]:
-    """The expectation limited to the requested phases. If no check of these phases ran, nothing is verified."""
+    """Limit the expectation to the requested phases. A node is not verified if no check of these phases ran."""
     if not phases:
         return expectation
     ran = {check["id"] for check in checks}
@@ -150,7 +150,7 @@ def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dic
     return evidence.make(
         node=node,
         expectation=expectation,
-        # A configured node without a journal did not bootstrap; it is judged as strictly as one with an empty journal.
+        # A configured node without a journal did not bootstrap, so judge it like a node with an empty journal.
         journal=journal if journal is not None or not node else {},
         probes=probes,
         instance_id=_instance_id(node),
@@ -165,7 +165,7 @@ def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dic
 
 
 def _upload(document: dict[str, Any]) -> str | None:
-    """Store and upload the evidence; returns the problem, because the outcomes are printed first."""
+    """Store and upload the evidence. Returns the problem instead of raising, because the outcomes are printed first."""
     from . import cloud, evidence, upload
 
     node = load(NODE, "the node's configuration", "user data writes it")
@@ -178,7 +178,7 @@ def _upload(document: dict[str, Any]) -> str | None:
 
 
 def _instance_id(node: dict[str, Any]) -> str:
-    """The id of this node: the cloud's instance id, or the host name on a machine outside a cloud."""
+    """Return the node's ID: the cloud's instance ID, or the host name outside a cloud."""
     if node.get("cloud") not in (None, "none"):
         from . import cloud
 

@@ -1,9 +1,9 @@
-"""The meaning of each Xid for a node, as data, because sources disagree and the list changes with the hardware.
+"""The meaning of each Xid for a node. It is a data table because sources disagree and the list changes with hardware.
 
 Sources, read 2026-11-20: NVIDIA's Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html;
 leptonai/gpud: xid/catalog_generated.go; NVIDIA/k8s-device-plugin: internal/rm/health.go; Azure/azurehpc-health-checks;
 awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0.
-A number that is not listed counts as `drain`: a node with an unknown error is not handed over.
+An unlisted number counts as `drain`: a node with an unknown error is not handed over.
 """
 
 from __future__ import annotations
@@ -86,4 +86,4 @@ ACTIONS_OF_154 = (
     ("Node Reboot Required", "reboot"),
     ("Drain P2P", "reset"),
 )
-"""The action that the text of Xid 154 names; `None` there means no action."""
+"""Return the action in the text of Xid 154. The word `None` in that text means no action."""

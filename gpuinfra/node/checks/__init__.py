@@ -1,7 +1,7 @@
-"""All checks in report order: presence, correctness, speed, and by id within each phase.
+"""All checks in report order: presence, correctness, speed; by ID within each phase.
 
 To add a check, write a `Check` class in the module of its subject, and add the machines that must pass it to `REQUIRED` in
-`gpuinfra/plan/expectation.py`. A class with an id registers itself when its module is imported here.
+`gpuinfra/plan/expectation.py`. A class with an ID registers itself when this package imports its module.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ def _order(check: Check) -> tuple[int, int, int]:
 
 
 ALL: dict[str, Check] = {check.id: check for check in sorted((kind() for kind in KINDS), key=_order)}
-"""All checks by id."""
+"""All checks by ID."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.10
 
 KINDS: list[type[Check]] = []
-"""All checks whose modules are imported."""
+"""All checks of the imported modules."""
 
 
 class Check:
@@ -35,21 +35,21 @@ class Check:
             KINDS.append(cls)
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
-        """The probes that this check needs on a machine; by default all of them."""
+        """Return the probes that this check reads on a machine. Default: all of its probes."""
         return self.probes
 
-    # No abstract methods: code that judges may not import `abc` (tests/node/test_layers.py).
+    # No abstract methods: judging code must not import `abc` (tests/node/test_layers.py).
     def parse(self, answers: Answers, machine: Machine) -> Any:
         """Turn tool output into a value to judge. Raises `Unreadable` if it cannot be parsed."""
         raise NotImplementedError
 
     def judge(self, found: Any, machine: Machine) -> Outcome:
-        """Compare the value with what a healthy machine shows."""
+        """Compare the value with the values of a healthy machine."""
         raise NotImplementedError
 
 
 def gpu_rows(answers: Answers) -> Table:
-    """The table of all GPUs. Raises `Unreadable` if it is empty."""
+    """Return the table of all GPUs. Raises `Unreadable` if it is empty."""
     table = answers.csv("nvidia-smi-csv")
     if not table.rows:
         raise Unreadable("the table of nvidia-smi contains no GPU")
@@ -66,7 +66,7 @@ class GpuTableCheck(Check):
 
 
 def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = "") -> dict[str, Any]:
-    """The JSON object that a command of `node.pyz` printed; `part` names its list."""
+    """Return the JSON object that a `node.pyz` command printed. `part` names its list."""
     found = json_object(answers.text(probe), what)
     if found.get("schema") != schema or (part and not isinstance(found.get(part), list)):
         raise Unreadable("%s has another format" % what)
@@ -74,20 +74,20 @@ def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = 
 
 
 def all_same(values: Iterable[Any]) -> Any:
-    """One value if all are equal, otherwise the list; outcomes show the values of eight GPUs this way."""
+    """Return a single value if all values are equal, otherwise the list. Keeps the outcomes of eight GPUs short."""
     listed = list(values)
     return listed[0] if listed and all(value == listed[0] for value in listed) else listed
 
 
 def on_some(values: Iterable[Any], seen: int, gpus: int) -> str:
-    """The value if some GPUs are missing: `12 on 7 of 8 GPUs`, so that a correct value does not hide the missing GPU."""
+    """Add the GPU count if GPUs are missing: `12 on 7 of 8 GPUs`, so that a correct value does not hide them."""
     return "%s on %d of %d GPUs" % (listed(sorted({str(value) for value in values})) or "nothing", seen, gpus)
 
 
 def by_gpu(
     found: list[tuple[Row, Any, str | None]], expected: Any, unit: str | None = None, hint: str | None = None
 ) -> Outcome:
-    """An outcome over (row, value, problem or None) that names the GPUs with a problem."""
+    """Return an outcome that names the GPUs with a problem, from (row, value, problem or None)."""
     if not found:
         raise Unreadable("no GPU answered")
     values = all_same(value for _, value, _ in found)
@@ -95,17 +95,17 @@ def by_gpu(
 
 
 def judged(found: Any, expected: Any, problems: list[str], unit: str | None = None, hint: str | None = None) -> Outcome:
-    """Pass without problems; otherwise fail, with the problems as the reason."""
+    """Return a pass if there are no problems, otherwise a failure with the problems as the reason."""
     return failed(found, expected, listed(problems), unit, hint) if problems else passed(found, expected, unit)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """True for an int or a float; a bool is not a number."""
+    """Return True for an int or a float, but not for a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
-    """A JSON object that a tool printed."""
+    """Parse a JSON object that a tool printed."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -116,13 +116,13 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def listed(items: list[str], most: int = 8) -> str:
-    """The first items in one line, and the number of further items."""
+    """Return the first items in one line, followed by the number of remaining items."""
     text = "; ".join(shortened(item, 160) for item in items[:most])
     return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)
 
 
 def needed(row: Row, column: str) -> int:
-    """A whole number that the GPU must report."""
+    """Return an integer that the GPU must report."""
     value = row.number(column)
     if value is None:
         raise Unreadable("%s shows no %s" % (row.label, column))
@@ -130,7 +130,7 @@ def needed(row: Row, column: str) -> int:
 
 
 def word(row: Row, column: str) -> str:
-    """A cell that may be `[N/A]` but not an error token."""
+    """Return a cell, which can be `[N/A]` but not an error token."""
     cell = row.get(column)
     if failure(cell):
         raise Unreadable("%s: %s is %s" % (row.label, column, cell))
@@ -138,13 +138,13 @@ def word(row: Row, column: str) -> str:
 
 
 def mode(row: Row, feature: str, wanted: str) -> tuple[tuple[str, str], bool]:
-    """The current and the pending mode of `ecc` or `mig`, and whether both are as wanted. A GPU without the feature has it disabled."""
+    """Return the current and the pending mode of `ecc` or `mig`, and whether both have the required value. A missing feature counts as disabled."""
     modes = (word(row, feature + ".mode.current"), word(row, feature + ".mode.pending"))
     return modes, modes == (wanted, wanted) or (wanted == "Disabled" and all(absent(one) for one in modes))
 
 
 def clock_reasons(row: Row) -> int:
-    """The bits that give the reasons for reduced clocks; 0x1 is idle."""
+    """Return the bit mask of the reasons for reduced clocks. 0x1 is idle."""
     cell = row.get("clocks_event_reasons.active")
     if not re.match(r"^0x[0-9a-fA-F]{1,16}$", cell):
         raise Unreadable("%s shows clock event reasons %r" % (row.label, shortened(cell, 40)))

@@ -19,7 +19,7 @@ PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
 
 
 def level(expectation: Mapping[str, Any]) -> int:
-    """The requested level; 1 by default."""
+    """Return the requested level. Default: 1."""
     requested = expectation.get("burn_in")
     return requested if isinstance(requested, int) and not isinstance(requested, bool) and requested in PROBES else 1
 

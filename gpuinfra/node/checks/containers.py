@@ -15,7 +15,7 @@ from .base import Check, json_object, listed
 
 
 def docker(answers: Answers) -> dict[str, Any] | None:
-    """The output of `docker info`; None without Docker."""
+    """Return the output of `docker info`, or None without Docker."""
     if not answers.installed("docker"):
         return None
     info = json_object(answers.text("docker"), "the output of docker info")
@@ -27,7 +27,7 @@ def docker(answers: Answers) -> dict[str, Any] | None:
 
 
 def offers_cdi(info: dict[str, Any]) -> bool:
-    """True if this Docker supports CDI device names: always since 28.2, before that if enabled."""
+    """Return True if Docker supports CDI device names: always since 28.2, in earlier versions if enabled."""
     folders = info.get("CDISpecDirs")
     return isinstance(folders, list) and "/etc/cdi" in folders
 
@@ -147,7 +147,7 @@ class ContainersKeptFromMetadata(Check):
     source = "nft(8): a drop is final, whatever other tables accept; output format of nftables 1.0.6"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        """Addresses that the first rules of the chain drop."""
+        """Return the addresses that the first rules of the chain drop."""
         if not answers.installed("metadata-guard"):
             return []
         if "No such file or directory" in answers.raw("metadata-guard").stderr:

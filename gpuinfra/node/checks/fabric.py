@@ -75,7 +75,7 @@ class FabricState(GpuTableCheck):
 
 
 def refuse_mig(text: str) -> None:
-    """Raises `Broken` for a GPU in MIG mode, which reports no links: that is a finding, not unreadable output."""
+    """Raise `Broken` for a GPU in MIG mode. It reports no links, which is a finding and not unreadable output."""
     if "not supported for Devices in MIG mode" in text:
         raise Broken(
             "a GPU is in MIG mode and reports no NVLink",

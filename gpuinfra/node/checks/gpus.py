@@ -189,7 +189,7 @@ class NoProcesses(Check):
 
 
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:
-    """The GPU entries of the evidence, for inventories. Raises if nvidia-smi cannot be read."""
+    """Return the GPU entries of the evidence, for inventories. Raises if nvidia-smi cannot be read."""
     return [
         {
             "index": gpu.index,
@@ -203,6 +203,6 @@ def gpu_list(answers: Answers) -> list[dict[str, Any]]:
 
 
 def _address(pci: str) -> str:
-    """A common form of addresses from nvidia-smi (00000000:10:1C.0) and lspci (0000:10:1c.0)."""
+    """Return a common form of addresses from nvidia-smi (00000000:10:1C.0) and lspci (0000:10:1c.0)."""
     domain, _, rest = pci.lower().partition(":")
     return "%x:%s" % (int(domain, 16) if re.match(r"^[0-9a-f]+$", domain) else -1, rest)

@@ -103,7 +103,7 @@ class LockedMemory(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
-        """The soft and hard limit for all users; later lines win, as in PAM."""
+        """Return the soft and hard limit for all users; later lines win, as in PAM."""
         answer = answers.raw("memlock")
         limits: dict[str, int] = {}
         for line in answer.stdout.splitlines():

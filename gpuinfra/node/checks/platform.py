@@ -165,7 +165,7 @@ class NoNouveau(Check):
 
 
 def loaded_modules(answers: Answers) -> frozenset[str]:
-    """The names of the loaded kernel modules, from lsmod."""
+    """Return the names of the loaded kernel modules, from lsmod."""
     lines = answers.lines("modules")
     if not lines or not lines[0].startswith("Module"):
         raise Unreadable("lsmod printed no module table")

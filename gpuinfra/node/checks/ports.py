@@ -17,7 +17,7 @@ _DEVICE = re.compile(r"(?i)\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: 
 
 
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
-    """All RDMA ports, as the node program reads them from sysfs."""
+    """Return all RDMA ports, as the node program reads them from sysfs."""
     found = result_of(answers, "ports", "gpuinfra.ports/1", "the list of RDMA ports", "ports")["ports"]
     for port in found:
         if not isinstance(port, dict) or not isinstance(port.get("device"), str):

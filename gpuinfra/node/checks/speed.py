@@ -25,7 +25,7 @@ PLUGINS = {
 
 
 def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.nccl/1") -> dict[str, Any]:
-    """The JSON object that `node.pyz nccl` or `node.pyz pair` prints."""
+    """Return the JSON object that `node.pyz nccl` or `node.pyz pair` prints."""
     return result_of(answers, probe, schema, "the output of the all-reduce")
 
 
@@ -47,7 +47,7 @@ def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome
 
 
 def known_floor(machine: Machine, check: str) -> float | None:
-    """The lowest figure that a healthy machine of this type reaches; None if it was not measured."""
+    """Return the lowest figure that a healthy machine of this type reaches, or None if it was not measured."""
     for entry in machine.get("floors", []):
         if isinstance(entry, Mapping) and entry.get("check") == check:
             value = entry.get("at_least")
@@ -57,7 +57,7 @@ def known_floor(machine: Machine, check: str) -> float | None:
 
 
 def floor(machine: Machine, check: str) -> float:
-    """The floor of a check that cannot be judged without one."""
+    """Return the floor for a check that requires one."""
     found = known_floor(machine, check)
     if found is None:
         raise Unreadable(

@@ -12,7 +12,7 @@ from .base import Check, judged, result_of
 
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
-    """Mount point -> kind, and what is wrong with it (None: it responds), as the node program measured it."""
+    """Return mount point -> (kind, problem), as the node program measured it. The problem is None if the mount responds."""
     found = {}
     for one in result_of(answers, "mounts", "gpuinfra.mounts/1", "the list of mounts", "mounts")["mounts"]:
         texts = [one.get(name) for name in ("mount", "kind")] if isinstance(one, dict) else [None]
@@ -25,7 +25,7 @@ def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
 def mount_problems(
     wanted: list[str], found: Mapping[str, tuple[str, str | None]], kinds: tuple[str, ...]
 ) -> dict[str, str]:
-    """Expected mount -> its problem; a mount without one is left out."""
+    """Return the problem of each expected mount that has one."""
     wrong = {}
     for mount in wanted:
         kind, problem = found.get(mount, ("", None))
